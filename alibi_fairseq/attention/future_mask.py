@@ -1,0 +1,102 @@
+"""The future mask of one forward pass, with the position method's bias injected.
+
+Built once per forward pass and shared by every layer whose bias is the same, it depends neither on
+the batch size nor on any length seen in training, and never exists as a (T, S) tensor unless a
+backend asks for all queries at once. A bias that depends on distance alone makes a Toeplitz mask:
+the mask of any block of queries is a column slice of the mask of the last block, so one band of
+O(block · S) numbers holds all of it.
+
+Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys that block may see,
+D head size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..positions.base import RelativeBias, ScoreBias
+
+
+class FutureMask:
+    """Which keys a query may see, and what is added to their scores.
+
+    Query t stands at position ``offset + t`` where ``offset = keys - queries`` counts the keys that
+    are cached or remembered; key s stands at position s.
+
+    Args:
+        bias: what the position method adds to the scores, or None.
+        queries: number of queries T.
+        keys: number of keys S ≥ T.
+        key_padding: (B, S) bool, True at padding that some real query could otherwise see. A padding
+            query still sees itself, so that no row is empty and softmax stays finite.
+    """
+
+    def __init__(
+        self,
+        bias: ScoreBias | None,
+        queries: int,
+        keys: int,
+        key_padding: Tensor | None = None,
+    ):
+        self.bias = bias
+        self.queries = queries
+        self.keys = keys
+        self.offset = keys - queries
+        self.key_padding = key_padding
+        self._bands: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    @property
+    def is_plain_causal(self) -> bool:
+        """True when the mask is the causal triangle and nothing else."""
+        return self.bias is None and self.key_padding is None and self.offset == 0
+
+    def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
+        """What to add to the scaled scores of some consecutive queries.
+
+        Args:
+            q: (B, H, n, D) queries number ``start … start + n - 1``.
+            k: (B, H, K, D) the keys up to the last of these queries, K = offset + start + n.
+            start: number of the first query.
+            dtype: floating type of the result.
+
+        Returns:
+            Broadcasts to (B, H, n, K); −inf where a key is hidden.
+        """
+        n, visible = q.shape[2], self.offset + start + q.shape[2]
+        if self.bias is None or isinstance(self.bias, RelativeBias):
+            mask = self._relative(n, visible, q.device, dtype)
+        else:
+            term = self.bias.block(q, k, self.offset + start)
+            mask = term.masked_fill(self._distance(n, visible, q.device) < 0, -torch.inf).to(dtype)
+        if self.key_padding is not None:
+            hidden = self.key_padding[:, None, None, :visible]  # (B, 1, 1, K)
+            itself = self._distance(n, visible, q.device) == 0
+            mask = mask.masked_fill(hidden & ~itself, -torch.inf)
+        return mask
+
+    def _relative(self, n: int, visible: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """The mask of the last n of ``visible`` positions, (1, H, n, K), as a slice of one band.
+
+        A learned bias is built anew instead: every layer then needs a graph of its own.
+        """
+        if self.bias is not None and self.bias.needs_grad:
+            return self._band(n, visible, device).to(dtype)
+        band = self._bands.get((device, dtype))
+        if band is None or band.shape[2] < n:
+            band = self._bands[device, dtype] = self._band(n, self.keys, device).to(dtype)
+        return band[:, :, band.shape[2] - n :, self.keys - visible :]
+
+    def _band(self, n: int, visible: int, device: torch.device) -> Tensor:
+        distance = self._distance(n, visible, device)  # (n, K)
+        if self.bias is None:
+            bias = torch.zeros(1, *distance.shape, device=device)  # (1, n, K)
+        else:
+            bias = self.bias.at(distance.clamp(min=0))  # (H, n, K)
+        return bias.masked_fill(distance < 0, -torch.inf).unsqueeze(0)  # (1, H|1, n, K)
+
+    @staticmethod
+    def _distance(n: int, visible: int, device: torch.device) -> Tensor:
+        """Query position − key position for the last n of ``visible`` positions, (n, K)."""
+        queries = torch.arange(visible - n, visible, device=device)
+        return queries[:, None] - torch.arange(visible, device=device)[None, :]

@@ -1,0 +1,5 @@
+"""Thin fairseq glue: registered models around the pure-torch core."""
+
+from .language_model import AlibiLanguageModel
+
+__all__ = ["AlibiLanguageModel"]

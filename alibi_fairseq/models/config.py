@@ -1,0 +1,100 @@
+"""Options of the ``alibi_lm`` models.
+
+They are fairseq's options of ``transformer_lm`` plus our own. A named size is a dataclass that
+changes nothing but defaults, and each is registered as a model of its own: ``--arch NAME`` and
+YAML ``model: {_name: NAME}`` then read the same definition. (A fairseq architecture function would
+be ignored by YAML.) fairseq reads the types of the fields, so annotations must not be strings here.
+"""
+
+# ruff: noqa: UP045 (fairseq's parser knows Optional[int] but not int | None)
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+from omegaconf import II
+
+
+@dataclass
+class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
+    """Defaults of ``alibi_lm``: 6 layers, width 512, 8 heads, pre-norm, tied embeddings."""
+
+    position_method: str = field(
+        default="alibi",
+        metadata={"help": "how the model knows where a token stands: alibi, sinusoidal, none, …"},
+    )
+    attention_backend: str = field(
+        default="auto",
+        metadata={"help": "how attention is computed: auto, eager, sdpa, …"},
+    )
+    # The length the model was trained at. The authors' evaluation commands override
+    # tokens_per_sample and max_target_positions, so it has a name that they do not touch.
+    train_length: int = II("task.tokens_per_sample")
+
+    decoder_normalize_before: bool = True
+    share_decoder_input_output_embed: bool = True
+    decoder_input_dim: Optional[int] = field(
+        default=None, metadata={"help": "input embedding width (default: decoder_embed_dim)"}
+    )
+    decoder_output_dim: Optional[int] = field(
+        default=None, metadata={"help": "output embedding width (default: decoder_embed_dim)"}
+    )
+
+
+@dataclass
+class TinyConfig(AlibiLanguageModelConfig):
+    """For demonstrations and tests: trains in minutes on two CPU cores."""
+
+    decoder_layers: int = 3
+    decoder_embed_dim: int = 128
+    decoder_ffn_embed_dim: int = 512
+
+
+@dataclass
+class SmallConfig(AlibiLanguageModelConfig):
+    """For a single GPU: 12 layers, width 768, 12 heads."""
+
+    decoder_layers: int = 12
+    decoder_embed_dim: int = 768
+    decoder_ffn_embed_dim: int = 3072
+    decoder_attention_heads: int = 12
+
+
+@dataclass
+class BookCorpusConfig(AlibiLanguageModelConfig):
+    """The paper's 16-layer model with a tied softmax over a small vocabulary (appendix A.3)."""
+
+    decoder_layers: int = 16
+    decoder_embed_dim: int = 1024
+    decoder_ffn_embed_dim: int = 4096
+    dropout: float = 0.3
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.1
+    no_decoder_final_norm: bool = True
+
+
+@dataclass
+class Wiki103Config(BookCorpusConfig):
+    """The paper's WikiText-103 model (section 2.1): adaptive input and softmax, all tied.
+
+    246,933,504 parameters with the dictionary of 267,744 entries.
+    """
+
+    share_decoder_input_output_embed: bool = False
+    adaptive_input: bool = True
+    adaptive_input_cutoff: Optional[str] = "20000,60000"
+    adaptive_softmax_cutoff: Optional[str] = "20000,60000"
+    adaptive_softmax_dropout: float = 0.2
+    tie_adaptive_weights: bool = True
+    tie_adaptive_proj: bool = True
+
+
+@dataclass
+class LargeConfig(AlibiLanguageModelConfig):
+    """The paper's 1.3B model (section 4.2); its dropout is not published, none is our choice."""
+
+    decoder_layers: int = 25
+    decoder_embed_dim: int = 2048
+    decoder_ffn_embed_dim: int = 8192
+    decoder_attention_heads: int = 16
+    dropout: float = 0.0

@@ -1,0 +1,185 @@
+"""The decoder: fairseq's transformer decoder, asking a position method at each of its four places.
+
+Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model width.
+"""
+
+from __future__ import annotations
+
+import torch
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerDecoder
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor, nn
+
+from ..attention import FutureMask
+from ..positions import PositionConfig, build_position_method, token_positions
+from .attention import AttentionContext
+from .decoder_layer import DecoderLayer
+
+#: fairseq wants a number; no method here is bounded by one (``learned`` says so itself).
+UNBOUNDED = 10**9
+
+
+class AlibiDecoder(TransformerDecoder):
+    """Decoder of the ``alibi_lm`` models.
+
+    State-dict keys are those of fairseq's ``transformer_lm``. The position method therefore lives
+    under the name ``embed_positions`` even where it acts elsewhere.
+    """
+
+    def __init__(self, args, dictionary, embed_tokens):
+        super().__init__(args, dictionary, embed_tokens, no_encoder_attn=True)
+        self.embed_positions = build_position_method(
+            args.position_method,
+            PositionConfig(
+                embed_dim=args.decoder_embed_dim,
+                num_heads=args.decoder_attention_heads,
+                num_layers=args.decoder_layers,
+                train_length=args.train_length,
+                padding_idx=self.padding_idx,
+            ),
+        )
+        for layer in self._all_layers():
+            layer.self_attn.backend = args.attention_backend
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        layer = DecoderLayer(cfg, no_encoder_attn)
+        if cfg.checkpoint_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+        return fsdp_wrap(layer, min_num_params=smallest)
+
+    def _all_layers(self) -> list[nn.Module]:
+        # A LayerDropModuleList leaves layers out when it is iterated in training.
+        return list(nn.ModuleList.__iter__(self.layers))
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out=None,
+        incremental_state: dict | None = None,
+        features_only: bool = False,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        memory: list[Tensor] | None = None,
+    ):
+        """Scores of the next token at every new position.
+
+        Args:
+            prev_output_tokens: (B, S) tokens. With an ``incremental_state`` they include all cached
+                ones and the new ones are those behind them, one or several.
+            incremental_state: cache of keys and values, filled by this call.
+            features_only: return features instead of scores.
+            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory.
+
+        Returns:
+            Scores (B, T, V), or features (B, T, C) under an adaptive softmax or ``features_only``;
+            and a dictionary with ``attn``, ``inner_states`` when asked for, and the new ``memory``.
+        """
+        x, extra = self.extract_features(
+            prev_output_tokens,
+            incremental_state=incremental_state,
+            return_all_hiddens=return_all_hiddens,
+            memory=memory,
+        )
+        return (x if features_only else self.output_layer(x)), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out=None,
+        incremental_state: dict | None = None,
+        return_all_hiddens: bool = False,
+        memory: list[Tensor] | None = None,
+    ):
+        """Features (B, T, C) before the output layer; arguments as in :meth:`forward`."""
+        method = self.embed_positions
+        real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
+        start = self._all_layers()[0].self_attn.cached_length(incremental_state)
+        tokens = prev_output_tokens[:, start:]  # (B, T)
+        positions = token_positions(real)[:, start:]
+
+        x = self._embed(tokens, method.embed(positions))  # (B, T, C)
+        x = x.transpose(0, 1)  # (T, B, C)
+
+        contexts = self._contexts(method, real, start, tokens.shape[1], memory)
+        inputs = []
+        for layer, context in zip(self._all_layers(), contexts):
+            inputs.append(x)
+            if self._is_dropped():
+                continue
+            x, _, _ = layer(x, incremental_state=incremental_state, self_attn_mask=context)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)  # (B, T, C)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        extra = {"attn": [None], "inner_states": inputs if return_all_hiddens else None}
+        if method.memory_length > 0:
+            extra["memory"] = self._remember(method.memory_length, inputs, memory)
+        return x, extra
+
+    def _embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
+        x = self.embed_scale * self.embed_tokens(tokens)  # (B, T, C)
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions.to(x.dtype)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def _contexts(self, method, real: Tensor, start: int, length: int, memory) -> list:
+        """One attention context per layer; layers with equal biases share one mask."""
+        remembered = memory[0].shape[0] if memory else 0
+        keys = remembered + start + length
+        padding = hidden_padding(real)
+        if padding is not None:
+            padding = nn.functional.pad(padding, (remembered, 0))  # (B, S)
+        rotation = method.rotation(start, length, real.device)
+        masks: dict = {}
+        contexts = []
+        for index in range(len(self.layers)):
+            bias = method.bias(index, keys)
+            if bias not in masks:
+                masks[bias] = FutureMask(bias, length, keys, padding)
+            layer_memory = memory[index] if memory else None
+            contexts.append(AttentionContext(masks[bias], rotation, layer_memory))
+        return contexts
+
+    def _is_dropped(self) -> bool:
+        return (
+            self.training
+            and self.decoder_layerdrop > 0
+            and torch.rand(()).item() <= self.decoder_layerdrop
+        )
+
+    @staticmethod
+    def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
+        """The last ``length`` inputs of every layer, cut off from the graph."""
+        if memory:
+            inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
+        return [x[-length:].detach() for x in inputs]
+
+    def max_positions(self) -> int:
+        """No length is too long: ``--tokens-per-sample`` alone decides."""
+        return UNBOUNDED
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Also drops what older sinusoidal modules left behind (the authors' checkpoints do)."""
+        for leftover in ("_float_tensor", "weights"):
+            state_dict.pop(f"{name}.embed_positions.{leftover}", None)
+        return super().upgrade_state_dict_named(state_dict, name)
+
+
+def hidden_padding(real: Tensor) -> Tensor | None:
+    """(B, S) True at padding that a later real token could see; None when there is none.
+
+    Padding on the right needs no mask: it lies in the future of every real token.
+    """
+    padding = ~real
+    if not (padding[:, :-1] & real[:, 1:]).any():
+        return None
+    return padding

@@ -1,0 +1,34 @@
+"""fairseq's decoder layer with our attention, and with memory in front of the new tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from torch import Tensor
+
+from .attention import AttentionContext, SelfAttention
+
+
+class DecoderLayer(TransformerDecoderLayerBase):
+    """Same parameters and the same arithmetic as fairseq's layer around the attention."""
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        return SelfAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
+
+    def forward(self, x: Tensor, *args, self_attn_mask: AttentionContext, **kwargs):
+        """As fairseq's; ``self_attn_mask`` carries the context of this forward pass.
+
+        The remembered states are inputs of this layer, so they pass its layer norm like new ones.
+        """
+        if self_attn_mask.memory is not None and self.normalize_before:
+            memory = self.self_attn_layer_norm(self_attn_mask.memory)
+            self_attn_mask = replace(self_attn_mask, memory=memory)
+        return super().forward(x, *args, self_attn_mask=self_attn_mask, **kwargs)

@@ -1,0 +1,145 @@
+"""The registered language models: one class, one registration per named size."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.models.transformer import Embedding
+from fairseq.modules import AdaptiveInput
+
+from ..attention import check_backend
+from ..errors import BadInput
+from .config import (
+    AlibiLanguageModelConfig,
+    BookCorpusConfig,
+    LargeConfig,
+    SmallConfig,
+    TinyConfig,
+    Wiki103Config,
+)
+from .decoder import AlibiDecoder
+
+
+@register_model("alibi_lm", dataclass=AlibiLanguageModelConfig)
+class AlibiLanguageModel(FairseqLanguageModel):
+    """A transformer language model whose position method is an option.
+
+    ``from_pretrained(folder, checkpoint_file, data_name_or_path=…)`` gives fairseq's hub interface
+    with ``score`` and ``sample``.
+    """
+
+    config = AlibiLanguageModelConfig
+
+    @classmethod
+    def add_args(cls, parser):
+        """Options of the model's dataclass.
+
+        fairseq makes a flag that is on by default switch itself *off* when it is given, so that
+        ``--share-decoder-input-output-embed`` would untie the embeddings; here such a flag keeps
+        its meaning and ``--no-…`` is the way to switch it off.
+        """
+        for option in dataclasses.fields(cls.config):
+            if option.default is True:
+                parser.add_argument(
+                    "--" + option.name.replace("_", "-"),
+                    action=argparse.BooleanOptionalAction,
+                    default=argparse.SUPPRESS,
+                    help=(option.metadata or {}).get("help"),
+                )
+        super().add_args(parser)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """A model as the options say, for the task's dictionary."""
+        args = plain_options(args)
+        if args.decoder_input_dim is None:
+            args.decoder_input_dim = args.decoder_embed_dim
+        if args.decoder_output_dim is None:
+            args.decoder_output_dim = args.decoder_embed_dim
+        if args.decoder_layers_to_keep:
+            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+        check_options(args)
+        # Positions are the position method's business, fairseq's decoder adds none of its own.
+        args.no_token_positional_embeddings = True
+        embed_tokens = cls.build_embedding(args, task.source_dictionary)
+        return cls(AlibiDecoder(args, task.target_dictionary, embed_tokens))
+
+    @classmethod
+    def build_embedding(cls, args, dictionary):
+        """Token embeddings, adaptive or plain."""
+        if not args.adaptive_input:
+            return Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
+        return AdaptiveInput(
+            len(dictionary),
+            dictionary.pad(),
+            args.decoder_input_dim,
+            args.adaptive_input_factor,
+            args.decoder_embed_dim,
+            [int(cutoff) for cutoff in args.adaptive_input_cutoff.split(",")],
+            args.quant_noise_pq,
+            args.quant_noise_pq_block_size,
+        )
+
+
+def plain_options(args) -> argparse.Namespace:
+    """The options as plain values: fairseq's enumeration types cannot be pickled with the model."""
+    names = [option.name for option in dataclasses.fields(AlibiLanguageModelConfig)]
+    values = {name: getattr(args, name) for name in names}
+    return argparse.Namespace(
+        **{name: getattr(value, "value", value) for name, value in values.items()}
+    )
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Stop with a sentence where the options cannot make a model."""
+    for option in ("decoder_layers", "decoder_embed_dim", "decoder_attention_heads"):
+        if getattr(args, option) < 1:
+            flag = "--" + option.replace("_", "-")
+            raise BadInput(f"{flag} must be at least 1, not {getattr(args, option)}.")
+    if args.train_length is None or args.train_length < 1:
+        raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
+    if args.decoder_embed_dim % args.decoder_attention_heads:
+        raise BadInput(
+            f"{args.decoder_attention_heads} attention heads do not divide a model width of "
+            f"{args.decoder_embed_dim}; change --decoder-attention-heads or --decoder-embed-dim."
+        )
+    if args.character_embeddings:
+        raise BadInput("Character embeddings are not supported; drop --character-embeddings.")
+    if args.tie_adaptive_weights:
+        if not args.adaptive_input:
+            raise BadInput("--tie-adaptive-weights needs --adaptive-input.")
+        if (args.adaptive_input_factor, args.adaptive_input_cutoff) != (
+            args.adaptive_softmax_factor,
+            args.adaptive_softmax_cutoff,
+        ):
+            raise BadInput("Tied adaptive input and softmax need equal cutoffs and factors.")
+        if args.decoder_input_dim != args.decoder_output_dim:
+            raise BadInput("Tied adaptive input and softmax need equal input and output widths.")
+    check_backend(args.attention_backend)
+
+
+@register_model("alibi_lm_tiny", dataclass=TinyConfig)
+class TinyLanguageModel(AlibiLanguageModel):
+    config = TinyConfig
+
+
+@register_model("alibi_lm_small", dataclass=SmallConfig)
+class SmallLanguageModel(AlibiLanguageModel):
+    config = SmallConfig
+
+
+@register_model("alibi_lm_bookcorpus", dataclass=BookCorpusConfig)
+class BookCorpusLanguageModel(AlibiLanguageModel):
+    config = BookCorpusConfig
+
+
+@register_model("alibi_lm_wiki103", dataclass=Wiki103Config)
+class Wiki103LanguageModel(AlibiLanguageModel):
+    config = Wiki103Config
+
+
+@register_model("alibi_lm_1b3", dataclass=LargeConfig)
+class LargeLanguageModel(AlibiLanguageModel):
+    config = LargeConfig

@@ -1,0 +1,90 @@
+"""ALiBi: attention with linear biases.
+
+Paper: Press, Smith & Lewis 2022, "Train Short, Test Long", https://arxiv.org/abs/2108.12409.
+
+Formula: softmax(q_i·k_j/√D − m_h·(i − j)), one fixed slope m_h per head. The bias is added to the
+scaled scores and not scaled itself (footnote 10 of the paper).
+Cost: no parameters; one addition per score, nothing to store but H slopes.
+Past the training length: holds; on WikiText-103 it improves up to about twice the training length
+and then stays level (Tables 2-4), at 1.3B parameters it peaks near twice the training length
+(Figure 6).
+
+The authors' code writes the bias as +m·j, which softmax cannot tell from −m·(i − j) in exact
+arithmetic. In fp16 that form rounds whole tokens away past position 2048; the relative form used
+here is small, hence precise, exactly where the attention is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .base import PositionConfig, PositionMethod, RelativeBias
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """The slope of each head, exactly as the authors' code gives them.
+
+    For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3). Otherwise the slopes of
+    the next lower power of two c, followed by every other slope of 2c; the sequence is then not
+    monotone, which is the authors' workaround and not a mistake here.
+
+    Args:
+        num_heads: number of attention heads H ≥ 1.
+
+    Returns:
+        (H,) float32 on the CPU.
+    """
+    if num_heads < 1:
+        raise ValueError(f"ALiBi needs at least one attention head, not {num_heads}.")
+    return torch.tensor(_slopes(num_heads), dtype=torch.float32)
+
+
+def _slopes(num_heads: int) -> list[float]:
+    lower = 2 ** int(math.log2(num_heads))
+    slopes = [2.0 ** (-8 * (head + 1) / lower) for head in range(lower)]
+    if lower < num_heads:
+        slopes += _slopes(2 * lower)[0::2][: num_heads - lower]
+    return slopes
+
+
+@functools.lru_cache(maxsize=64)
+def _slopes_on(num_heads: int, divisor: float, device: torch.device) -> Tensor:
+    # Kept outside of any module: a module's buffer would be cast by .half(), saved and copied.
+    return (alibi_slopes(num_heads) / divisor).to(device)
+
+
+@dataclass(frozen=True)
+class LinearBias(RelativeBias):
+    """−m_h·distance, from fp32 slopes.
+
+    Attributes:
+        num_heads: H.
+        divisor: all slopes are divided by it; 1 is the paper's ALiBi.
+    """
+
+    num_heads: int
+    divisor: float = 1.0
+
+    def slopes(self, device: torch.device) -> Tensor:
+        """(H,) fp32 slopes on a device."""
+        return _slopes_on(self.num_heads, self.divisor, device)
+
+    def at(self, distance: Tensor) -> Tensor:
+        slopes = self.slopes(distance.device)
+        return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
+
+
+class Alibi(PositionMethod):
+    """Acts on the scores; one bias shared by all layers."""
+
+    def __init__(self, config: PositionConfig):
+        super().__init__(config)
+        self._bias = LinearBias(config.num_heads)
+
+    def bias(self, layer: int, keys: int) -> LinearBias:
+        return self._bias

@@ -1,0 +1,151 @@
+"""Where a position method may act on a transformer: the one protocol all methods share.
+
+A method may act at four places, and implements only the ones it needs:
+
+1. on the token embeddings          ``embed``      (sinusoidal, learned)
+2. on the queries and keys          ``rotation``   (rotary, xPos)
+3. on the attention scores          ``bias``       (ALiBi, T5 bias, KERPLE, Sandwich)
+4. through a memory of past states  ``memory_length`` together with a ``bias`` of its own (Transformer-XL)
+
+The decoder asks at each place and knows no method by name. Positions are passed in; no method keeps
+a position, a length or a mask between calls, so training, full evaluation, cached decoding and
+recurrence over segments are the same code.
+
+Shapes: B batch, T queries (new tokens), S keys (cached or remembered tokens + T), H heads,
+D head size, C model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+#: A function from unrotated to rotated (queries, keys), both (B, H, T, D).
+Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class PositionConfig:
+    """What a position method may know about the model it belongs to.
+
+    Attributes:
+        embed_dim: model width C.
+        num_heads: attention heads H.
+        num_layers: decoder layers.
+        train_length: tokens per training sample; only ``learned`` sizes a parameter by it.
+        padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
+            start one past it.
+        mem_len: past hidden states that a method with a memory may look at.
+    """
+
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    train_length: int
+    padding_idx: int = 1
+    mem_len: int = 0
+
+    @property
+    def head_dim(self) -> int:
+        return self.embed_dim // self.num_heads
+
+
+class ScoreBias:
+    """A term added to the scaled attention scores: softmax(q·k/√D + bias). An immutable value.
+
+    ``needs_grad`` says that it holds learned parameters; it is then rebuilt in every layer instead
+    of being shared, so that activation checkpointing sees every use of them.
+    """
+
+    needs_grad: bool = False
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        """The term for some queries and the first keys, without the causal mask.
+
+        Args:
+            q: (B, H, n, D) queries at positions ``first … first + n - 1``.
+            k: (B, H, K, D) keys at positions ``0 … K - 1``.
+            first: position of the first query.
+
+        Returns:
+            Tensor that broadcasts to (B, H, n, K), fp32 or wider.
+        """
+        raise NotImplementedError
+
+
+class RelativeBias(ScoreBias):
+    """A score bias that depends on nothing but the distance from the key to the query."""
+
+    def at(self, distance: Tensor) -> Tensor:
+        """Bias at each distance.
+
+        Args:
+            distance: integer tensor of any shape, query position − key position, ≥ 0.
+
+        Returns:
+            (H, *distance.shape) in fp32.
+        """
+        raise NotImplementedError
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        queries = torch.arange(first, first + q.shape[2], device=q.device)
+        keys = torch.arange(k.shape[2], device=q.device)
+        distance = queries[:, None] - keys[None, :]  # (n, K)
+        return self.at(distance.clamp(min=0)).unsqueeze(0)  # (1, H, n, K)
+
+
+class PositionMethod(nn.Module):
+    """Base of all methods; acts nowhere, which is what "no positions" means."""
+
+    #: Number of past hidden states per layer the method looks back at; 0 for most methods.
+    memory_length: int = 0
+
+    def __init__(self, config: PositionConfig):
+        super().__init__()
+        self.config = config
+
+    def embed(self, positions: Tensor) -> Tensor | None:
+        """What to add to the token embeddings.
+
+        Args:
+            positions: (B, T) int64, 0-based position of each token in its own sequence, −1 at
+                padding.
+
+        Returns:
+            (B, T, C), or None when the method does not act here.
+        """
+        return None
+
+    def rotation(self, start: int, length: int, device: torch.device) -> Rotation | None:
+        """How to turn the queries and keys of new tokens, or None.
+
+        Keys are turned before they are cached, so a cached key is never turned again.
+
+        Args:
+            start: position of the first new token (the number of cached tokens).
+            length: number of new tokens T.
+        """
+        return None
+
+    def bias(self, layer: int, keys: int) -> ScoreBias | None:
+        """What to add to the scores of one layer, or None.
+
+        Layers that share a bias get equal objects; it is then built once per forward pass.
+
+        Args:
+            layer: 0-based index of the decoder layer.
+            keys: number of keys S of this forward pass.
+        """
+        return None
+
+
+def token_positions(real: Tensor) -> Tensor:
+    """0-based positions of real tokens, −1 at padding, wherever the padding stands.
+
+    Args:
+        real: (B, T) bool, True at tokens that are not padding.
+    """
+    return torch.where(real, real.cumsum(1) - 1, -1)

@@ -1,0 +1,14 @@
+"""No position method: causal attention alone tells a token where it is.
+
+Papers: Haviv et al. 2022, https://arxiv.org/abs/2203.16634; Kazemnejad et al. 2023,
+https://arxiv.org/abs/2305.19466.
+
+Formula: softmax(q·k/√D) over the keys that are not in the future.
+Cost: none. Past the training length: degrades, since nothing like it was seen in training.
+"""
+
+from .base import PositionMethod
+
+
+class NoPositions(PositionMethod):
+    """Acts nowhere."""
