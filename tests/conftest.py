@@ -1,0 +1,55 @@
+"""Small models and dictionaries that the tests share."""
+
+from __future__ import annotations
+
+import argparse
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import models, options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+import alibi_fairseq  # noqa: F401  (registers the models)
+
+FIRST_WORD = 4  # behind fairseq's four special symbols
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers():
+    torch.manual_seed(0)
+
+
+def dictionary_of(words: int) -> Dictionary:
+    """A dictionary with that many words besides fairseq's four special symbols."""
+    dictionary = Dictionary()
+    for word in range(words):
+        dictionary.add_symbol(f"w{word}")
+    return dictionary
+
+
+def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32):
+    """A model as ``fairseq-train`` with these flags would build it."""
+    dictionary = dictionary_of(words)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    command = ["data", "--task", "language_modeling", "--cpu"]
+    command += ["--tokens-per-sample", str(tokens_per_sample), *flags]
+    parsed: argparse.Namespace = options.parse_args_and_arch(
+        options.get_training_parser(), command
+    )
+    return models.build_model(convert_namespace_to_omegaconf(parsed).model, task)
+
+
+def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **kwargs):
+    """Two layers of width 8·heads, evaluation mode."""
+    shape = ["--decoder-layers", "2", "--decoder-attention-heads", str(heads)]
+    shape += ["--decoder-embed-dim", str(8 * heads), "--decoder-ffn-embed-dim", "64"]
+    model = build_model(
+        "--arch", "alibi_lm", "--position-method", position_method, *shape, *flags, **kwargs
+    )
+    return model.eval()
+
+
+def random_tokens(batch: int, length: int, words: int = 60) -> torch.Tensor:
+    return torch.randint(FIRST_WORD, FIRST_WORD + words, (batch, length))
