@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,11 @@ from fairseq import models, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-import alibi_fairseq  # noqa: F401  (registers the models)
+import alibi_fairseq.models  # noqa: F401  (registers the models)
+
+# fairseq brings torchaudio, whose CUDA build cannot be loaded beside a CPU build of torch;
+# transformers, which the tests compare with, would import it because it is there.
+sys.modules.setdefault("torchaudio", None)
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
 
@@ -35,9 +40,7 @@ def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32):
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     command = ["data", "--task", "language_modeling", "--cpu"]
     command += ["--tokens-per-sample", str(tokens_per_sample), *flags]
-    parsed: argparse.Namespace = options.parse_args_and_arch(
-        options.get_training_parser(), command
-    )
+    parsed: argparse.Namespace = options.parse_args_and_arch(options.get_training_parser(), command)
     return models.build_model(convert_namespace_to_omegaconf(parsed).model, task)
 
 

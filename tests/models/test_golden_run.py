@@ -1,0 +1,59 @@
+"""A short training run whose losses are kept: a change of numbers is always a decision.
+
+To keep new numbers on purpose, write what ``PYTHONPATH=.:tests python tests/models/test_golden_run.py``
+prints to ``golden_run.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import build_model
+from torch.nn.functional import cross_entropy
+
+GOLDEN = Path(__file__).with_name("golden_run.json")
+TEXT = "the quick brown fox jumps over the lazy dog while it rains in spain on the plain "
+METHODS = ("alibi", "sinusoidal")
+UPDATES, LENGTH, BATCH = 20, 64, 4
+
+
+def losses(position_method: str) -> list[float]:
+    """Training loss in nats at each of 20 updates of Adam on a fixed text, one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        torch.manual_seed(1)
+        model = build_model(
+            "--arch", "alibi_lm_tiny", "--position-method", position_method, "--dropout", "0.1"
+        ).train()
+        characters = torch.tensor([4 + ord(letter) % 32 for letter in TEXT * 40])
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        kept = []
+        for update in range(UPDATES):
+            first = update * 97 % 1000
+            block = characters[first : first + BATCH * LENGTH + 1]
+            tokens = block[:-1].view(BATCH, LENGTH)
+            targets = block[1:].view(BATCH, LENGTH)
+            scores = model(tokens)[0]
+            loss = cross_entropy(scores.flatten(0, 1), targets.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            kept.append(loss.item())
+        return kept
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("position_method", METHODS)
+def test_losses_are_the_ones_kept(position_method):
+    kept = json.loads(GOLDEN.read_text())[position_method]
+    assert kept[-1] < 0.8 * kept[0]
+    assert losses(position_method) == pytest.approx(kept, rel=1e-5)
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: losses(name) for name in METHODS}, indent=1))

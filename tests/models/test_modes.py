@@ -1,0 +1,114 @@
+"""The model in the modes fairseq puts it in: half types, checkpointing, copies, dropped layers."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from conftest import build_model, random_tokens, small_model
+
+from alibi_fairseq.attention import FutureMask
+from alibi_fairseq.models.attention import AttentionContext
+from alibi_fairseq.positions.alibi import LinearBias
+
+TINY = ["--arch", "alibi_lm_tiny"]
+
+
+def gradients(model, tokens):
+    model.zero_grad()
+    model(tokens)[0].square().mean().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("dtype,limit", [(torch.float16, 0.02), (torch.bfloat16, 0.12)])
+def test_half_types_stay_near_fp32_far_past_the_training_length(dtype, limit):
+    model, tokens = small_model("alibi"), random_tokens(1, 1024)
+    expected = model(tokens)[0]
+    scores = copy.deepcopy(model).to(dtype)(tokens)[0]
+    assert scores.dtype == dtype
+    assert (scores.float() - expected).abs().max() < limit * expected.abs().max()
+
+
+def test_activation_checkpointing_gives_the_same_gradients():
+    plain = build_model(*TINY).train()
+    checkpointed = build_model(*TINY, "--checkpoint-activations").train()
+    checkpointed.load_state_dict(plain.state_dict())
+    tokens = random_tokens(2, 48)
+    torch.manual_seed(3)
+    expected = gradients(plain, tokens)
+    torch.manual_seed(3)
+    for name, gradient in gradients(checkpointed, tokens).items():
+        torch.testing.assert_close(gradient, expected[name])
+
+
+def test_copies_and_files_hold_the_whole_model():
+    model, tokens = small_model("alibi"), random_tokens(1, 16)
+    expected = model(tokens)[0]
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    reloaded = small_model("alibi")
+    reloaded.load_state_dict(torch.load(file, weights_only=True))
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), reloaded):
+        torch.testing.assert_close(twin(tokens)[0], expected, rtol=0, atol=0)
+
+
+def test_attention_weights_can_be_asked_for():
+    model = small_model("alibi")
+    attention = model.decoder.layers[0].self_attn
+    x = torch.randn(9, 2, 64)  # (T, B, C)
+    context = AttentionContext(FutureMask(LinearBias(8), queries=9, keys=9))
+    _, averaged = attention(x, x, x, attn_mask=context, need_weights=True)
+    _, per_head = attention(x, x, x, attn_mask=context, need_head_weights=True)
+    assert averaged.shape == (2, 9, 9) and per_head.shape == (8, 2, 9, 9)
+    torch.testing.assert_close(averaged, per_head.mean(0))
+    torch.testing.assert_close(averaged.sum(-1), torch.ones(2, 9))
+    assert averaged.triu(1).abs().max() == 0
+
+
+def test_attention_dropout_acts_in_training_only():
+    model, tokens = build_model(*TINY, "--attention-dropout", "0.5", "--dropout", "0"), None
+    tokens = random_tokens(1, 16)
+    model.train()
+    assert not torch.equal(model(tokens)[0], model(tokens)[0])
+    model.eval()
+    assert torch.equal(model(tokens)[0], model(tokens)[0])
+
+
+def test_layerdrop_drops_layers_in_training_only():
+    model = build_model(*TINY, "--decoder-layerdrop", "0.5", "--dropout", "0").train()
+    tokens = random_tokens(1, 8)
+    outputs = {tuple(model(tokens)[0][0, -1].tolist()) for _ in range(30)}
+    assert 2 <= len(outputs) <= 8  # at most one per subset of the three layers
+    model.eval()
+    assert torch.equal(model(tokens)[0], model(tokens)[0])
+
+
+def test_nothing_in_the_state_dict_depends_on_a_length():
+    for method in ("alibi", "sinusoidal", "none"):
+        shapes = []
+        for length in (16, 512):
+            model = small_model(method, tokens_per_sample=length)
+            model(random_tokens(1, 64))
+            shapes.append({name: value.shape for name, value in model.state_dict().items()})
+        assert shapes[0] == shapes[1]
+        assert not any("slope" in name or "embed_positions" in name for name in shapes[0])
+
+
+def test_a_mask_is_shared_by_layers_and_independent_of_the_batch():
+    model = small_model("alibi")
+    real = torch.ones(5, 600, dtype=torch.bool)
+    contexts = model.decoder._contexts(model.decoder.embed_positions, real, 0, 600, None)
+    assert contexts[0].mask is contexts[1].mask
+    q = torch.zeros(5, 8, 256, 8)
+    assert contexts[0].mask.block(q, q, 0, torch.float32).shape == (1, 8, 256, 256)
+
+
+def test_a_bare_forward_pass_keeps_no_state():
+    model, tokens = small_model("alibi"), random_tokens(1, 24)
+    first = model(tokens)[0]
+    model(random_tokens(4, 70))
+    assert torch.equal(model(tokens)[0], first)

@@ -1,0 +1,77 @@
+"""Named sizes: parameter counts, and one definition for --arch and YAML."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import build_model, dictionary_of
+from fairseq import models
+from omegaconf import OmegaConf
+
+SIZES = ["alibi_lm", "alibi_lm_tiny", "alibi_lm_small", "alibi_lm_bookcorpus", "alibi_lm_wiki103"]
+
+
+def count(arch: str, entries: int) -> int:
+    dictionary = dictionary_of(0)
+    dictionary.symbols += [str(number) for number in range(entries - len(dictionary.symbols))]
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    with torch.device("meta"):
+        config = OmegaConf.create({"_name": arch, "train_length": 512})
+        model = models.build_model(_with_task(config), task)
+    return sum(p.numel() for p in model.parameters())
+
+
+def _with_task(model_config):
+    config = OmegaConf.create(
+        {
+            "model": model_config,
+            "task": {
+                "_name": "language_modeling",
+                "data": "data",
+                "tokens_per_sample": 512,
+                "max_target_positions": None,
+                "add_bos_token": False,
+            },
+            "common": {"tpu": False},
+        }
+    )
+    return config.model
+
+
+def test_wikitext_model_has_the_papers_size():
+    # 247M in Table 6 of the paper; the exact count follows from 267,744 entries and tied weights.
+    assert count("alibi_lm_wiki103", 267_744) == 246_933_504
+
+
+def test_book_model_has_the_papers_body():
+    # 16 layers of 4·C² + 2·C·FFN weights with their biases and norms, and one tied embedding.
+    layer = 4 * (1024**2 + 1024) + (2 * 1024 * 4096 + 4096 + 1024) + 4 * 1024
+    assert count("alibi_lm_bookcorpus", 28_996) == 16 * layer + 28_996 * 1024
+
+
+def test_large_model_has_25_layers():
+    layer = 4 * (2048**2 + 2048) + (2 * 2048 * 8192 + 8192 + 2048) + 4 * 2048
+    assert count("alibi_lm_1b3", 50_000) == 25 * layer + 50_000 * 2048 + 2 * 2048
+
+
+@pytest.mark.parametrize("arch", SIZES)
+def test_command_line_and_yaml_give_the_same_model(arch):
+    words = 61_000  # more than the cutoffs of the adaptive softmax
+    with torch.device("meta"):
+        from_flags = build_model("--arch", arch, tokens_per_sample=512, words=words)
+        dictionary = dictionary_of(words)
+        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+        from_yaml = models.build_model(_with_task(OmegaConf.create({"_name": arch})), task)
+    assert repr(from_flags) == repr(from_yaml)
+    options = [vars(model.decoder.args) for model in (from_flags, from_yaml)]
+    assert options[0] == options[1]
+
+
+def test_flags_that_are_on_by_default_keep_their_meaning():
+    for flags, tied in ([], True), (["--share-decoder-input-output-embed"], True):
+        model = build_model("--arch", "alibi_lm_tiny", *flags)
+        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) == tied
+    model = build_model("--arch", "alibi_lm_tiny", "--no-share-decoder-input-output-embed")
+    assert model.decoder.output_projection.weight is not model.decoder.embed_tokens.weight
