@@ -1,0 +1,57 @@
+"""Files that are either whole or absent, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+_CHUNK = 1 << 20  # bytes read at a time
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
+    """Open ``path`` for writing under a temporary name in its own folder; rename it when done.
+
+    A reader sees the old file or the new one, never half of one; if the block raises, the old
+    file stays as it was and the temporary one is removed. The folder is made if it is missing,
+    and a symbolic link keeps pointing where it points.
+
+    Args:
+        mode: ``"w"`` (UTF-8, line ends as written) or ``"wb"``.
+    """
+    if mode not in ("w", "wb"):
+        raise ValueError(f"atomic_write writes whole files: mode is 'w' or 'wb', not {mode!r}")
+    target = Path(path).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        # "x" instead of tempfile: the file gets the permissions the user's umask gives.
+        with open(temporary, mode.replace("w", "x"), **text) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sha256_file(path: str | os.PathLike) -> str:
+    """SHA-256 of a file's bytes, as 64 hexadecimal digits."""
+    return sha256_files([path])
+
+
+def sha256_files(paths: list[str | os.PathLike]) -> str:
+    """SHA-256 of the bytes of several files one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+    return digest.hexdigest()

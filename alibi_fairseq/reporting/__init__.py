@@ -1,0 +1,1 @@
+"""Results: one JSON schema, where each number comes from, tables and figures beside the paper's."""

@@ -1,0 +1,224 @@
+"""Where a number comes from: command, code, data, versions, machine, threads, seed, time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import sha256_files
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_OVERWRITE_FLAG = "#fairseq:overwrite"
+
+
+def collect_provenance(
+    *,
+    seconds: float,
+    precision: str | None = "fp32",
+    seed: int | None = None,
+    data: str | os.PathLike | None = None,
+    subsets: Iterable[str] = (),
+    command: list[str] | None = None,
+) -> dict:
+    """The ``provenance`` object of a results document, for work that has just been done.
+
+    Args:
+        seconds: wall-clock time of the work.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        seed: the seed of the work, None when it has none.
+        data: fairseq's binary data folder; hashes its dictionary and the given ``subsets``.
+        subsets: the splits that were read, e.g. ``["valid"]``.
+        command: what was run; this program's own command line by default.
+    """
+    return {
+        "command": shlex.join(command if command is not None else _own_command()),
+        **_git_state(),
+        "data_sha256": None if data is None else data_sha256(data, subsets),
+        "dictionary_sha256": None if data is None else dictionary_sha256(data),
+        "versions": _versions(),
+        "hardware": _hardware(),
+        "threads": _threads(),
+        "precision": precision,
+        "seed": seed,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(float(seconds), 3),
+    }
+
+
+def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
+    """SHA-256 of the binary files of splits of a fairseq data folder, in the order given.
+
+    Args:
+        data: the folder of ``valid.bin``, ``valid.idx``, …; several folders may be joined by
+            ``:`` as for fairseq, then every folder that holds the split counts.
+
+    Returns:
+        64 hexadecimal digits, or None when no split is named.
+
+    Raises:
+        BadInput: a split is in none of the folders.
+    """
+    files: list[Path] = []
+    for subset in subsets:
+        found = [
+            path
+            for folder in _folders(data)
+            for path in (folder / f"{subset}.idx", folder / f"{subset}.bin")
+            if path.is_file()
+        ]
+        if not found:
+            raise BadInput(f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin).")
+        files += found
+    return sha256_files(files) if files else None
+
+
+def dictionary_sha256(data: str | os.PathLike) -> str:
+    """:func:`symbols_sha256` of ``dict.txt`` in a fairseq data folder, or of that file itself.
+
+    Raises:
+        BadInput: the dictionary is missing or is not text.
+    """
+    path = Path(data) if Path(data).is_file() else _folders(data)[0] / "dict.txt"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: no dictionary there; run fairseq-preprocess first.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not a dictionary (not UTF-8 text).") from error
+    return symbols_sha256(_symbol(line) for line in lines if line.strip())
+
+
+def symbols_sha256(symbols: Iterable[str]) -> str:
+    """SHA-256 of a dictionary's own symbols in their order, without fairseq's special ones.
+
+    Counts do not enter: two dictionaries with the same hash number every symbol alike.
+    From a fairseq ``Dictionary`` object: ``dictionary.symbols[dictionary.nspecial:]``.
+    """
+    return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
+
+
+def _symbol(line: str) -> str:
+    """The symbol of a line ``symbol count [#fairseq:overwrite]``; symbols may hold spaces."""
+    line = line.rstrip()
+    if line.endswith(" " + _OVERWRITE_FLAG):
+        line = line[: -len(_OVERWRITE_FLAG) - 1]
+    return line.rsplit(" ", 1)[0]
+
+
+def _folders(data: str | os.PathLike) -> list[Path]:
+    return [Path(folder) for folder in os.fspath(data).split(":") if folder]
+
+
+def _own_command() -> list[str]:
+    # "python -m package" leaves the path of __main__.py in argv[0]; say what a person would type.
+    program = Path(sys.argv[0])
+    name = program.parent.name.replace("_", "-") if program.name == "__main__.py" else program.name
+    return [name or "python", *sys.argv[1:]]
+
+
+def _git_state() -> dict:
+    """Commit of the checkout this package runs from; null for an installed copy.
+
+    Clean means that nothing outside ``results/`` differs from the commit: that folder holds what
+    runs write.
+    """
+    unknown = {"git_commit": None, "git_clean": None}
+    # An installed copy may lie inside of somebody else's repository: ours tracks this file.
+    if _git("ls-files", "--error-unmatch", "__init__.py") is None:
+        return unknown
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--", ":/", ":(top,exclude)results")
+    if commit is None or changes is None:
+        return unknown
+    return {"git_commit": commit, "git_clean": changes == ""}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(_PACKAGE), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _versions() -> dict:
+    return {
+        "python": platform.python_version(),
+        "torch": _version_of("torch"),
+        "fairseq": _fairseq_version(),
+        "numpy": _version_of("numpy"),
+        "alibi_fairseq": _version_of("alibi-fairseq"),
+    }
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _fairseq_version() -> str | None:
+    for flavour in ("fairseq-fixed", "fairseq"):
+        if version := _version_of(flavour):
+            return f"{flavour} {version}"
+    return None
+
+
+def _hardware() -> dict:
+    return {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory_gb": _memory_gb(),
+        "gpu": _gpu_name(),
+    }
+
+
+def _cpu_name() -> str | None:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:  # not Linux
+        pass
+    return platform.processor() or platform.machine() or None
+
+
+def _memory_gb() -> float | None:
+    """Physical memory in 10^9 bytes."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+    return round(total / 1e9, 1)
+
+
+def _gpu_name() -> str | None:
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    count = torch.cuda.device_count()
+    name = torch.cuda.get_device_name(0)
+    return name if count == 1 else f"{count} x {name}"
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()

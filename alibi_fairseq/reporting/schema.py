@@ -1,0 +1,403 @@
+"""The one format of every number this project reports (docs/results-format.md).
+
+A document is a JSON object: what was measured (``cells``), on which text (``corpus``), and with
+what (``provenance``). Losses are in bits per token, and their keys say so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import atomic_write
+
+SCHEMA = "alibi_fairseq/results"
+VERSION = 1
+
+# A check returns None when the value is right, otherwise what it should have been.
+Check = Callable[[object], "str | None"]
+
+
+def _is_number(value: object) -> bool:
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _expect(description: str, test: Callable[[object], bool]) -> Check:
+    return lambda value: None if test(value) else description
+
+
+def _or_null(check: Check) -> Check:
+    def nullable(value: object) -> str | None:
+        wrong = None if value is None else check(value)
+        return wrong and f"{wrong} or null"
+
+    return nullable
+
+
+def _is_utc_date(value: object) -> bool:
+    if not isinstance(value, str) or not re.fullmatch(r"[\d-]+T[\d:]+Z", value):
+        return False
+    try:
+        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return False
+    return True
+
+
+TEXT = _expect("text", lambda v: isinstance(v, str) and v != "")
+FLAG = _expect("true or false", lambda v: isinstance(v, bool))
+COUNT = _expect("a whole number, 0 or more", lambda v: _is_integer(v) and v >= 0)
+POSITIVE_COUNT = _expect("a whole number, 1 or more", lambda v: _is_integer(v) and v >= 1)
+NUMBER = _expect("a finite number", _is_number)
+NOT_NEGATIVE = _expect("a number, 0 or more", lambda v: _is_number(v) and v >= 0)
+POSITIVE = _expect("a number above 0", lambda v: _is_number(v) and v > 0)
+UTC_DATE = _expect("a date such as 2026-01-31T12:00:00Z", _is_utc_date)
+SHA256 = _expect(
+    "64 hexadecimal digits", lambda v: isinstance(v, str) and bool(re.fullmatch("[0-9a-f]{64}", v))
+)
+LIST = _expect("a list", lambda v: isinstance(v, list))
+SCALAR = _expect(
+    "a finite number, text, true, false or null",
+    lambda v: v is None or isinstance(v, (str, bool)) or _is_number(v),
+)
+OBJECT = _expect("an object", lambda v: isinstance(v, dict))
+
+_DOCUMENT = {
+    "kind": TEXT,
+    "provenance": OBJECT,
+    "corpus": TEXT,
+    "cells": LIST,
+}
+
+_PROVENANCE = {
+    "command": TEXT,
+    "git_commit": _or_null(TEXT),
+    "git_clean": _or_null(FLAG),
+    "data_sha256": _or_null(SHA256),
+    "dictionary_sha256": _or_null(SHA256),
+    "versions": OBJECT,
+    "hardware": OBJECT,
+    "threads": _or_null(POSITIVE_COUNT),
+    "precision": _or_null(TEXT),
+    "seed": _or_null(COUNT),
+    "date": UTC_DATE,
+    "seconds": NOT_NEGATIVE,
+}
+_VERSIONS = {
+    name: _or_null(TEXT) for name in ("python", "torch", "fairseq", "numpy", "alibi_fairseq")
+}
+_HARDWARE = {
+    "cpu": _or_null(TEXT),
+    "cores": _or_null(POSITIVE_COUNT),
+    "memory_gb": _or_null(POSITIVE),
+    "gpu": _or_null(TEXT),
+}
+
+# What a cell of each kind must say.
+REQUIRED: dict[str, dict[str, Check]] = {
+    "evaluation": {
+        "position_method": TEXT,
+        "train_length": POSITIVE_COUNT,
+        "length": POSITIVE_COUNT,
+        "stride": POSITIVE_COUNT,
+        "subset": TEXT,
+        "tokens": POSITIVE_COUNT,
+        "loss_bits": NOT_NEGATIVE,
+        "perplexity": POSITIVE,
+    },
+    "training": {
+        "position_method": TEXT,
+        "train_length": POSITIVE_COUNT,
+        "updates": COUNT,
+        "subset": TEXT,
+        "loss_bits": NOT_NEGATIVE,
+    },
+    "benchmark": {
+        "name": TEXT,
+        "baseline": _or_null(TEXT),
+        "ratio": _or_null(POSITIVE),
+    },
+    "position_loss": {
+        "position_method": TEXT,
+        "train_length": POSITIVE_COUNT,
+        "length": POSITIVE_COUNT,
+        "stride": POSITIVE_COUNT,
+        "subset": TEXT,
+        "position_from": COUNT,
+        "position_to": POSITIVE_COUNT,
+        "tokens": POSITIVE_COUNT,
+        "loss_bits": NOT_NEGATIVE,
+    },
+}
+
+# What a cell of any kind may say; any other key may hold any finite number, text or flag.
+OPTIONAL: dict[str, Check] = {
+    "position_method": TEXT,
+    "train_length": POSITIVE_COUNT,
+    "length": POSITIVE_COUNT,
+    "model": TEXT,
+    "checkpoint": TEXT,
+    "updates": COUNT,
+    "seed": _or_null(COUNT),
+    "precision": TEXT,
+    "shard": TEXT,
+    "tokens": POSITIVE_COUNT,
+    "words": POSITIVE_COUNT,
+    "bytes": POSITIVE_COUNT,
+    "perplexity": POSITIVE,
+    "word_perplexity": _or_null(POSITIVE),
+    "bits_per_byte": _or_null(NOT_NEGATIVE),
+    "min_context": COUNT,
+    "mean_context": NOT_NEGATIVE,
+    "tokens_per_second": POSITIVE,
+    "step_ms": POSITIVE,
+    "seconds": NOT_NEGATIVE,
+    "gpu_hours": NOT_NEGATIVE,
+    "peak_memory_mb": _or_null(POSITIVE),
+    "backend": TEXT,
+}
+
+# The keys that say which measurement a cell is: no two cells of a document agree in all of them.
+_RUN = ("model", "position_method", "train_length", "checkpoint", "updates", "seed", "precision")
+_IDENTITY = {
+    "evaluation": (*_RUN, "subset", "length", "stride", "shard"),
+    "training": (*_RUN, "subset"),
+    "position_loss": (*_RUN, "subset", "length", "stride", "shard", "position_from"),
+}
+# In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
+_MEASURED = ("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "ratio")
+
+# Perplexity is 2^loss_bits; logs round it to two decimals, which near 1 is this many bits.
+_PERPLEXITY_TOLERANCE_BITS = 0.01
+
+
+def cell_identity(kind: str, cell: dict) -> tuple:
+    """What distinguishes this cell from the others of its document, as (key, value) pairs."""
+    if kind == "benchmark":
+        keys = [k for k, v in sorted(cell.items()) if not isinstance(v, float)]
+        return tuple((k, cell[k]) for k in keys if k not in _MEASURED and cell[k] is not None)
+    return tuple((k, cell[k]) for k in _IDENTITY[kind] if cell.get(k) is not None)
+
+
+def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
+    """A valid document of this project's schema.
+
+    Args:
+        kind: ``evaluation``, ``training``, ``benchmark`` or ``position_loss``.
+        corpus: name of the text measured on, e.g. ``wikitext-103``.
+        provenance: as :func:`alibi_fairseq.reporting.provenance.collect_provenance` gives it.
+        cells: the measurements.
+
+    Raises:
+        BadInput: naming the key that is wrong.
+    """
+    document = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "kind": kind,
+        "corpus": corpus,
+        "provenance": provenance,
+        "cells": cells,
+    }
+    return validate_document(document)
+
+
+def validate_document(document: object, source: str = "the results") -> dict:
+    """Return the document if it is valid.
+
+    Args:
+        source: the file's name, for the error message.
+
+    Raises:
+        BadInput: naming ``source``, the first key that is wrong, and what it should be.
+    """
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else None
+        raise BadInput(
+            f"{source}: not a results document of this project "
+            f"(its schema is {_show(found)}, not {SCHEMA!r})."
+        )
+    if document.get("version") != VERSION:
+        raise BadInput(
+            f"{source}: version {_show(document.get('version'))} of the results format, "
+            f"but this release reads version {VERSION}; use the release that wrote it."
+        )
+    _check_keys(document, _DOCUMENT, source, "")
+    kind = document["kind"]
+    if kind not in REQUIRED:
+        raise BadInput(
+            f"{source}: kind is {_show(kind)}, but must be one of {', '.join(REQUIRED)}."
+        )
+    provenance = document["provenance"]
+    _check_keys(provenance, _PROVENANCE, source, "provenance.")
+    _check_keys(provenance["versions"], _VERSIONS, source, "provenance.versions.")
+    _check_keys(provenance["hardware"], _HARDWARE, source, "provenance.hardware.")
+    seen: dict[tuple, int] = {}
+    for index, cell in enumerate(document["cells"]):
+        where = f"cells[{index}]"
+        _check_cell(kind, cell, source, where)
+        first = seen.setdefault(cell_identity(kind, cell), index)
+        if first != index:
+            raise BadInput(
+                f"{source}: {where} measures the same thing as cells[{first}] "
+                f"({_describe(kind, cell)}); keep one of them."
+            )
+    return document
+
+
+def _check_cell(kind: str, cell: object, source: str, where: str) -> None:
+    if not isinstance(cell, dict):
+        raise BadInput(f"{source}: {where} is {_show(cell)}, but must be an object.")
+    _check_keys(cell, REQUIRED[kind], source, f"{where}.")
+    for key, value in cell.items():
+        if key not in REQUIRED[kind]:
+            _check(OPTIONAL.get(key, SCALAR), value, source, f"{where}.{key}")
+    if "stride" in cell and "length" in cell and cell["stride"] > cell["length"]:
+        raise BadInput(
+            f"{source}: {where}.stride is {cell['stride']}, but must not be larger than "
+            f"the length, {cell['length']}."
+        )
+    if kind == "position_loss":
+        first, last, length = cell["position_from"], cell["position_to"], cell["length"]
+        if not first < last <= length:
+            raise BadInput(
+                f"{source}: {where} holds positions {first} to {last}, "
+                f"but must satisfy position_from < position_to <= length ({length})."
+            )
+    if cell.get("perplexity") is not None and "loss_bits" in cell:
+        perplexity, loss = cell["perplexity"], cell["loss_bits"]
+        if abs(math.log2(perplexity) - loss) > _PERPLEXITY_TOLERANCE_BITS:
+            raise BadInput(
+                f"{source}: {where}.perplexity is {perplexity}, but must be "
+                f"2^loss_bits = {_power_of_two(loss)}; the loss must be in bits."
+            )
+
+
+def _power_of_two(bits: float) -> str:
+    return f"{2.0**bits:.4g}" if bits < 1000 else f"2^{bits:.4g}"
+
+
+def _check_keys(mapping: dict, checks: dict[str, Check], source: str, prefix: str) -> None:
+    for key, check in checks.items():
+        if key not in mapping:
+            raise BadInput(f"{source}: {prefix}{key} is missing.")
+        _check(check, mapping[key], source, f"{prefix}{key}")
+
+
+def _check(check: Check, value: object, source: str, where: str) -> None:
+    wrong = check(value)
+    if wrong:
+        raise BadInput(f"{source}: {where} is {_show(value)}, but must be {wrong}.")
+
+
+def _show(value: object) -> str:
+    shown = "null" if value is None else repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def _describe(kind: str, cell: dict) -> str:
+    return ", ".join(f"{key} {value}" for key, value in cell_identity(kind, cell))
+
+
+def save_document(document: dict, path: str | os.PathLike) -> None:
+    """Validate, then write as indented JSON; the file is whole or not there at all."""
+    validate_document(document, str(path))
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_write(path) as stream:
+        stream.write(text + "\n")
+
+
+def load_document(path: str | os.PathLike) -> dict:
+    """Read and validate one document.
+
+    Raises:
+        BadInput: the file cannot be read, is not JSON, holds NaN, or breaks the schema.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        document = json.loads(text, object_pairs_hook=_no_repeated_keys)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: not a JSON file ({error}).") from error
+    return validate_document(document, str(path))
+
+
+def _no_repeated_keys(pairs: list[tuple[str, object]]) -> dict:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {repeated!r} appears twice in one object")
+    return mapping
+
+
+def merge_documents(documents: list[dict]) -> dict:
+    """One document with the cells of several of the same kind, corpus, text and dictionary.
+
+    A cell that appears twice with the same values is kept once. In the merged provenance the
+    seconds are summed, the date is the latest, the commands stand one per line, and what
+    differs between the parts is null; ``parts`` keeps each part's own provenance.
+
+    Raises:
+        BadInput: the documents do not belong together, or two cells contradict each other.
+    """
+    if not documents:
+        raise BadInput("There are no results documents to merge.")
+    first = documents[0]
+    kind = first["kind"]
+    cells: dict[tuple, dict] = {}
+    for document in documents:
+        for key in ("kind", "corpus"):
+            _must_agree(key, first[key], document[key])
+        for key in ("data_sha256", "dictionary_sha256"):
+            _must_agree(key, first["provenance"][key], document["provenance"][key])
+        for cell in document["cells"]:
+            kept = cells.setdefault(cell_identity(kind, cell), cell)
+            if kept != cell:
+                raise BadInput(
+                    f"Two results to be merged differ for the same cell "
+                    f"({_describe(kind, cell)}); leave one of them out."
+                )
+    provenance = _merge_provenance([document["provenance"] for document in documents])
+    return new_document(kind, first["corpus"], provenance, list(cells.values()))
+
+
+def _must_agree(key: str, one: object, other: object) -> None:
+    if one != other:
+        raise BadInput(f"Results with different {key} cannot be merged ({one} and {other}).")
+
+
+def _merge_provenance(parts: list[dict]) -> dict:
+    parts = [piece for part in parts for piece in part.get("parts", [part])]
+    if len(parts) == 1:
+        return parts[0]
+    merged = _common(parts)
+    merged["command"] = "\n".join(dict.fromkeys(part["command"] for part in parts))
+    merged["date"] = max(part["date"] for part in parts)
+    merged["seconds"] = math.fsum(part["seconds"] for part in parts)
+    merged["parts"] = parts
+    return merged
+
+
+def _common(parts: list[dict]) -> dict:
+    """The values all parts share, null where they differ, nested objects key by key."""
+    common: dict = {}
+    for key, value in parts[0].items():
+        values = [part.get(key) for part in parts]
+        if all(isinstance(v, dict) for v in values):
+            common[key] = _common(values)
+        else:
+            common[key] = value if all(v == value for v in values) else None
+    return common

@@ -1,0 +1,51 @@
+"""Documents the reporting tests share."""
+
+from __future__ import annotations
+
+import math
+
+PROVENANCE = {
+    "command": "alibi-fairseq eval data --path checkpoint.pt",
+    "git_commit": "0" * 40,
+    "git_clean": True,
+    "data_sha256": "a" * 64,
+    "dictionary_sha256": "b" * 64,
+    "versions": {
+        "python": "3.11.7",
+        "torch": "2.13.0",
+        "fairseq": "fairseq-fixed 0.12.3.1",
+        "numpy": "2.4.6",
+        "alibi_fairseq": "1.0",
+    },
+    "hardware": {"cpu": "a processor", "cores": 2, "memory_gb": 24.0, "gpu": None},
+    "threads": 2,
+    "precision": "fp32",
+    "seed": 1,
+    "date": "2026-01-31T12:00:00Z",
+    "seconds": 12.5,
+}
+
+
+def evaluation_cell(perplexity: float = 16.0, **changes) -> dict:
+    cell = {
+        "position_method": "alibi",
+        "train_length": 64,
+        "length": 128,
+        "stride": 128,
+        "subset": "valid",
+        "tokens": 1000,
+        "loss_bits": math.log2(perplexity),
+        "perplexity": perplexity,
+    }
+    return cell | {"stride": changes.get("length", 128)} | changes
+
+
+def document(*cells: dict, kind: str = "evaluation", corpus: str = "demo", **provenance) -> dict:
+    return {
+        "schema": "alibi_fairseq/results",
+        "version": 1,
+        "kind": kind,
+        "corpus": corpus,
+        "provenance": PROVENANCE | provenance,
+        "cells": list(cells),
+    }

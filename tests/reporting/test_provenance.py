@@ -1,0 +1,104 @@
+import hashlib
+import subprocess
+
+import pytest
+from fairseq.data import Dictionary
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.reporting import provenance, schema
+
+
+def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
+    """A fairseq data folder: its dictionary written by fairseq itself."""
+    path.mkdir()
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word)
+    dictionary.save(str(path / "dict.txt"))
+    (path / "valid.bin").write_bytes(valid)
+    (path / "valid.idx").write_bytes(b"index")
+    return path, dictionary
+
+
+def test_collected_provenance_is_valid_and_says_what_ran(tmp_path):
+    folder, _ = data_folder(tmp_path / "bin")
+    collected = provenance.collect_provenance(
+        seconds=1.5, precision="bf16", seed=3, data=folder, subsets=["valid"], command=["a", "b c"]
+    )
+    schema.new_document("evaluation", "demo", collected, [])
+    assert collected["command"] == "a 'b c'"
+    assert (collected["seed"], collected["precision"], collected["seconds"]) == (3, "bf16", 1.5)
+    assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()
+    assert collected["versions"]["fairseq"].startswith("fairseq")
+    assert collected["hardware"]["cores"] >= 1 and collected["threads"] >= 1
+
+
+def test_own_command_reads_as_typed(monkeypatch):
+    for program in ("/somewhere/alibi_fairseq/__main__.py", "/usr/bin/alibi-fairseq"):
+        monkeypatch.setattr("sys.argv", [program, "eval", "--lengths", "64"])
+        collected = provenance.collect_provenance(seconds=0)
+        assert collected["command"] == "alibi-fairseq eval --lengths 64"
+    assert collected["data_sha256"] is None and collected["dictionary_sha256"] is None
+
+
+def test_dictionary_hash_is_of_symbols_in_order(tmp_path):
+    folder, dictionary = data_folder(tmp_path / "one")
+    expected = provenance.symbols_sha256(dictionary.symbols[dictionary.nspecial :])
+    assert provenance.dictionary_sha256(folder) == expected
+    assert provenance.dictionary_sha256(folder / "dict.txt") == expected
+    lines = (folder / "dict.txt").read_text().splitlines()
+    (folder / "dict.txt").write_text("\n".join(f"{line.rsplit(' ', 1)[0]} 77" for line in lines))
+    assert provenance.dictionary_sha256(folder) == expected  # other counts, same numbering
+    (folder / "dict.txt").write_text("".join(f"{line} #fairseq:overwrite\n" for line in lines))
+    assert provenance.dictionary_sha256(folder) == expected
+    other, _ = data_folder(tmp_path / "two", words=("a b", "the", "ü"))
+    assert provenance.dictionary_sha256(other) != expected
+
+
+def test_data_hash_covers_every_folder_that_holds_the_split(tmp_path):
+    one, _ = data_folder(tmp_path / "one")
+    two, _ = data_folder(tmp_path / "two", valid=b"\x03")
+    both = provenance.data_sha256(f"{one}:{two}", ["valid"])
+    assert both == hashlib.sha256(b"index\x01\x02index\x03").hexdigest()
+    assert provenance.data_sha256(one, []) is None
+
+
+def test_missing_data_is_named(tmp_path):
+    folder, _ = data_folder(tmp_path / "bin")
+    with pytest.raises(BadInput, match="'test'"):
+        provenance.data_sha256(folder, ["test"])
+    (folder / "dict.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="not a dictionary"):
+        provenance.dictionary_sha256(folder)
+    (folder / "dict.txt").unlink()
+    with pytest.raises(BadInput, match="no dictionary"):
+        provenance.dictionary_sha256(folder)
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    monkeypatch.setattr(provenance, "_PACKAGE", package)
+    unknown = {"git_commit": None, "git_clean": None}
+    assert provenance._git_state() == unknown  # no repository at all
+    git(tmp_path, "init")
+    (package / "__init__.py").write_text("")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "a.md").write_text("")
+    git(tmp_path, "add", "results")
+    git(tmp_path, "commit", "-m", "Not ours")
+    assert provenance._git_state() == unknown  # a copy inside of another repository
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "Ours")
+    assert provenance._git_state()["git_clean"] is True
+    (tmp_path / "results" / "a.md").write_text("new results")
+    (tmp_path / "results" / "b.md").write_text("more")
+    assert provenance._git_state()["git_clean"] is True
+    (tmp_path / "new.py").write_text("")
+    state = provenance._git_state()
+    assert state["git_clean"] is False and len(state["git_commit"]) == 40

@@ -1,0 +1,180 @@
+import copy
+import json
+
+import pytest
+from results_documents import PROVENANCE, document, evaluation_cell
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.reporting import schema
+
+
+def test_saved_document_is_read_back(tmp_path):
+    path = tmp_path / "out" / "results.json"
+    saved = document(evaluation_cell(), evaluation_cell(20.0, length=256, mean_context=127.5))
+    schema.save_document(saved, path)
+    assert schema.load_document(path) == saved
+    assert [p.name for p in path.parent.iterdir()] == ["results.json"]
+
+
+def test_each_kind_has_a_valid_cell():
+    cells = {
+        "evaluation": evaluation_cell(),
+        "training": {
+            "position_method": "alibi",
+            "train_length": 64,
+            "updates": 100,
+            "subset": "train",
+            "loss_bits": 9.5,
+        },
+        "benchmark": {"name": "train", "baseline": None, "ratio": None, "share_skipped": 0.25},
+        "position_loss": {
+            "position_method": "alibi",
+            "train_length": 64,
+            "length": 128,
+            "stride": 128,
+            "subset": "valid",
+            "position_from": 0,
+            "position_to": 8,
+            "tokens": 100,
+            "loss_bits": 4.0,
+        },
+    }
+    assert set(cells) == set(schema.REQUIRED)
+    for kind, cell in cells.items():
+        schema.new_document(kind, "demo", PROVENANCE, [cell])
+        for key in schema.REQUIRED[kind]:
+            without = {k: v for k, v in cell.items() if k != key}
+            with pytest.raises(BadInput, match=rf"cells\[0\]\.{key} is missing"):
+                schema.new_document(kind, "demo", PROVENANCE, [without])
+
+
+def changed(path: str, value) -> dict:
+    """A valid document with one value replaced, e.g. ``cells.0.tokens``."""
+    result = copy.deepcopy(document(evaluation_cell(), evaluation_cell(length=256)))
+    *parents, last = (int(key) if key.isdigit() else key for key in path.split("."))
+    place = result
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("schema", "someone/else", "schema"),
+        ("version", 2, "version 2"),
+        ("kind", "evalation", "kind"),
+        ("corpus", "", "corpus"),
+        ("cells", {}, "cells"),
+        ("provenance", None, "provenance"),
+        ("provenance.seconds", -1, r"provenance\.seconds"),
+        ("provenance.date", "yesterday", r"provenance\.date"),
+        ("provenance.date", "2026-13-31T12:00:00Z", r"provenance\.date"),
+        ("provenance.data_sha256", "abc", r"provenance\.data_sha256"),
+        ("provenance.git_clean", "yes", r"provenance\.git_clean"),
+        ("provenance.versions", {}, r"provenance\.versions\.python"),
+        ("provenance.hardware.cores", 0, r"provenance\.hardware\.cores"),
+        ("cells.0.tokens", 0, r"cells\[0\]\.tokens"),
+        ("cells.1.tokens", 10.5, r"cells\[1\]\.tokens"),
+        ("cells.0.tokens", True, r"cells\[0\]\.tokens"),
+        ("cells.0.loss_bits", float("nan"), r"cells\[0\]\.loss_bits"),
+        ("cells.0.perplexity", float("inf"), r"cells\[0\]\.perplexity"),
+        ("cells.0.position_method", None, r"cells\[0\]\.position_method"),
+        ("cells.0.mean_context", "many", r"cells\[0\]\.mean_context"),
+        ("cells.0.own_measure", [1], r"cells\[0\]\.own_measure"),
+        ("cells.0.stride", 129, r"cells\[0\]\.stride"),
+        ("cells.0.loss_bits", 2.77, "in bits"),  # the natural logarithm of 16
+        ("cells.1", "text", r"cells\[1\]"),
+        ("cells.1", evaluation_cell(32.0), r"cells\[1\] measures the same thing as cells\[0\]"),
+    ],
+)
+def test_one_sentence_names_the_wrong_key(path, value, named):
+    with pytest.raises(BadInput, match=named) as caught:
+        schema.validate_document(changed(path, value), "results.json")
+    message = str(caught.value)
+    assert message.startswith("results.json: ") and "\n" not in message and message[-1] == "."
+
+
+def test_position_range_must_lie_in_the_window():
+    cell = {k: v for k, v in evaluation_cell().items() if k != "perplexity"}
+    for begin, end in ((8, 8), (120, 129)):
+        wrong = document(cell | {"position_from": begin, "position_to": end}, kind="position_loss")
+        with pytest.raises(BadInput, match="position_from < position_to <= length"):
+            schema.validate_document(wrong)
+
+
+def test_an_invalid_document_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text("old")
+    with pytest.raises(BadInput):
+        schema.save_document(document(evaluation_cell(loss_bits=float("nan"))), path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"schema": ', "not a JSON file"),
+        (b"\xff\xfe\x00", "not a JSON file"),
+        (b"[]", "not a results document"),
+        (b'{"kind": 1, "kind": 2}', "'kind' appears twice"),
+    ],
+)
+def test_unreadable_files(tmp_path, content, expected):
+    path = tmp_path / "results.json"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=expected):
+        schema.load_document(path)
+    with pytest.raises(BadInput, match="cannot be read"):
+        schema.load_document(tmp_path / "absent.json")
+
+
+def test_nan_in_a_file_is_found(tmp_path):
+    path = tmp_path / "results.json"
+    text = json.dumps(document(evaluation_cell())).replace('"loss_bits": 4.0', '"loss_bits": NaN')
+    path.write_text(text)
+    with pytest.raises(BadInput, match=r"cells\[0\]\.loss_bits is nan"):
+        schema.load_document(path)
+
+
+def test_benchmark_identity_is_whatever_is_not_measured():
+    cell = {"name": "train", "baseline": None, "ratio": None, "length": 512, "step_ms": 10.0}
+    schema.validate_document(document(cell, cell | {"length": 1024}, kind="benchmark"))
+    with pytest.raises(BadInput, match="measures the same thing"):
+        schema.validate_document(document(cell, cell | {"step_ms": 11.0}, kind="benchmark"))
+
+
+def test_merge_keeps_every_cell_once_and_every_origin():
+    one = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
+    two = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
+    merged = schema.merge_documents([one, two])
+    assert [cell["length"] for cell in merged["cells"]] == [128, 256]
+    provenance = merged["provenance"]
+    assert provenance["seconds"] == 3.5
+    assert provenance["command"].split("\n") == ["first", PROVENANCE["command"]]
+    assert provenance["date"] == PROVENANCE["date"]
+    assert provenance["threads"] is None and provenance["seed"] == 1
+    assert provenance["parts"] == [one["provenance"], two["provenance"]]
+    again = schema.merge_documents([merged, document(evaluation_cell(9.0, length=64))])
+    assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (document(evaluation_cell(17.0)), "differ for the same cell"),
+        (document(evaluation_cell(), corpus="other"), "different corpus"),
+        (document(evaluation_cell(), data_sha256="c" * 64), "different data_sha256"),
+        (document(evaluation_cell(), dictionary_sha256="c" * 64), "different dictionary_sha256"),
+        (document(kind="training"), "different kind"),
+    ],
+)
+def test_what_cannot_be_merged(other, expected):
+    with pytest.raises(BadInput, match=expected):
+        schema.merge_documents([document(evaluation_cell()), other])
+
+
+def test_merging_nothing_is_an_error():
+    with pytest.raises(BadInput, match="no results"):
+        schema.merge_documents([])

@@ -1,0 +1,60 @@
+import hashlib
+import os
+
+import pytest
+
+from alibi_fairseq.files import atomic_write, sha256_file
+
+
+def test_written_file_is_whole_and_alone(tmp_path):
+    target = tmp_path / "new folder" / "a.txt"
+    with atomic_write(target) as stream:
+        stream.write("ä\n")
+        assert not target.exists()
+    assert target.read_bytes() == "ä\n".encode()
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    target = tmp_path / "a.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt), atomic_write(target, "wb") as stream:
+        stream.write(b"half")
+        raise KeyboardInterrupt
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_failed_rename_leaves_nothing(tmp_path):
+    (tmp_path / "folder" / "inside").mkdir(parents=True)
+    with pytest.raises(OSError), atomic_write(tmp_path / "folder") as stream:
+        stream.write("text")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    plain, atomic = tmp_path / "plain", tmp_path / "atomic"
+    plain.write_text("")
+    with atomic_write(atomic):
+        pass
+    assert os.stat(atomic).st_mode == os.stat(plain).st_mode
+
+
+def test_symbolic_link_stays(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("old")
+    link.symlink_to(real)
+    with atomic_write(link) as stream:
+        stream.write("new")
+    assert link.is_symlink() and real.read_text() == "new"
+
+
+def test_appending_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="whole files"), atomic_write(tmp_path / "a", "a"):
+        pass
+
+
+def test_hash_equals_hashlib(tmp_path):
+    content = os.urandom(3 * (1 << 20) + 17)
+    (tmp_path / "f").write_bytes(content)
+    assert sha256_file(tmp_path / "f") == hashlib.sha256(content).hexdigest()
