@@ -1,0 +1,1 @@
+"""Train short, test long, in minutes, on text that every Python carries."""
