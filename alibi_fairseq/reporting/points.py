@@ -1,0 +1,152 @@
+"""Perplexities as points that tables and figures share, ours and the paper's alike."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+METHOD_NAMES = {
+    "alibi": "ALiBi",
+    "sinusoidal": "Sinusoidal",
+    "learned": "Learned",
+    "rotary": "Rotary",
+    "t5": "T5 bias",
+    "transformer_xl": "Transformer-XL",
+    "none": "No positions",
+    "kerple": "KERPLE",
+    "sandwich": "Sandwich",
+    "xpos": "xPos",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """The perplexity of one model on one split at one length and stride.
+
+    ``perplexity`` is None where the paper's run failed (``status`` says why). ``seeds`` and
+    ``spread`` (standard deviation) are set where several seeds were averaged.
+    """
+
+    position_method: str
+    train_length: int
+    length: int
+    stride: int
+    subset: str
+    perplexity: float | None
+    model: str | None = None
+    updates: int | None = None
+    checkpoint: str | None = None
+    precision: str | None = None
+    seed: int | None = None
+    tokens_per_second: float | None = None
+    status: str = ""
+    seeds: int = 1
+    spread: float | None = None
+
+    @property
+    def nonoverlapping(self) -> bool:
+        return self.stride == self.length
+
+    @property
+    def inference(self) -> str:
+        """How the text was cut: the two points at one length are told apart by it."""
+        return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One row of a table or one line of a figure: a method, a training length, a variant."""
+
+    position_method: str
+    train_length: int
+    variant: str = ""
+
+    @property
+    def label(self) -> str:
+        name = f"{method_name(self.position_method)}, L={self.train_length}"
+        return f"{name} ({self.variant})" if self.variant else name
+
+
+def method_name(method: str) -> str:
+    """How a position method is called in tables and legends."""
+    return METHOD_NAMES.get(method, method)
+
+
+def method_order(method: str) -> tuple[int, str]:
+    """The order of methods in tables: ALiBi first, unknown ones last by name."""
+    known = list(METHOD_NAMES)
+    return (known.index(method) if method in known else len(known), method)
+
+
+def evaluation_points(document: dict) -> list[Point]:
+    """The cells of an evaluation document."""
+    known = {field.name for field in fields(Point)}
+    provenance = document["provenance"]
+    points = []
+    for cell in document["cells"]:
+        values = {key: value for key, value in cell.items() if key in known}
+        values.setdefault("seed", provenance["seed"])
+        values.setdefault("precision", provenance["precision"])
+        points.append(Point(**values))
+    return points
+
+
+def runs(points: Iterable[Point]) -> dict[Run, list[Point]]:
+    """Points by run, in table order, each run's sorted by length; seeds averaged.
+
+    Two checkpoints, update counts or precisions of one method, length and seed are different
+    runs, told apart by what differs; different seeds of otherwise one run are averaged.
+    """
+    by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
+    for point in points:
+        by_model[point.position_method, point.train_length].append(point)
+    result: dict[Run, list[Point]] = {}
+    for method, train_length in sorted(by_model, key=lambda k: (*method_order(k[0]), k[1])):
+        own = by_model[method, train_length]
+        for variant, members in _variants(own).items():
+            result[Run(method, train_length, variant)] = _average_seeds(members)
+    return result
+
+
+def _variants(points: list[Point]) -> dict[str, list[Point]]:
+    """Points of one method and training length by what their label must add to tell them apart."""
+    shown = {
+        "updates": lambda p: f"{p.updates} updates",
+        "precision": lambda p: str(p.precision),
+        "checkpoint": lambda p: str(p.checkpoint),
+    }
+    needed: list[str] = []
+    for name in shown:
+        by_label = defaultdict(set)
+        for point in points:
+            told_apart = (point.seed, *(getattr(point, key) for key in needed))
+            by_label[told_apart].add((point.updates, point.precision, point.checkpoint))
+        one_name_many_runs = any(len(same) > 1 for same in by_label.values())
+        if one_name_many_runs and len({getattr(point, name) for point in points}) > 1:
+            needed.append(name)
+    variants = defaultdict(list)
+    for point in points:
+        variants[", ".join(shown[name](point) for name in needed)].append(point)
+    return dict(sorted(variants.items()))
+
+
+def _average_seeds(points: list[Point]) -> list[Point]:
+    cases = defaultdict(list)
+    for point in points:
+        cases[point.length, not point.nonoverlapping, point.stride, point.subset].append(point)
+    averaged = []
+    for case in sorted(cases):
+        same = cases[case]
+        if len(same) == 1:
+            averaged += same
+            continue
+        values = [point.perplexity for point in same if point.perplexity is not None]
+        mean = math.fsum(values) / len(values)
+        spread = statistics.stdev(values)
+        averaged.append(
+            replace(same[0], perplexity=mean, spread=spread, seeds=len(same), seed=None)
+        )
+    return averaged

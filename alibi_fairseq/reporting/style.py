@@ -1,0 +1,180 @@
+"""How figures look: the same line for a method everywhere, legible without colour, same bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from alibi_fairseq.files import atomic_write
+from alibi_fairseq.reporting.points import METHOD_NAMES
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; in print the markers and
+# the line styles tell the methods apart.
+_BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+_PURPLE, _SKY, _BLACK, _BROWN = "#CC79A7", "#56B4E9", "#000000", "#8C510A"
+_LINES = {
+    "alibi": (_BLUE, "o", "-"),
+    "sinusoidal": (_RED, "s", "--"),
+    "rotary": (_GREEN, "^", "-."),
+    "t5": (_ORANGE, "D", ":"),
+    "learned": (_PURPLE, "v", (0, (5, 1, 1, 1, 1, 1))),
+    "none": (_BLACK, "x", (0, (1, 1))),
+    "transformer_xl": (_SKY, "P", (0, (8, 2))),
+}
+_OTHERS = [
+    (_BROWN, "*", (0, (3, 1, 1, 1))),
+    (_BLUE, "<", (0, (6, 2, 1, 2))),
+    (_RED, ">", (0, (2, 2))),
+    (_GREEN, "h", (0, (4, 1, 1, 1, 1, 1))),
+]
+_MARKERS = "osD^vP<>*Xhd"
+_LEGEND_WIDTH = 1.9  # inches to the right of the panels
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "**")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, marker and line style of one series."""
+
+    color: str
+    marker: str
+    linestyle: str | tuple
+
+    def line(self, hollow: bool = False) -> dict:
+        """Keyword arguments of ``Axes.plot``; hollow markers are the paper's numbers."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "linestyle": self.linestyle,
+            "linewidth": 1.1 if hollow else 1.7,
+            "markersize": 4.5 if hollow else 5,
+            "markerfacecolor": "white" if hollow else self.color,
+            "markeredgecolor": self.color,
+        }
+
+
+def method_look(method: str) -> Look:
+    """The line of a position method; methods from outside the package get one by their name."""
+    if method in _LINES:
+        return Look(*_LINES[method])
+    known = list(METHOD_NAMES)
+    place = known.index(method) if method in known else sum(method.encode())
+    return Look(*_OTHERS[place % len(_OTHERS)])
+
+
+def length_look(method: str, train_length: int, train_lengths: Sequence[int]) -> Look:
+    """The line of one training length among several of one method: other marker, other shade."""
+    look = method_look(method)
+    place = sorted(train_lengths).index(train_length)
+    shade = 0.55 * (1 - place / max(1, len(train_lengths) - 1))  # the shortest is the lightest
+    red, green, blue = matplotlib.colors.to_rgb(look.color)
+    color = matplotlib.colors.to_hex([c + (1 - c) * shade for c in (red, green, blue)])
+    return Look(color, _MARKERS[place % len(_MARKERS)], look.linestyle)
+
+
+def hatch(place: int) -> str:
+    """The filling of the n-th kind of bar."""
+    return _HATCHES[place % len(_HATCHES)]
+
+
+@contextmanager
+def figure(panels: int = 1, width: float = 5.2, height: float = 4.2) -> Iterator[tuple]:
+    """A figure with so many panels side by side, as ``(figure, list of axes)``."""
+    settings = {
+        "font.size": 10,
+        "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
+        "axes.grid": True,
+        "grid.color": "#dddddd",
+        "grid.linewidth": 0.6,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "legend.handlelength": 3.2,  # long enough to tell the line styles apart
+        "hatch.linewidth": 0.6,
+        "svg.hashsalt": "alibi_fairseq",
+        "svg.fonttype": "path",
+    }
+    with matplotlib.rc_context(settings):
+        drawn = Figure(figsize=(width * panels + _LEGEND_WIDTH, height), layout="constrained")
+        FigureCanvasAgg(drawn)
+        yield drawn, list(drawn.subplots(1, panels, squeeze=False)[0])
+
+
+def save(drawn: Figure, path: str | os.PathLike) -> None:
+    """Write a figure as the suffix says (.png or .svg): whole or not at all, the same each time."""
+    kind = Path(path).suffix.lstrip(".")
+    buffer = io.BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    drawn.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    with atomic_write(path, "wb") as stream:
+        stream.write(buffer.getvalue())
+
+
+def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
+    """One legend to the right of all panels, each label once: it never covers a line."""
+    entries = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    drawn.legend(entries.values(), entries.keys(), loc="outside right upper")
+
+
+def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
+    """A logarithmic axis of lengths in tokens, labelled at round measured lengths."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(_readable(sorted(set(lengths)))))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    axes.margins(x=0.04)
+    axes.tick_params(axis="x", labelrotation=45 if max(lengths) >= 10000 else 0)
+    axes.set_xlabel("Evaluation length (tokens)")
+
+
+def _readable(lengths: list[int], gap: float = 1.3) -> list[int]:
+    """Lengths at least a factor ``gap`` apart, first and last included."""
+    if not lengths:
+        return []
+    kept = [lengths[0]]
+    for length in lengths[1:-1]:
+        if length >= gap * kept[-1] and lengths[-1] >= gap * length:
+            kept.append(length)
+    return kept + [length for length in lengths[-1:] if length != kept[-1]]
+
+
+def perplexity_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Perplexities: a linear axis, or a logarithmic one from a factor of 2.5 on."""
+    lowest, highest = min(values), max(values)
+    axes.set_ylabel("Perplexity (lower is better)")
+    if highest <= 2.5 * lowest:
+        return
+    axes.set_yscale("log")
+    axes.set_ylim(lowest / 1.12, highest * 1.12)
+    axes.yaxis.set_major_locator(FixedLocator(_round_values(lowest / 1.12, highest * 1.12)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _round_values(lowest: float, highest: float) -> list[float]:
+    """Round numbers in a range, at most about ten."""
+    for steps in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        found = [
+            step * 10.0**power
+            for power in range(-2, 13)
+            for step in steps
+            if lowest <= step * 10.0**power <= highest
+        ]
+        if len(found) <= 9:
+            return found
+    return found

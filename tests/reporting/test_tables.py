@@ -1,0 +1,124 @@
+import csv
+import io
+
+import pytest
+from results_documents import document, evaluation_cell
+
+from alibi_fairseq.reporting import markdown, tables
+
+
+def cells_of(text: str) -> list[list[str]]:
+    """The rows of a Markdown table, without the rule below the header."""
+    rows = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows if not set(row[0]) <= set(" -:")]
+
+
+def test_markdown_columns_line_up():
+    text = markdown.table(["name", "x"], [["a", "1.00"], ["longer", "–"]])
+    assert text == (
+        "| name   |    x |\n"
+        "| ------ | ---: |\n"
+        "| a      | 1.00 |\n"
+        "| longer |    – |\n"
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="under 2 headers"):
+        markdown.table(["name", "x"], [["a"]])
+
+
+def test_numbers_are_shown_as_the_paper_shows_them():
+    assert [markdown.perplexity(v) for v in (18.3951, 999.994, 1000.4, 2.5e7)] == [
+        "18.40",
+        "999.99",
+        "1000",
+        "2.50e+07",
+    ]
+    assert [markdown.difference(v) for v in (0.034, -1.2, 12345.0)] == [
+        "+0.03",
+        "-1.20",
+        "+1.2e+04",
+    ]
+    assert [markdown.thousands(v) for v in (28300, 999.6, 3.2)] == ["28.3k", "1000", "3"]
+
+
+def test_length_table_has_a_row_per_model_and_says_what_is_missing():
+    shown = tables.length_table(
+        document(
+            evaluation_cell(70.0, position_method="sinusoidal", length=64),
+            evaluation_cell(60.0, length=64),
+            evaluation_cell(59.0, length=256),
+            evaluation_cell(50.0, train_length=128, length=256),
+        )
+    )
+    assert shown.startswith("Perplexity on valid, non-overlapping:")
+    assert cells_of(shown) == [
+        ["trained ↓ evaluated at →", "64", "256"],
+        ["ALiBi, L=64", "60.00", "59.00"],
+        ["ALiBi, L=128", "–", "50.00"],
+        ["Sinusoidal, L=64", "70.00", "missing"],
+    ]
+
+
+def test_each_split_and_stride_has_its_own_table():
+    shown = tables.length_table(
+        document(
+            evaluation_cell(1.5, subset="test"),
+            evaluation_cell(2.5, stride=16),
+            evaluation_cell(3.5, stride=1),
+            evaluation_cell(4.5),
+        )
+    )
+    titles = [line for line in shown.splitlines() if line.startswith("Perplexity")]
+    assert titles == [
+        "Perplexity on valid, non-overlapping:",
+        "Perplexity on valid, S=1:",
+        "Perplexity on valid, S=16:",
+        "Perplexity on test, non-overlapping:",
+    ]
+    assert [row[1] for row in cells_of(shown)[1::2]] == ["4.50", "3.50", "2.50", "1.50"]
+
+
+def test_seeds_are_averaged_and_said():
+    shown = tables.length_table(
+        document(evaluation_cell(10.0, seed=1), evaluation_cell(12.0, seed=2))
+    )
+    assert cells_of(shown)[1] == ["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]
+
+
+def test_runs_that_differ_are_never_averaged():
+    by_updates = tables.length_table(
+        document(
+            evaluation_cell(20.0, updates=100, checkpoint="a.pt"),
+            evaluation_cell(10.0, updates=900, checkpoint="b.pt"),
+        )
+    )
+    assert cells_of(by_updates)[1:] == [
+        ["ALiBi, L=64 (100 updates)", "20.00"],
+        ["ALiBi, L=64 (900 updates)", "10.00"],
+    ]
+    three = tables.length_table(
+        document(
+            evaluation_cell(20.0, updates=100, checkpoint="a.pt"),
+            evaluation_cell(10.0, updates=900, checkpoint="b.pt"),
+            evaluation_cell(11.0, updates=900, checkpoint="c.pt"),
+        )
+    )
+    assert [row[0] for row in cells_of(three)[1:]] == [
+        "ALiBi, L=64 (100 updates, a.pt)",
+        "ALiBi, L=64 (900 updates, b.pt)",
+        "ALiBi, L=64 (900 updates, c.pt)",
+    ]
+
+
+def test_methods_from_outside_keep_their_name():
+    shown = tables.length_table(
+        document(evaluation_cell(position_method="mine"), evaluation_cell(position_method="none"))
+    )
+    assert [row[0] for row in cells_of(shown)[1:]] == ["No positions, L=64", "mine, L=64"]
+
+
+def test_csv_holds_every_cell_unrounded():
+    cells = [evaluation_cell(70.123456, length=64), evaluation_cell(71.5, subset="test")]
+    read = list(csv.DictReader(io.StringIO(tables.length_csv(document(*cells)))))
+    assert [float(row["perplexity"]) for row in read] == [70.123456, 71.5]
+    assert [row["subset"] for row in read] == ["valid", "test"]
+    assert float(read[0]["loss_bits"]) == cells[0]["loss_bits"]
