@@ -78,9 +78,9 @@ class FutureMask:
     def _relative(self, n: int, visible: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """The mask of the last n of ``visible`` positions, (1, H, n, K), as a slice of one band.
 
-        A learned bias is built anew instead: every layer then needs a graph of its own.
+        In training a learned bias is built anew instead: every layer then needs a graph of its own.
         """
-        if self.bias is not None and self.bias.needs_grad:
+        if self.bias is not None and self.bias.needs_grad and torch.is_grad_enabled():
             return self._band(n, visible, device).to(dtype)
         band = self._bands.get((device, dtype))
         if band is None or band.shape[2] < n:
@@ -88,12 +88,18 @@ class FutureMask:
         return band[:, :, band.shape[2] - n :, self.keys - visible :]
 
     def _band(self, n: int, visible: int, device: torch.device) -> Tensor:
-        distance = self._distance(n, visible, device)  # (n, K)
+        """(1, H or 1, n, K): one number per distance, laid out for n queries.
+
+        The row of the last query is the distances from K − 1 down to 0; each query before it sees
+        that row moved one place to the left, with the future behind it.
+        """
         if self.bias is None:
-            bias = torch.zeros(1, *distance.shape, device=device)  # (1, n, K)
+            line = torch.zeros(1, visible, device=device)  # (1, K)
         else:
-            bias = self.bias.at(distance.clamp(min=0))  # (H, n, K)
-        return bias.masked_fill(distance < 0, -torch.inf).unsqueeze(0)  # (1, H|1, n, K)
+            line = self.bias.at(torch.arange(visible, device=device))  # (H, K)
+        future = line.new_full((line.shape[0], n - 1), -torch.inf)
+        line = torch.cat([line.flip(1), future], dim=1)  # (H, K + n - 1)
+        return line.unfold(1, visible, 1).flip(1).unsqueeze(0)  # (1, H, n, K)
 
     @staticmethod
     def _distance(n: int, visible: int, device: torch.device) -> Tensor:

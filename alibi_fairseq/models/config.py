@@ -21,11 +21,32 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
 
     position_method: str = field(
         default="alibi",
-        metadata={"help": "how the model knows where a token stands: alibi, sinusoidal, none, …"},
+        metadata={
+            "help": "how the model knows where a token stands: alibi, sinusoidal, learned, rotary, "
+            "t5, transformer_xl, none, kerple, sandwich or xpos"
+        },
     )
     attention_backend: str = field(
         default="auto",
         metadata={"help": "how attention is computed: auto, eager, sdpa, …"},
+    )
+    mem_len: int = field(
+        default=0,
+        metadata={
+            "help": "transformer_xl: past states per layer to look back at; needs "
+            "--task segment_language_modeling"
+        },
+    )
+    alibi_scale: str = field(
+        default="none",
+        metadata={
+            "help": "alibi: divide the slopes by a factor, or by tokens / training tokens "
+            "(dynamic); for evaluation past the training length"
+        },
+    )
+    clamp_learned_positions: bool = field(
+        default=False,
+        metadata={"help": "learned: past the training length repeat the last position"},
     )
     # The length the model was trained at. The authors' evaluation commands override
     # tokens_per_sample and max_target_positions, so it has a name that they do not touch.

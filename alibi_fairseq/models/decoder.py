@@ -12,7 +12,13 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from ..attention import FutureMask
-from ..positions import PositionConfig, build_position_method, token_positions
+from ..positions import (
+    METHOD_OPTIONS,
+    PositionConfig,
+    PositionMethod,
+    build_position_method,
+    token_positions,
+)
 from .attention import AttentionContext
 from .decoder_layer import DecoderLayer
 
@@ -37,6 +43,7 @@ class AlibiDecoder(TransformerDecoder):
                 num_layers=args.decoder_layers,
                 train_length=args.train_length,
                 padding_idx=self.padding_idx,
+                **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )
         for layer in self._all_layers():
@@ -70,7 +77,8 @@ class AlibiDecoder(TransformerDecoder):
                 ones and the new ones are those behind them, one or several.
             incremental_state: cache of keys and values, filled by this call.
             features_only: return features instead of scores.
-            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory.
+            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory:
+                what an earlier call returned under that name. They must all be real tokens.
 
         Returns:
             Scores (B, T, V), or features (B, T, C) under an adaptive softmax or ``features_only``;
@@ -94,6 +102,7 @@ class AlibiDecoder(TransformerDecoder):
     ):
         """Features (B, T, C) before the output layer; arguments as in :meth:`forward`."""
         method = self.embed_positions
+        check_memory(method, memory, incremental_state)
         real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
         start = self._all_layers()[0].self_attn.cached_length(incremental_state)
         tokens = prev_output_tokens[:, start:]  # (B, T)
@@ -172,6 +181,16 @@ class AlibiDecoder(TransformerDecoder):
         for leftover in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{leftover}", None)
         return super().upgrade_state_dict_named(state_dict, name)
+
+
+def check_memory(method: PositionMethod, memory, incremental_state) -> None:
+    """Refuse a memory that could not be used as what it is."""
+    if memory is None:
+        return
+    if method.memory_length == 0:
+        raise ValueError("Only a position method with a memory can be given one.")
+    if incremental_state is not None:
+        raise ValueError("A memory cannot be combined with cached keys: decode without it.")
 
 
 def hidden_padding(real: Tensor) -> Tensor | None:

@@ -32,6 +32,26 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     config = AlibiLanguageModelConfig
 
+    def forward(self, src_tokens, segment=None, **kwargs):
+        """Scores of the next token at every position.
+
+        Args:
+            src_tokens: (B, T) tokens.
+            segment: where these tokens stand in a longer text
+                (:class:`alibi_fairseq.tasks.segment_memory.Segment`); the states of the segment
+                before are read from it and those of this one are left in it. Without it the call
+                depends on nothing but its arguments.
+            **kwargs: as in :meth:`AlibiDecoder.forward`.
+
+        Returns:
+            Scores (B, T, V) and a dictionary, see :meth:`AlibiDecoder.forward`.
+        """
+        if segment is None or self.decoder.embed_positions.memory_length == 0:
+            return self.decoder(src_tokens, **kwargs)
+        scores, extra = self.decoder(src_tokens, memory=segment.past(), **kwargs)
+        segment.leave(extra["memory"])
+        return scores, extra
+
     @classmethod
     def add_args(cls, parser):
         """Options of the model's dataclass.
@@ -64,7 +84,14 @@ class AlibiLanguageModel(FairseqLanguageModel):
         # Positions are the position method's business, fairseq's decoder adds none of its own.
         args.no_token_positional_embeddings = True
         embed_tokens = cls.build_embedding(args, task.source_dictionary)
-        return cls(AlibiDecoder(args, task.target_dictionary, embed_tokens))
+        model = cls(AlibiDecoder(args, task.target_dictionary, embed_tokens))
+        if model.decoder.embed_positions.memory_length and not getattr(task, "is_sequential", False):
+            raise BadInput(
+                "A model with --mem-len reads text in order, which only "
+                "--task segment_language_modeling does: add that to the command (fairseq-eval-lm "
+                "too takes the task from its command line, not from the checkpoint)."
+            )
+        return model
 
     @classmethod
     def build_embedding(cls, args, dictionary):

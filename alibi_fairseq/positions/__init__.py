@@ -6,14 +6,36 @@ import difflib
 
 from ..errors import BadInput
 from .alibi import Alibi, alibi_slopes
-from .base import PositionConfig, PositionMethod, RelativeBias, Rotation, ScoreBias, token_positions
+from .base import (
+    METHOD_OPTIONS,
+    PositionConfig,
+    PositionMethod,
+    RelativeBias,
+    Rotation,
+    ScoreBias,
+    token_positions,
+)
+from .kerple import Kerple
+from .learned import Learned
 from .none import NoPositions
+from .rotary import Rotary
+from .sandwich import Sandwich
 from .sinusoidal import Sinusoidal
+from .t5 import T5
+from .transformer_xl import TransformerXL
+from .xpos import XPos
 
 METHODS: dict[str, type[PositionMethod]] = {
     "alibi": Alibi,
     "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "t5": T5,
+    "transformer_xl": TransformerXL,
     "none": NoPositions,
+    "kerple": Kerple,
+    "sandwich": Sandwich,
+    "xpos": XPos,
 }
 
 
@@ -32,11 +54,26 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
         raise BadInput(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}."
         )
+    check_options(name, config)
     return METHODS[name](config)
+
+
+def check_options(name: str, config: PositionConfig) -> None:
+    """Stop with a sentence where an option is given to a method that does not read it."""
+    for option in METHOD_OPTIONS:
+        readers = [other for other, method in METHODS.items() if option in method.options]
+        not_given = getattr(PositionConfig, option)
+        if getattr(config, option) != not_given and name not in readers:
+            flag = "--" + option.replace("_", "-")
+            raise BadInput(
+                f"{flag} is an option of position method {' or '.join(readers)} and means nothing "
+                f"to '{name}'; drop one of the two."
+            )
 
 
 __all__ = [
     "METHODS",
+    "METHOD_OPTIONS",
     "PositionConfig",
     "PositionMethod",
     "RelativeBias",

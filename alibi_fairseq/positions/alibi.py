@@ -9,6 +9,12 @@ Past the training length: holds; on WikiText-103 it improves up to about twice t
 and then stays level (Tables 2-4), at 1.3B parameters it peaks near twice the training length
 (Figure 6).
 
+Position interpolation (Al-Khateeb et al. 2023, https://arxiv.org/abs/2310.13017) divides the slopes
+by L_eval / L_train, so that the largest bias stays the one seen in training: ``alibi_scale`` is a
+factor, or ``dynamic`` for max(1, S / train_length) of every forward pass. Under ``dynamic`` the bias
+of a cached token was that of its own length, so past the training length decoding step by step is
+not the same computation as one pass over the finished text; with a factor it is.
+
 The authors' code writes the bias as +m·j, which softmax cannot tell from −m·(i − j) in exact
 arithmetic. In fp16 that form rounds whole tokens away past position 2048; the relative form used
 here is small, hence precise, exactly where the attention is.
@@ -23,6 +29,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, RelativeBias
 
 
@@ -82,9 +89,35 @@ class LinearBias(RelativeBias):
 class Alibi(PositionMethod):
     """Acts on the scores; one bias shared by all layers."""
 
+    options = ("alibi_scale",)
+
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        self._bias = LinearBias(config.num_heads)
+        self._divisor = slope_divisor(config.alibi_scale)
 
     def bias(self, layer: int, keys: int) -> LinearBias:
-        return self._bias
+        divisor = self._divisor
+        if divisor is None:
+            divisor = max(1.0, keys / self.config.train_length)
+        return LinearBias(self.config.num_heads, divisor)
+
+
+def slope_divisor(alibi_scale: str) -> float | None:
+    """What ``alibi_scale`` divides the slopes by; None when that depends on the length.
+
+    Raises:
+        BadInput: it is neither ``none`` nor ``dynamic`` nor a positive number.
+    """
+    if alibi_scale == "none":
+        return 1.0
+    if alibi_scale == "dynamic":
+        return None
+    try:
+        factor = float(alibi_scale)
+    except ValueError:
+        factor = 0.0
+    if not (factor > 0 and math.isfinite(factor)):
+        raise BadInput(
+            f"--alibi-scale must be none, dynamic or a positive number, not '{alibi_scale}'."
+        )
+    return factor

@@ -26,6 +26,9 @@ from torch import Tensor, nn
 #: A function from unrotated to rotated (queries, keys), both (B, H, T, D).
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
+#: Fields of :class:`PositionConfig` that are options of single methods and not facts about a model.
+METHOD_OPTIONS = ("mem_len", "alibi_scale", "clamp_learned_positions")
+
 
 @dataclass(frozen=True)
 class PositionConfig:
@@ -39,6 +42,8 @@ class PositionConfig:
         padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
             start one past it.
         mem_len: past hidden states that a method with a memory may look at.
+        alibi_scale: position interpolation of ALiBi: ``none``, ``dynamic`` or a factor.
+        clamp_learned_positions: past its table, ``learned`` repeats the last row.
     """
 
     embed_dim: int
@@ -47,6 +52,8 @@ class PositionConfig:
     train_length: int
     padding_idx: int = 1
     mem_len: int = 0
+    alibi_scale: str = "none"
+    clamp_learned_positions: bool = False
 
     @property
     def head_dim(self) -> int:
@@ -100,6 +107,8 @@ class RelativeBias(ScoreBias):
 class PositionMethod(nn.Module):
     """Base of all methods; acts nowhere, which is what "no positions" means."""
 
+    #: The ``METHOD_OPTIONS`` this method reads; giving one to a method that does not is an error.
+    options: tuple[str, ...] = ()
     #: Number of past hidden states per layer the method looks back at; 0 for most methods.
     memory_length: int = 0
 

@@ -7,6 +7,8 @@ import torch
 from conftest import dictionary_of, random_tokens, small_model
 from fairseq.sequence_generator import SequenceGenerator
 
+from alibi_fairseq.positions import METHODS
+
 NEW_TOKENS, EOS, PAD = 10, 2, 1
 
 
@@ -25,7 +27,7 @@ def beam_search(model, prefix: torch.Tensor, beam: int) -> list[tuple[list[int],
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("method", ["alibi", "sinusoidal", "none"])
+@pytest.mark.parametrize("method", sorted(METHODS))
 @torch.no_grad()
 def test_generator_equals_naive_beam_search(method, beam):
     model = small_model(method)

@@ -1,0 +1,48 @@
+"""Learned absolute position embeddings, as fairseq's.
+
+Paper: Gehring et al. 2017, https://arxiv.org/abs/1705.03122; the form used here is fairseq's
+``LearnedPositionalEmbedding``: row ``padding_idx + 1 + p`` of one table for position p, started at
+N(0, 1/C).
+
+Formula: x_p = token_p + table_p.
+Cost: train_length · C parameters; one addition per token.
+Past the training length: there is no row to read. That is an error unless the last row is asked for
+again and again with ``clamp_learned_positions``, which runs and predicts poorly.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BadInput
+from .base import PositionConfig, PositionMethod
+
+
+class Learned(PositionMethod):
+    """Acts on the token embeddings. The only method whose parameters depend on a length."""
+
+    options = ("clamp_learned_positions",)
+
+    def __init__(self, config: PositionConfig):
+        super().__init__(config)
+        rows = config.train_length + config.padding_idx + 1
+        self.weight = nn.Parameter(torch.empty(rows, config.embed_dim))
+        nn.init.normal_(self.weight, std=config.embed_dim**-0.5)
+        with torch.no_grad():
+            self.weight[config.padding_idx] = 0
+
+    def embed(self, positions: Tensor) -> Tensor:
+        """As the base class; a position past the table is :class:`BadInput` unless clamped."""
+        last = self.config.train_length - 1
+        if self.config.clamp_learned_positions:
+            positions = positions.clamp(max=last)
+        elif positions.numel() and int(positions.max()) > last:
+            raise BadInput(
+                f"Learned positions end with the training length: the table has {last + 1} rows, "
+                f"and a sequence of {int(positions.max()) + 1} tokens does not fit. Evaluate at "
+                f"{last + 1} tokens or fewer, or repeat the last row with "
+                "--model-overrides \"{'clamp_learned_positions': True}\"."
+            )
+        padding = self.config.padding_idx
+        return nn.functional.embedding(positions + padding + 1, self.weight, padding)  # (B, T, C)

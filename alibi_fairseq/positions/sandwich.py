@@ -1,0 +1,43 @@
+"""Sandwich: the inner product of two sinusoidal embeddings as a bias.
+
+Paper: Chi et al. 2023, https://arxiv.org/abs/2212.10356, section 5 and appendix A.
+
+Formula: softmax(q_i·k_j/√D + (H / 8h)·Σ_w cos((i − j)·w)), head h = 1 … H, over the 64 frequencies
+w = 10000^(−2t/128), t = 0 … 63: the inner product of the 128 sinusoidal features of i and j.
+Cost: no parameters; 64 cosines per distance.
+Past the training length: holds; its decay with distance is close to logarithmic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .base import PositionMethod, RelativeBias
+
+#: Number of sinusoidal features, d̄ in the paper, which recommends this value.
+FEATURES = 128
+
+
+@dataclass(frozen=True)
+class SandwichBias(RelativeBias):
+    """Attributes: num_heads: H."""
+
+    num_heads: int
+
+    def at(self, distance: Tensor) -> Tensor:
+        steps = torch.arange(0, FEATURES, 2, device=distance.device) / FEATURES
+        angles = distance.unsqueeze(-1) * 10000.0**-steps  # (*distance.shape, 64)
+        product = angles.cos().sum(-1)
+        heads = torch.arange(1, self.num_heads + 1, device=distance.device)
+        strength = self.num_heads / (8.0 * heads)  # (H,)
+        return strength.view(-1, *[1] * distance.dim()) * product
+
+
+class Sandwich(PositionMethod):
+    """Acts on the scores; one bias shared by all layers."""
+
+    def bias(self, layer: int, keys: int) -> SandwichBias:
+        return SandwichBias(self.config.num_heads)

@@ -1,0 +1,87 @@
+"""T5's bucketed relative position bias.
+
+Paper: Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1.
+
+Formula: softmax(q·k/√D + b_h(bucket(j − i))). Half of the buckets hold one distance each, the other
+half grow logarithmically up to ``max_distance``; everything farther shares the last bucket.
+The table is shared by all layers, as in the paper. T5 itself leaves q·k unscaled and starts its
+projections smaller; here the bias joins the scaled scores of the common transformer.
+Cost: 32 · H parameters; one table look-up per score, and its gradient in training.
+Past the training length: holds to about twice to six times of it, then degrades (ALiBi paper,
+Tables 2-4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from .base import PositionConfig, PositionMethod, RelativeBias
+
+NUM_BUCKETS = 32
+MAX_DISTANCE = 128
+
+
+def relative_position_bucket(
+    relative_position: Tensor,
+    bidirectional: bool,
+    num_buckets: int = NUM_BUCKETS,
+    max_distance: int = MAX_DISTANCE,
+) -> Tensor:
+    """The bucket of each relative position.
+
+    Args:
+        relative_position: integer tensor of any shape, key position − query position.
+        bidirectional: True for an encoder: half of the buckets are for keys behind the query, half
+            for keys ahead of it. False for a decoder: all buckets are for keys behind, and keys
+            ahead share bucket 0 with the query itself (the future mask hides them).
+        num_buckets: number of buckets.
+        max_distance: from this distance on all positions share the last bucket.
+
+    Returns:
+        int64 tensor of the same shape with values in 0 … num_buckets − 1.
+    """
+    if bidirectional:
+        num_buckets //= 2
+        side = (relative_position > 0).long() * num_buckets
+        distance = relative_position.abs()
+    else:
+        side = 0
+        distance = (-relative_position).clamp(min=0)
+    exact = num_buckets // 2
+    # In fp32 and in this order, so that borders between buckets fall where T5's do.
+    octaves = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    far = exact + (octaves * (num_buckets - exact)).long()
+    return side + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+
+
+@dataclass(frozen=True)
+class BucketBias(RelativeBias):
+    """Causal T5 bias.
+
+    Attributes:
+        table: (32, H) embedding of the buckets.
+    """
+
+    table: nn.Embedding
+
+    needs_grad = True
+
+    def at(self, distance: Tensor) -> Tensor:
+        buckets = relative_position_bucket(-distance, bidirectional=False)
+        return self.table(buckets).movedim(-1, 0).float()  # (H, *distance.shape)
+
+
+class T5(PositionMethod):
+    """Acts on the scores; one learned table shared by all layers."""
+
+    def __init__(self, config: PositionConfig):
+        super().__init__(config)
+        self.relative_attention_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
+        nn.init.normal_(self.relative_attention_bias.weight, std=config.embed_dim**-0.5)
+
+    def bias(self, layer: int, keys: int) -> BucketBias:
+        return BucketBias(self.relative_attention_bias)

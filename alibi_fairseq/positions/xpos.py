@@ -1,0 +1,65 @@
+"""xPos: rotary embeddings whose slow pairs of features fade with distance.
+
+Paper: Sun et al. 2022, https://arxiv.org/abs/2212.10554, section 2; the unit of 512 positions is
+that of the authors' code (torchscale).
+
+Formula: rotary, and pair t of a query at position i is scaled by z_t^(i/512), of a key at position j
+by z_t^(−j/512), with z_t = (2t/D + 0.4)/1.4: a score is then Σ_t z_t^((i−j)/512)·(…). Pairs are laid
+out as in ``rotary.py``.
+Cost: as rotary.
+Past the training length: holds better than rotary (Table 2 of its paper, which also restricts
+attention to blocks there; this file does not).
+
+Keys grow with their position, since a cached key is never scaled again. They leave fp16 near
+position 2,800 and bf16 or fp32 near 34,000; that is refused and not rounded.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import BadInput
+from .base import PositionConfig, PositionMethod, Rotation
+from .rotary import check_even_heads, pair_frequencies, turn
+
+UNIT = 512
+SLOWEST = 0.4 / 1.4  # z of pair 0, the pair that fades fastest
+
+
+def pair_scales(head_dim: int, device: torch.device | None = None) -> Tensor:
+    """(D/2,) fp32 factor z per 512 positions of each pair of features."""
+    pairs = torch.arange(0, head_dim, 2, dtype=torch.float32, device=device) / head_dim
+    return (pairs + 0.4) / 1.4
+
+
+def last_position(dtype: torch.dtype) -> int:
+    """The last position at which keys of size up to 64 stay finite in a floating type."""
+    return int(UNIT * math.log(torch.finfo(dtype).max / 64) / -math.log(SLOWEST))
+
+
+class XPos(PositionMethod):
+    """Acts on the queries and keys of every layer, over the full head size."""
+
+    def __init__(self, config: PositionConfig):
+        super().__init__(config)
+        check_even_heads(config, "xpos")
+
+    def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
+        positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
+        angles = positions[:, None] * pair_frequencies(self.config.head_dim, device)  # (T, D/2)
+        scales = pair_scales(self.config.head_dim, device) ** (positions[:, None] / UNIT)
+        cos, sin = angles.cos(), angles.sin()
+
+        def rotate(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+            if start + length - 1 > last_position(k.dtype):
+                raise BadInput(
+                    f"Position method 'xpos' reaches position {last_position(k.dtype)} in "
+                    f"{k.dtype}, and {start + length} tokens were given; use fewer"
+                    + (" or bf16." if k.dtype == torch.float16 else ".")
+                )
+            return turn(q, cos * scales, sin * scales), turn(k, cos / scales, sin / scales)
+
+        return rotate
