@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# Sourced by the other scripts. Makes .venv with the pinned packages and this project when there is
+# none, or when what it was made from has changed, and puts it first on the PATH.
+#
+#   ensure_environment [EXTRA]     EXTRA is an extra of setup.py, such as "test"
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+
+fail() {
+  echo "error: $1" >&2
+  exit 2
+}
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-python3.11}" python3 python3.12 python3.13; do
+    if command -v "$candidate" > /dev/null &&
+      "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail "no Python 3.11, 3.12 or 3.13 with the venv module was found; install one or set PYTHON=/path/to/python3.11."
+}
+
+ensure_environment() {
+  local extra="${1:-}" wanted stamp
+  wanted="$(cat "$root/setup.py" "$root/constraints.txt" | cksum)"
+  for stamp in "$root/.venv/installed-test" "$root/.venv/installed-$extra"; do
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+      export PATH="$root/.venv/bin:$PATH"
+      return
+    fi
+  done
+  if [ ! -x "$root/.venv/bin/python" ]; then
+    local python
+    python="$(find_python)"
+    echo "Making .venv with $("$python" --version) …"
+    "$python" -m venv "$root/.venv" || fail "$python could not make a virtual environment."
+  fi
+  echo "Installing the pinned packages into .venv (a few minutes, once) …"
+  # Constrains the isolated builds too; without it they would fetch another torch.
+  PIP_CONSTRAINT="$root/constraints.txt" "$root/.venv/bin/python" -m pip install \
+    --disable-pip-version-check --editable "$root${extra:+[$extra]}" ||
+    fail "pip could not install the packages; its words above say why."
+  echo "$wanted" > "$root/.venv/installed-$extra"
+  export PATH="$root/.venv/bin:$PATH"
+}

