@@ -13,7 +13,7 @@ from ..positions import METHODS
 from ..reporting.figures import perplexity_by_length
 from ..reporting.provenance import collect_provenance
 from ..reporting.schema import load_document, new_document, save_document
-from ..reporting.tables import length_table, length_csv
+from ..reporting.tables import length_csv, length_table
 from .pipeline import SUBSET, Demo
 from .settings import FULL, QUICK, SEED, TRAIN_LENGTH
 

@@ -85,7 +85,9 @@ class AlibiLanguageModel(FairseqLanguageModel):
         args.no_token_positional_embeddings = True
         embed_tokens = cls.build_embedding(args, task.source_dictionary)
         model = cls(AlibiDecoder(args, task.target_dictionary, embed_tokens))
-        if model.decoder.embed_positions.memory_length and not getattr(task, "is_sequential", False):
+        if model.decoder.embed_positions.memory_length and not getattr(
+            task, "is_sequential", False
+        ):
             raise BadInput(
                 "A model with --mem-len reads text in order, which only "
                 "--task segment_language_modeling does: add that to the command (fairseq-eval-lm "
