@@ -1,0 +1,168 @@
+"""The paper's tables and digitised figures as data (``results/paper/``, one CSV each)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.reporting.points import Point
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# In a checkout, and as package data where pip put it (setup.py copies the first to the second).
+_FOLDERS = (_PACKAGE.parent / "results" / "paper", _PACKAGE / "paper_data")
+
+# A run counts as the paper's setting from this share of its updates on: the best checkpoint is
+# seldom the last one.
+_LEAST_SHARE_OF_UPDATES = 0.85
+
+OUT_OF_MEMORY = "OOM"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far apart runs that differ in nothing but the seed are, in perplexity.
+
+    ``spread`` is one standard deviation, ``range`` the largest gap among five seeds (None where
+    nobody reported one).
+    """
+
+    spread: float
+    range: float | None
+
+    def verdict(self, difference: float) -> str:
+        """``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside."""
+        if abs(difference) <= self.spread:
+            return "="
+        return "~" if self.range is not None and abs(difference) <= self.range else "≠"
+
+
+def folder() -> Path:
+    """Where the CSV files are.
+
+    Raises:
+        BadInput: this installation lacks them.
+    """
+    for place in _FOLDERS:
+        if (place / "index.csv").is_file():
+            return place
+    raise BadInput("The paper's tables (results/paper) are not installed; reinstall alibi-fairseq.")
+
+
+@cache
+def rows(item: str) -> tuple[dict, ...]:
+    """The lines of one CSV, e.g. ``table05``, with numbers as numbers and None where empty."""
+    with open(folder() / f"{item}.csv", encoding="utf-8", newline="") as stream:
+        return tuple(
+            {column: _value(text) for column, text in line.items()}
+            for line in csv.DictReader(stream, strict=True)
+        )
+
+
+def _value(text: str) -> int | float | str | None:
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    if re.fullmatch(r"\d+\.\d+", text):
+        return float(text)
+    return text or None
+
+
+def about(item: str) -> dict:
+    """The line of ``index.csv``: name, page, corpus, subset, content and source."""
+    return next(row for row in rows("index") if row["item"] == item)
+
+
+def notes(item: str) -> list[str]:
+    """What to know before comparing with a table or figure."""
+    return [row["note"] for row in rows("notes") if row["item"] == item]
+
+
+def corpora() -> set[str]:
+    """The names of the paper's corpora."""
+    return {row["corpus"] for row in rows("settings")}
+
+
+@cache
+def points(item: str) -> tuple[Point, ...]:
+    """The perplexities of a table or figure; rows about other people's models are left out."""
+    subset = about(item)["subset"]
+    found: list[Point] = []
+    for row in rows(item):
+        if "alibi_perplexity" in row:  # Tables 2–4: one column per method, L in the first row
+            found += _sweep_points(item, row, subset)
+        elif "valid_perplexity" in row:
+            found += [
+                _point(row, split, row[f"{split}_perplexity"])
+                for split in ("valid", "test")
+                if row["position_method"]
+            ]
+        elif "perplexity" in row:
+            found.append(_point(row, subset, row["perplexity"]))
+    return tuple(found)
+
+
+def _point(row: dict, subset: str, perplexity: float) -> Point:
+    return Point(
+        position_method=row["position_method"],
+        train_length=row["train_length"],
+        length=row["length"],
+        stride=row["stride"],
+        subset=subset,
+        perplexity=perplexity,
+        updates=row.get("updates"),
+    )
+
+
+def _sweep_points(item: str, row: dict, subset: str) -> list[Point]:
+    methods = [column.removesuffix("_perplexity") for column in row if "_perplexity" in column]
+    found = []
+    for method in methods:
+        perplexity = row[f"{method}_perplexity"]
+        failed = perplexity == OUT_OF_MEMORY
+        found.append(
+            Point(
+                position_method=method,
+                train_length=rows(item)[0]["length"],
+                length=row["length"],
+                stride=row["length"],
+                subset=subset,
+                perplexity=None if failed else perplexity,
+                tokens_per_second=row[f"{method}_words_per_second"],
+                status=OUT_OF_MEMORY if failed else "",
+            )
+        )
+    return found
+
+
+def noise(corpus: str, train_length: int) -> Noise | None:
+    """The noise of a corpus: measured at this training length, else the largest known; or None."""
+    known = [row for row in rows("noise") if row["corpus"] == corpus]
+    spreads = {
+        row["train_length"]: row["perplexity"]
+        for row in known
+        if row["statistic"] == "standard_deviation"
+    }
+    if not spreads:
+        return None
+    ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
+    spread = spreads.get(train_length, max(spreads.values()))
+    return Noise(spread, max(ranges, default=None))
+
+
+def why_not_comparable(corpus: str, point: Point) -> str | None:
+    """Why a measured point must not stand beside the paper's numbers; None when it may."""
+    setting = next((row for row in rows("settings") if row["corpus"] == corpus), None)
+    if setting is None:
+        return f"{corpus} is not a corpus of the paper"
+    if point.model != setting["model"]:
+        return f"the paper's model on {corpus} is {setting['model']}"
+    if setting["updates"] is None:
+        return None
+    if point.updates is None:
+        return "the number of updates is not recorded"
+    if point.updates < _LEAST_SHARE_OF_UPDATES * setting["updates"]:
+        return f"the paper trains for {setting['updates']:,} updates"
+    return None
