@@ -1,0 +1,30 @@
+"""All recipes by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..errors import BadInput
+from . import bookcorpus, cc100_roberta, wikitext103
+from .recipe import Corpus, Recipe
+
+MODULES = (wikitext103, bookcorpus, cc100_roberta)
+CORPORA: dict[str, Corpus] = {module.CORPUS.name: module.CORPUS for module in MODULES}
+RECIPES: dict[str, Recipe] = {
+    recipe.path: recipe for module in MODULES for recipe in module.recipes()
+}
+
+
+def recipes_of(corpus: str) -> list[Recipe]:
+    """The recipes of one corpus, in order."""
+    return [recipe for recipe in RECIPES.values() if recipe.corpus.name == corpus]
+
+
+def find_recipe(path: str) -> Recipe:
+    """The recipe called ``corpus/name``; the path of its file in ``configs/`` is understood too."""
+    name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
+    if name not in RECIPES:
+        nearest = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
+        hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+        raise BadInput(f"There is no recipe '{path}'.{hint} configs/README.md lists them all.")
+    return RECIPES[name]

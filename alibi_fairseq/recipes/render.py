@@ -1,0 +1,112 @@
+"""The files of ``configs/``, as text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import yaml
+
+from .catalogue import CORPORA, recipes_of
+from .flags import flag
+from .header import WIDTH, comment, header
+from .index import index
+from .overlays import overlays, smoke
+from .recipe import GROUPS, Recipe, Settings, merge
+
+
+def all_files() -> dict[str, str]:
+    """Path below ``configs/`` → content."""
+    made = {"README.md": index()}
+    for corpus in CORPORA:
+        recipes = recipes_of(corpus)
+        for recipe in recipes:
+            made[f"{recipe.path}.yaml"] = yaml_file(recipe)
+            made[f"{recipe.path}.sh"] = shell_file(recipe)
+        for name, content in overlay_files(recipes).items():
+            made[f"{corpus}/run_config/{name}.yaml"] = content
+    return made
+
+
+def yaml_file(recipe: Recipe) -> str:
+    """YAML for ``fairseq-hydra-train``; a value the paper does not give is marked and explained."""
+    usage = [
+        "",
+        f"alibi-fairseq hydra-train --config-dir configs/{recipe.corpus.name} "
+        f"--config-name {recipe.name} \\",
+        "    task.data=DATA_BIN checkpoint.save_dir=FOLDER",
+    ]
+    # hydra only lets the command line set what the file names; "???" means it must.
+    settings = yaml_settings(merge({"task": {"data": "???"}}, recipe.settings()), recipe.choices)
+    return f"{header(recipe)}{comment(usage)}\n{settings}"
+
+
+def shell_file(recipe: Recipe) -> str:
+    """A script that runs the same training with ``fairseq-train``."""
+    usage = ["", f"configs/{recipe.path}.sh DATA_BIN --save-dir FOLDER    (further flags win)"]
+    command = ['exec fairseq-train --user-dir "$plugin"', *flag_lines(recipe.settings()), '"$@"']
+    return (
+        f"#!/usr/bin/env bash\n{header(recipe)}{comment(usage)}"
+        "set -euo pipefail\n"
+        'plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"\n\n'
+        + " \\\n    ".join(command)
+        + "\n"
+    )
+
+
+def flag_lines(settings: Settings) -> list[str]:
+    """The flags in lines no wider than a page, each group on lines of its own."""
+    lines = []
+    for group, options in settings.items():
+        line = ""
+        for option, value in options.items():
+            words = shlex.join(flag(group, option, value))
+            if line and len(line) + len(words) > WIDTH - 10:
+                lines.append(line)
+                line = ""
+            line = f"{line} {words}".strip()
+        if line:
+            lines.append(line)
+    return lines
+
+
+def overlay_files(recipes: list[Recipe]) -> dict[str, str]:
+    """Overlays of one corpus: ``+run_config=NAME`` behind ``--config-name``."""
+    made = {}
+    for name, (settings, uses) in overlays(recipes).items():
+        made[name] = overlay_file(["Tokens per update are kept:", *uses], settings)
+    # Whatever the recipe, the smoke run is the same: no setting in it depends on method or length.
+    made["cpu_smoke"] = overlay_file(
+        ["A few updates of a tiny model on the CPU, to see that everything works."],
+        smoke(recipes[0]),
+    )
+    return made
+
+
+def overlay_file(lines: list[str], settings: Settings) -> str:
+    return (
+        "# @package _global_\n"
+        + comment(["Written by python -m alibi_fairseq.recipes; change it there.", *lines])
+        + "\n"
+        + yaml_settings(settings)
+    )
+
+
+def yaml_settings(settings: Settings, choices: Mapping[tuple[str, str], str] | None = None) -> str:
+    """Settings as YAML, our choices with their reason."""
+    blocks = []
+    for group in GROUPS:
+        if group not in settings:
+            continue
+        lines = [f"{group}:"]
+        for option, value in settings[group].items():
+            line = f"  {option}: {yaml_value(value)}"
+            reason = (choices or {}).get((group, option))
+            lines.append(f"{line}  # our choice: {reason}" if reason else line)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def yaml_value(value: object) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=1000)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,74 @@
+"""The paper's tables and figures as the evaluations that fill them, read from ``results/paper``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+
+from ..reporting import paper
+from ..reporting.points import Point
+from .catalogue import RECIPES
+from .recipe import Recipe, recipe_name
+
+#: Every table or figure whose perplexities one can train for, best first for the head of a file.
+PERPLEXITY_ITEMS = (
+    *("table05", "table08", "table12", "table11", "table06", "table07", "table09", "table10"),
+    *("table02", "table03", "table04", "table13", "table14", "table15"),
+    *("figure08", "figure06"),
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One trained model evaluated at some lengths.
+
+    Attributes:
+        recipe: the training run.
+        lengths: tokens per window.
+        stride: tokens scored per window; None means non-overlapping windows.
+        subsets: ``valid`` and perhaps ``test``.
+        updates: take the model as it was after so many updates.
+    """
+
+    recipe: Recipe
+    lengths: tuple[int, ...]
+    stride: int | None
+    subsets: tuple[str, ...]
+    updates: int
+
+
+@cache
+def evaluations(item: str) -> tuple[Evaluation, ...]:
+    """What to evaluate for a table or figure, in the paper's order.
+
+    Args:
+        item: as in ``results/paper/index.csv``, e.g. ``table05``.
+    """
+    groups: dict[tuple, dict[str, dict]] = defaultdict(lambda: {"lengths": {}, "subsets": {}})
+    for point in paper.points(item):
+        recipe = recipe_of(item, point)
+        stride = None if point.stride == point.length else point.stride
+        group = groups[recipe.path, point.updates or recipe.updates, stride]
+        group["lengths"][point.length] = None
+        group["subsets"][point.subset] = None
+    return tuple(
+        Evaluation(RECIPES[path], tuple(g["lengths"]), stride, tuple(g["subsets"]), updates)
+        for (path, updates, stride), g in groups.items()
+    )
+
+
+def recipe_of(item: str, point: Point) -> Recipe:
+    corpus = paper.about(item)["corpus"]
+    return RECIPES[f"{corpus}/{recipe_name(point.position_method, point.train_length)}"]
+
+
+def expected(item: str, recipe: Recipe) -> list[Point]:
+    """The cells of a table that this run fills, validation first."""
+    cells = [point for point in paper.points(item) if recipe_of(item, point) is recipe]
+    return sorted(cells, key=lambda point: (point.subset != "valid", point.length))
+
+
+def items_of(recipe: Recipe) -> list[str]:
+    """The tables and figures that this run fills, its main one first."""
+    return [item for item in PERPLEXITY_ITEMS if expected(item, recipe)]

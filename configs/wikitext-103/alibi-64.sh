@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# WikiText-103: ALiBi trained at L = 64
+# Written by python -m alibi_fairseq.recipes; change it there.
+#
+# Paper     Table 5, validation perplexity: 28.46 at 64, 24.70 at 128, 22.88 at 256, 22.09 at 512,
+#           21.73 at 1024, 21.63 at 1536, 21.59 at 2048, 21.53 at 3072.
+# Batch     8 GPUs × 144 sequences × 64 tokens = 73,728 tokens per update
+# Length    286,000 updates × 73,728 = 21,086,208,000 tokens ÷ 103,227,021 (training split, line
+#           ends counted) = 204.3 epochs
+# Hardware  8 × V100 32 GB; the paper does not say how many: 8 gives its 205 epochs.
+# Cost      21,086,208,000 tokens ÷ 31,186 tokens/s of one V100 (Figure 7) = 188 V100 hours, 23 h on
+#           8
+# Size      246,933,504 parameters with a dictionary of 267,744 entries (fairseq's four special
+#           symbols counted)
+# GPUs      1: +run_config=1_gpu; 32: +run_config=4x8_slurm. Any other number: scripts/train.sh
+#           --gpus N.
+#
+# configs/wikitext-103/alibi-64.sh DATA_BIN --save-dir FOLDER    (further flags win)
+set -euo pipefail
+plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"
+
+exec fairseq-train --user-dir "$plugin" \
+    --seed 1 --fp16 \
+    --task language_modeling --sample-break-mode none --tokens-per-sample 64 \
+    --arch alibi_lm_wiki103 --position-method alibi \
+    --criterion adaptive_loss \
+    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --max-tokens 9216 \
+    --lr 1.0 --clip-norm 0.1 --stop-min-lr 1e-09 --max-update 286000 --update-freq 1 \
+    --optimizer nag \
+    --lr-scheduler cosine --warmup-updates 16000 --warmup-init-lr 1e-07 --min-lr 0.0001 \
+    --lr-period-updates 270000 --t-mult 2.0 --lr-shrink 0.75 \
+    --no-epoch-checkpoints \
+    --ddp-backend legacy_ddp --distributed-world-size 8 \
+    "$@"

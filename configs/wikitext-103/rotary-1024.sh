@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# WikiText-103: Rotary trained at L = 1024
+# Written by python -m alibi_fairseq.recipes; change it there.
+#
+# Paper     Table 5, validation perplexity: 19.33 at 1024. Also in Table 3.
+# Batch     8 GPUs × 9 sequences × 1024 tokens = 73,728 tokens per update
+# Length    286,000 updates × 73,728 = 21,086,208,000 tokens ÷ 103,227,021 (training split, line
+#           ends counted) = 204.3 epochs
+# Hardware  8 × V100 32 GB; the paper does not say how many: 8 gives its 205 epochs.
+# Cost      21,086,208,000 tokens ÷ 17,700 tokens/s of one V100 (Table 1) = 331 V100 hours, 41 h on
+#           8
+# Size      246,933,504 parameters with a dictionary of 267,744 entries (fairseq's four special
+#           symbols counted)
+# GPUs      1: +run_config=1_gpu; 32 GPUs cannot keep 73,728 tokens per update: its 72 sequences of
+#           1024 tokens cannot be dealt out evenly; use 12, 18, 24 or 36. Any other number:
+#           scripts/train.sh --gpus N.
+#
+# configs/wikitext-103/rotary-1024.sh DATA_BIN --save-dir FOLDER    (further flags win)
+set -euo pipefail
+plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"
+
+exec fairseq-train --user-dir "$plugin" \
+    --seed 1 --fp16 \
+    --task language_modeling --sample-break-mode none --tokens-per-sample 1024 \
+    --arch alibi_lm_wiki103 --position-method rotary \
+    --criterion adaptive_loss \
+    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --max-tokens 9216 \
+    --lr 1.0 --clip-norm 0.1 --stop-min-lr 1e-09 --max-update 286000 --update-freq 1 \
+    --optimizer nag \
+    --lr-scheduler cosine --warmup-updates 16000 --warmup-init-lr 1e-07 --min-lr 0.0001 \
+    --lr-period-updates 270000 --t-mult 2.0 --lr-shrink 0.75 \
+    --no-epoch-checkpoints \
+    --ddp-backend legacy_ddp --distributed-world-size 8 \
+    "$@"
