@@ -1,0 +1,62 @@
+"""The command ``alibi-fairseq <verb> …``.
+
+To add a verb: a module of this package with ``add_arguments(parser)`` and ``run(args)`` (returning
+an exit code or None), and a line in ``VERBS``. Modules are imported when their verb is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+from ..errors import BadInput
+
+PROGRAM = "alibi-fairseq"
+
+#: Our own verbs: module and one line of help.
+VERBS = {
+    "check-env": ("check_env", "say what is installed, what is wrong with it, how to mend it"),
+}
+
+#: fairseq's commands with --user-dir already set: what they do.
+FAIRSEQ_COMMANDS = {
+    "train": "fairseq-train: train a model",
+    "hydra-train": "fairseq-hydra-train: train a model described by a YAML file",
+    "eval-lm": "fairseq-eval-lm: evaluate a language model",
+    "validate": "fairseq-validate: compute the validation loss of a checkpoint",
+    "generate": "fairseq-generate: continue texts of a prepared data folder",
+    "interactive": "fairseq-interactive: continue texts typed in",
+    "preprocess": "fairseq-preprocess: make a data folder from text",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a verb. Returns the exit code: 2 for bad input, said in one line."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if arguments and arguments[0] in FAIRSEQ_COMMANDS:
+            from . import fairseq_command
+
+            return fairseq_command.run(arguments[0], arguments[1:])
+        return _run_verb(arguments)
+    except BadInput as error:
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run_verb(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Length extrapolation of language models with fairseq.",
+        epilog="`alibi-fairseq VERB --help` lists the options of a verb.",
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb, (module, text) in VERBS.items():
+        verb_parser = verbs.add_parser(verb, help=text, description=text)
+        if verb in arguments[:1]:
+            import_module(f".{module}", __name__).add_arguments(verb_parser)
+    for verb, text in FAIRSEQ_COMMANDS.items():
+        verbs.add_parser(verb, help=text, add_help=False)
+    args = parser.parse_args(arguments)
+    return import_module(f".{VERBS[args.verb][0]}", __name__).run(args) or 0

@@ -1,0 +1,146 @@
+"""What is checked and settled between reading the options of a fairseq command and starting it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import torch
+from fairseq.utils import split_paths
+from omegaconf import DictConfig
+
+from .errors import BadInput
+
+logger = logging.getLogger(__name__)
+
+#: fairseq programs that add up what several processes find. The others would print one part each.
+SHARED_WORK = ("train", "validate")
+
+
+def prepare(cfg: DictConfig, program: str) -> None:
+    """Check the options of a fairseq command and settle how its processes find each other.
+
+    Args:
+        cfg: fairseq's whole configuration; changed in place.
+        program: which one, by the name of its module: ``train``, ``eval_lm``, ``generate``, …
+
+    Raises:
+        BadInput: with what is wrong and what to do.
+    """
+    _check_lengths(cfg, program)
+    _check_data(cfg)
+    if program == "train":
+        _check_precision(cfg)
+    _join_processes(cfg, program)
+
+
+def _check_lengths(cfg: DictConfig, program: str) -> None:
+    length = _task_option(cfg, "tokens_per_sample")
+    lengths = {
+        "--tokens-per-sample": length,
+        "--max-tokens": cfg.dataset.max_tokens,
+        "--max-tokens-valid": cfg.dataset.max_tokens_valid,
+        "--batch-size": cfg.dataset.batch_size,
+    }
+    for flag, value in lengths.items():
+        if value is not None and value < 1:
+            raise BadInput(f"{flag} must be at least 1, not {value}.")
+    window = cfg.eval_lm.context_window
+    if program == "eval_lm" and not 0 <= window < length:
+        raise BadInput(
+            f"--context-window must be at least 0 and less than --tokens-per-sample ({length}), "
+            f"not {window}."
+        )
+
+
+def _check_data(cfg: DictConfig) -> None:
+    for folder in split_paths(_task_option(cfg, "data") or ""):
+        if folder and not Path(folder).is_dir():
+            raise BadInput(
+                f"There is no data folder {folder}; name one that fairseq-preprocess has made."
+            )
+
+
+def _task_option(cfg: DictConfig, name: str):
+    """An option of the task; None if it has no such option. Older tasks' are a plain namespace."""
+    return cfg.task.get(name) if isinstance(cfg.task, DictConfig) else getattr(cfg.task, name, None)
+
+
+def _on_cpu(cfg: DictConfig) -> bool:
+    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+
+
+def _check_precision(cfg: DictConfig) -> None:
+    if cfg.common.fp16 and not cfg.common.memory_efficient_fp16 and _on_cpu(cfg):
+        raise BadInput(
+            "--fp16 trains on a GPU only; on the CPU leave it out, or take --bf16 or "
+            "--memory-efficient-fp16."
+        )
+
+
+def _join_processes(cfg: DictConfig, program: str) -> None:
+    """Let processes that were started together work together.
+
+    fairseq looks at what torchrun and srun tell it only if it expects several processes already,
+    that is on a machine with several GPUs in sight. Otherwise each process would train a model of
+    its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
+    """
+    job = cfg.distributed_training
+    if job.distributed_init_method is not None or cfg.common.tpu:
+        if job.distributed_world_size > 1:
+            _work_without_gpu(cfg)
+        return
+    started = started_together()
+    if started > 1 and program not in SHARED_WORK:
+        raise BadInput(
+            f"{started} processes were started together, but fairseq-{program.replace('_', '-')} "
+            "does not add up what they find; start one process."
+        )
+    if "RANK" in os.environ and started > 1:
+        job.distributed_world_size = started
+        _work_without_gpu(cfg)
+    elif started > 1 and job.distributed_world_size == 1:
+        raise BadInput(
+            f"srun started {started} processes, but each would train a model of its own; add "
+            f"--distributed-world-size {started} --distributed-port 29500, or use torchrun."
+        )
+    elif cfg.common.cpu:
+        # By default one process for each GPU, even if none of them is to be used.
+        job.distributed_world_size = 1
+
+
+def _work_without_gpu(cfg: DictConfig) -> None:
+    """fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879)."""
+    job = cfg.distributed_training
+    if not _on_cpu(cfg):
+        return
+    if job.distributed_backend == "nccl":
+        job.distributed_backend = "gloo"
+    if str(job.ddp_backend) in ("pytorch_ddp", "c10d"):
+        job.ddp_backend = "legacy_ddp"
+    logger.info("no GPU is used: processes are joined by gloo and legacy_ddp")
+
+
+def started_together() -> int:
+    """How many processes torchrun or srun says it has started; 1 without them."""
+    if all(key in os.environ for key in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
+        return int(os.environ["WORLD_SIZE"])
+    # Set by srun for each step; a batch script that runs outside of a step has none.
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+
+
+def refuse_separate_jobs() -> None:
+    """Stop where this package comes too late to join processes that were started together.
+
+    ``fairseq-hydra-train`` reads ``common.user_dir`` only after it has settled how it runs.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    alone = not torch.distributed.is_initialized()
+    if HydraConfig.initialized() and started_together() > 1 and alone:
+        raise BadInput(
+            f"{started_together()} processes were started together, but each would train a model "
+            "of its own; use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
+            f"distributed_training.distributed_world_size={started_together()}."
+        )
