@@ -32,9 +32,13 @@ from .errors import BadInput
 from .registration import FOLDER, PACKAGE
 
 
-def apply() -> list[str]:
-    """Apply every workaround that is needed; returns the names of those that were."""
-    return [workaround.__name__ for workaround in WORKAROUNDS if workaround()]
+#: Names of the workarounds that were needed here.
+applied: list[str] = []
+
+
+def apply() -> None:
+    """Apply every workaround that is needed."""
+    applied.extend(workaround.__name__ for workaround in WORKAROUNDS if workaround())
 
 
 def numpy_without_compat() -> bool:
@@ -141,7 +145,8 @@ def look_before_start() -> bool:
 
     def wrapper(call_main, cfg, main, **keywords):
         launch.prepare(cfg, program=Path(inspect.getfile(main)).stem)
-        return call_main(cfg, main, **keywords)
+        with launch.nothing_left_behind(cfg.checkpoint.save_dir):
+            return call_main(cfg, main, **keywords)
 
     return _wrap(distributed_utils, "call_main", wrapper)
 

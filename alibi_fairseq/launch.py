@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -128,6 +130,18 @@ def started_together() -> int:
         return int(os.environ["WORLD_SIZE"])
     # Set by srun for each step; a batch script that runs outside of a step has none.
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+
+
+@contextmanager
+def nothing_left_behind(save_dir: str) -> Iterator[None]:
+    """Remove the save folder if a command made it and failed before it wrote anything there."""
+    was_there = os.path.isdir(save_dir)
+    try:
+        yield
+    except Exception:
+        if not was_there and os.path.isdir(save_dir) and not os.listdir(save_dir):
+            os.rmdir(save_dir)
+        raise
 
 
 def refuse_separate_jobs() -> None:

@@ -1,0 +1,190 @@
+"""``alibi-fairseq check-env``: what is installed, what is wrong with it and how to mend it.
+
+This file also runs by its path (``scripts/check_env.sh`` does that): where fairseq or PyTorch is
+broken the package around it cannot be imported, and that is when it is needed most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass, field
+from importlib import import_module, metadata
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+INSTALL = "PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt pip install ."
+NEEDED = (
+    *("sentencepiece", "sacremoses", "tensorboard", "tensorboardX", "matplotlib", "tqdm"),
+    *("psutil", "hydra-core", "omegaconf"),
+)
+COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
+
+
+@dataclass
+class Report:
+    """Lines to print, and sentences about what is wrong and how to mend it."""
+
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """What the user reads."""
+        width = max(len(name) for name, _ in self.facts)
+        lines = [f"{name:{width}}  {value}" for name, value in self.facts]
+        if not self.problems:
+            return "\n".join([*lines, "", "Everything that is needed is here and works."])
+        numbered = [f"{i}. {problem}" for i, problem in enumerate(self.problems, 1)]
+        return "\n".join([*lines, "", "What is wrong, and how to mend it:", *numbered])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has no options."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report. Returns 0 if everything is in order, otherwise 1."""
+    report = examine()
+    print(report.text())
+    return 1 if report.problems else 0
+
+
+def examine() -> Report:
+    """Look at Python, PyTorch, fairseq and what they need."""
+    report = Report()
+    _python(report)
+    torch = _torch(report)
+    fairseq = _fairseq(report) if torch else None
+    _packages(report)
+    _this_package(report, usable=bool(fairseq))
+    return report
+
+
+def _python(report: Report) -> None:
+    report.facts.append(("Python", f"{platform.python_version()} ({sys.executable})"))
+    if sys.version_info < (3, 10):
+        report.problems.append(
+            "Python is older than 3.10; make the environment with Python 3.11: "
+            "`python3.11 -m venv .venv`."
+        )
+
+
+def _torch(report: Report):
+    torch = _import(report, "torch", "PyTorch", "torch")
+    if torch is None:
+        return None
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        report.facts.append(("CUDA", f"{torch.version.cuda}: {', '.join(names)}"))
+    elif torch.version.cuda:
+        report.facts.append(("CUDA", f"{torch.version.cuda}, but no GPU answers; the CPU is used"))
+    else:
+        report.facts.append(("CUDA", "none; the CPU is used"))
+    if shutil.which("nvidia-smi") and not torch.cuda.is_available():
+        report.problems.append(
+            "This machine seems to have an NVIDIA GPU, but this PyTorch "
+            f"({torch.__version__}) cannot use it; install a CUDA build from pytorch.org that "
+            "suits the driver `nvidia-smi` shows."
+        )
+    return torch
+
+
+def _fairseq(report: Report):
+    flavours = [name for name in ("fairseq", "fairseq-fixed") if _version(name)]
+    if len(flavours) == 2:
+        report.problems.append(
+            "fairseq and fairseq-fixed are both installed and overwrite each other's files; "
+            "`pip uninstall fairseq fairseq-fixed`, then install again."
+        )
+    right = "fairseq==0.12.2" if sys.version_info < (3, 11) else "fairseq-fixed==0.12.3.1"
+    flavour = flavours[0] if flavours else "fairseq"
+    if flavour == "fairseq" and flavours and sys.version_info >= (3, 11):
+        report.facts.append(("fairseq", f"{_version(flavour)} (official)"))
+        report.problems.append(
+            "The official fairseq cannot be imported on Python 3.11 and later; "
+            f"`pip uninstall fairseq`, then `pip install {right}`."
+        )
+        return None
+    fairseq = _import(report, "fairseq", "fairseq", flavour, right)
+    for module in COMPILED if fairseq else ():
+        try:
+            import_module(module)
+        except ImportError as error:
+            report.problems.append(
+                f"fairseq's compiled part {module} does not load ({error}); build it against the "
+                f"NumPy installed here: `pip install --force-reinstall --no-deps "
+                f"--no-build-isolation --no-cache-dir {right}`."
+            )
+    return fairseq
+
+
+def _packages(report: Report) -> None:
+    _import(report, "numpy", "NumPy", "numpy")
+    found = {name: _version(name) for name in NEEDED}
+    have = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+    report.facts.append(("others", have))
+    missing = [name for name, version in found.items() if version is None]
+    if missing:
+        report.problems.append(
+            f"Not installed: {', '.join(missing)}; `pip install {' '.join(missing)}`."
+        )
+
+
+def _this_package(report: Report, usable: bool) -> None:
+    version = _version("alibi-fairseq")
+    how = f"installed, {version}" if version else "not installed, used from its folder"
+    report.facts.append(("alibi_fairseq", f"{PACKAGE} ({how})"))
+    if not usable:
+        return
+    sys.path.insert(0, str(PACKAGE.parent))
+    package = import_module("alibi_fairseq")
+    loaded = Path(package.__file__).resolve().parent
+    if loaded != PACKAGE:
+        report.problems.append(
+            f"Another copy of alibi_fairseq is imported first, from {loaded}; "
+            "`pip uninstall alibi-fairseq`, or work in its folder."
+        )
+        return
+    backends = import_module("alibi_fairseq.attention").BACKENDS
+    report.facts.append(("attention", ", ".join(backends)))
+    applied = import_module("alibi_fairseq.compat").applied
+    report.facts.append(("workarounds", ", ".join(applied) or "none needed"))
+
+
+def _import(report: Report, module: str, title: str, distribution: str, requirement: str = ""):
+    """Import a module and note its version, or what keeps it from being imported."""
+    version = _version(distribution)
+    try:
+        imported = import_module(module)
+    except Exception as error:  # a broken installation may raise anything
+        first = f"{type(error).__name__}: {error}".splitlines()[0]
+        if version is None and isinstance(error, ModuleNotFoundError) and error.name == module:
+            report.facts.append((title, "not installed"))
+            report.problems.append(f"{title} is not installed; in a clone: `{INSTALL}`.")
+        else:
+            report.facts.append((title, f"{version}, cannot be imported"))
+            report.problems.append(
+                f"{title} {version} is installed, but cannot be imported ({first}); install it "
+                f"again: `pip install --force-reinstall {requirement or distribution}`."
+            )
+        return None
+    named = "" if distribution == module else f" ({distribution})"
+    report.facts.append((title, f"{version or imported.__version__}{named}"))
+    return imported
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    # Python puts this file's folder in front; its modules must not be found under their bare names.
+    sys.path.pop(0)
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    raise SystemExit(run(argparse.Namespace()))
