@@ -12,7 +12,7 @@ from fairseq import models, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-import alibi_fairseq.models  # noqa: F401  (registers the models)
+import alibi_fairseq  # noqa: F401  (registers the models)
 
 # fairseq brings torchaudio, whose CUDA build cannot be loaded beside a CPU build of torch;
 # transformers, which the tests compare with, would import it because it is there.
