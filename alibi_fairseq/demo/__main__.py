@@ -85,6 +85,11 @@ def main(arguments: list[str]) -> None:
     )
     table = report(document, options.results)
     print(explain(table, settings.lengths, options.results))
+    if options.quick:
+        print(
+            "This was the quick form: it shows that every step works, and trains far too little to"
+        )
+        print("tell methods apart. Leave --quick out for that.")
 
 
 def report(document: dict, results: Path) -> str:
