@@ -1,0 +1,101 @@
+"""Which tokens each forward pass sees and which of them it scores. Pure arithmetic.
+
+A split is one stream of N tokens. Predicting token p takes the input at p, which is the token before
+it (for p = 0 the end-of-sentence symbol), and as many inputs in front of it as the window holds. A
+window of length L therefore has L inputs and could score L tokens; with stride S it scores the last
+S of them and the others are context.
+
+The windows are those of ``fairseq-eval-lm --tokens-per-sample L --context-window L-S``: window k
+scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before them. So the first window
+scores S tokens with nothing in front of them, windows grow until they are L long, and what is left
+at the end is a shorter window with the same L − S inputs of context. S = L is non-overlapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import takewhile
+from typing import NamedTuple
+
+from ..errors import BadInput
+
+
+class Window(NamedTuple):
+    """One forward pass over the inputs ``start … stop - 1`` that scores ``scored … stop - 1``."""
+
+    start: int
+    scored: int
+    stop: int
+
+    @property
+    def length(self) -> int:
+        """Number of inputs."""
+        return self.stop - self.start
+
+    @property
+    def scores(self) -> int:
+        """Number of tokens scored."""
+        return self.stop - self.scored
+
+
+def check_window(length: int, stride: int) -> None:
+    """Stop with a sentence unless 1 ≤ stride ≤ length."""
+    if length < 1:
+        raise BadInput(f"A window must hold at least 1 token, not {length}; change --lengths.")
+    if stride < 1:
+        raise BadInput(f"A stride must be at least 1 token, not {stride}; change --stride.")
+    if stride > length:
+        raise BadInput(
+            f"A stride of {stride} tokens is longer than a window of {length}: tokens would be left "
+            "out. The stride is how many tokens a window scores; make it at most the length."
+        )
+
+
+def plan_windows(tokens: int, length: int, stride: int) -> list[Window]:
+    """The windows that score each of ``tokens`` tokens exactly once.
+
+    Args:
+        tokens: number of tokens N in the stream.
+        length: most inputs L of a window.
+        stride: most tokens S a window scores, 1 ≤ S ≤ L.
+
+    Returns:
+        Windows in the order of the stream.
+    """
+    check_window(length, stride)
+    context = length - stride
+    return [
+        Window(max(0, first - context), first, min(first + stride, tokens))
+        for first in range(0, tokens, stride)
+    ]
+
+
+def share_start(windows: list[Window]) -> list[Window]:
+    """The same scores from fewer passes: all windows that begin the stream become one.
+
+    Those windows see the same inputs from the same start on, one more stride each, and a causal
+    model gives the scores of all of them in the pass of the longest. For S = 1 this replaces the
+    passes of length 1, 2, … L by one.
+    """
+    growing = list(takewhile(lambda window: window.start == 0, windows))
+    if len(growing) < 2:
+        return windows
+    return [Window(0, 0, growing[-1].stop), *windows[len(growing) :]]
+
+
+def context_of(windows: Iterable[Window]) -> tuple[int, float]:
+    """The least and the average context over all scored tokens.
+
+    The context of a token counts every input that its prediction sees; the first input of a window
+    sees only itself, context 1.
+    """
+    least, total, count = None, 0, 0
+    for start, scored, stop in windows:
+        first, last = scored - start + 1, stop - start
+        least = first if least is None else min(least, first)
+        total += (first + last) * (stop - scored) // 2
+        count += stop - scored
+    if least is None:
+        raise ValueError("No window, no context.")
+    return least, float(Fraction(total, count))

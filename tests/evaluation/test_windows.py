@@ -1,0 +1,145 @@
+"""The windows: golden examples by hand, fairseq's own, and the promise to every token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import dictionary_of
+from fairseq.data import (
+    LMContextWindowDataset,
+    MonolingualDataset,
+    TokenBlockDataset,
+    data_utils,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.windows import Window, context_of, plan_windows, share_start
+
+
+def test_non_overlapping_windows_tile_the_stream():
+    assert plan_windows(10, 4, 4) == [Window(0, 0, 4), Window(4, 4, 8), Window(8, 8, 10)]
+
+
+def test_sliding_by_one_token():
+    assert plan_windows(5, 3, 1) == [
+        Window(0, 0, 1),
+        Window(0, 1, 2),
+        Window(0, 2, 3),
+        Window(1, 3, 4),
+        Window(2, 4, 5),
+    ]
+
+
+def test_a_stride_that_does_not_divide_the_context():
+    # Six inputs of context: the second window reaches back to the start, the third does not.
+    assert plan_windows(15, 10, 4) == [
+        Window(0, 0, 4),
+        Window(0, 4, 8),
+        Window(2, 8, 12),
+        Window(6, 12, 15),
+    ]
+
+
+def test_a_stream_shorter_than_one_window():
+    assert plan_windows(3, 8, 8) == [Window(0, 0, 3)]
+    assert plan_windows(0, 8, 8) == []
+
+
+def test_windows_that_begin_the_stream_become_one_pass():
+    assert share_start(plan_windows(15, 10, 4)) == [
+        Window(0, 0, 8),
+        Window(2, 8, 12),
+        Window(6, 12, 15),
+    ]
+    assert share_start(plan_windows(5, 3, 1)) == [Window(0, 0, 3), Window(1, 3, 4), Window(2, 4, 5)]
+    assert share_start(plan_windows(10, 4, 4)) == plan_windows(10, 4, 4)
+
+
+def test_least_and_average_context():
+    assert context_of(plan_windows(10, 4, 4)) == (1, (2 * (1 + 2 + 3 + 4) + 1 + 2) / 10)
+    assert context_of(plan_windows(6, 3, 1)) == (1, (1 + 2 + 3 + 3 + 3 + 3) / 6)
+    assert context_of([Window(4, 6, 8)]) == (3, 3.5)
+
+
+sizes = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).map(
+    lambda nls: (nls[0], max(nls[1:]), min(nls[1:]))
+)
+
+
+@given(sizes)
+def test_every_token_is_scored_once_with_the_promised_context(sizes):
+    tokens, length, stride = sizes
+    windows = plan_windows(tokens, length, stride)
+    scored = [p for window in windows for p in range(window.scored, window.stop)]
+    assert scored == list(range(tokens))
+    contexts = []
+    for window in windows:
+        assert 0 <= window.start <= window.scored < window.stop
+        assert window.length <= length and window.scores <= stride
+        for position in range(window.scored, window.stop):
+            context = position - window.start + 1
+            assert min(position + 1, length - stride + 1) <= context <= length
+            contexts.append(context)
+    least, mean = context_of(windows)
+    assert least == min(contexts)
+    assert mean == pytest.approx(sum(contexts) / tokens, rel=1e-12)
+
+
+@given(sizes)
+def test_shared_passes_give_every_token_the_same_context(sizes):
+    def contexts(windows):
+        return [(p, p - w.start + 1) for w in windows for p in range(w.scored, w.stop)]
+
+    windows = plan_windows(*sizes)
+    shared = share_start(windows)
+    assert contexts(shared) == contexts(windows)
+    assert all(window.length <= sizes[1] for window in shared)
+    assert sum(window.start == 0 for window in shared) == 1
+
+
+def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[int], list[int]]]:
+    """Inputs and scored targets of each window, from fairseq's own data pipeline.
+
+    Every token of the stream is a different word, so that contents tell positions.
+    """
+    dictionary = dictionary_of(tokens)
+    pad, eos = dictionary.pad(), dictionary.eos()
+    stream = torch.arange(4, 4 + tokens)
+    blocks = TokenBlockDataset([stream], [tokens], stride, pad, eos, "none", include_targets=True)
+    dataset = MonolingualDataset(blocks, blocks.sizes, dictionary, targets=["future"])
+    if length > stride:
+        dataset = LMContextWindowDataset(dataset, stride, length - stride, pad)
+    with data_utils.numpy_seed(0):
+        batches = [dataset.collater([dataset[i]]) for i in range(len(dataset))]
+    found = []
+    for batch in batches:
+        start = batch.get("start_indices", [0])[0]
+        inputs = batch["net_input"]["src_tokens"][0]
+        targets = batch["target"][0, start:]
+        found.append((inputs[inputs != pad].tolist(), targets[targets != pad].tolist()))
+    return found
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 12, 40])
+@pytest.mark.parametrize(
+    "length, stride", [(1, 1), (5, 5), (5, 1), (5, 2), (5, 4), (10, 4), (12, 12), (64, 64), (64, 3)]
+)
+def test_same_windows_as_fairseq(tokens, length, stride):
+    stream = np.arange(4, 4 + tokens)
+    inputs = np.concatenate([[2], stream[:-1]])  # 2 is fairseq's end of sentence
+    ours = [
+        (inputs[start:stop].tolist(), stream[scored:stop].tolist())
+        for start, scored, stop in plan_windows(tokens, length, stride)
+    ]
+    assert ours == fairseq_windows(tokens, length, stride)
+
+
+@pytest.mark.parametrize(
+    "length, stride, words", [(0, 1, "at least 1"), (4, 0, "at least 1"), (4, 5, "left out")]
+)
+def test_windows_that_cannot_be(length, stride, words):
+    with pytest.raises(BadInput, match=words):
+        plan_windows(10, length, stride)
