@@ -16,6 +16,7 @@ from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
     PositionMethod,
+    Rotation,
     build_position_method,
     token_positions,
 )
@@ -99,8 +100,18 @@ class AlibiDecoder(TransformerDecoder):
         incremental_state: dict | None = None,
         return_all_hiddens: bool = False,
         memory: list[Tensor] | None = None,
+        last: int | None = None,
     ):
-        """Features (B, T, C) before the output layer; arguments as in :meth:`forward`."""
+        """Features before the output layer.
+
+        Args:
+            last: give the features of the last so many new positions only; the last layer then
+                computes no others. Not together with an ``incremental_state``.
+            others: as in :meth:`forward`.
+
+        Returns:
+            Features (B, T, C) or (B, last, C), and the dictionary of :meth:`forward`.
+        """
         method = self.embed_positions
         check_memory(method, memory, incremental_state)
         real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
@@ -112,11 +123,15 @@ class AlibiDecoder(TransformerDecoder):
         x = x.transpose(0, 1)  # (T, B, C)
 
         contexts = self._contexts(method, real, start, tokens.shape[1], memory)
-        inputs = []
-        for layer, context in zip(self._all_layers(), contexts):
-            inputs.append(x)
+        keep_inputs = return_all_hiddens or method.memory_length > 0
+        inputs, final = [], len(contexts) - 1
+        for index, (layer, context) in enumerate(zip(self._all_layers(), contexts)):
+            if keep_inputs:
+                inputs.append(x)
             if self._is_dropped():
                 continue
+            if last is not None and index == final:
+                x, context = only_last(x, context, last)
             x, _, _ = layer(x, incremental_state=incremental_state, self_attn_mask=context)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
@@ -202,3 +217,36 @@ def hidden_padding(real: Tensor) -> Tensor | None:
     if not (padding[:, :-1] & real[:, 1:]).any():
         return None
     return padding
+
+
+def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
+    """Input and context of a layer of which only the last positions are wanted.
+
+    The positions before them are still keys, which is what a memory is; their queries, their
+    output projection and their feed-forward pass are never computed.
+
+    Args:
+        x: (T, B, C) input of the layer.
+        context: the context for all T positions.
+        last: number of positions wanted, at least 1.
+    """
+    before, x = x[:-last], x[-last:]  # (T - last, B, C), (last, B, C)
+    if before.shape[0] == 0:
+        return x, context
+    memory = before if context.memory is None else torch.cat([context.memory, before])
+    mask = FutureMask(context.mask.bias, last, context.mask.keys, context.mask.key_padding)
+    return x, AttentionContext(mask, rotation_of_last(context.rotation), memory)
+
+
+def rotation_of_last(rotation: Rotation | None) -> Rotation | None:
+    """A rotation of T queries and keys made to take the last few queries alone."""
+    if rotation is None:
+        return None
+
+    def turn(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        last = q.shape[2]
+        everywhere = nn.functional.pad(q, (0, 0, k.shape[2] - last, 0))  # (B, H, T, D)
+        q, k = rotation(everywhere, k)
+        return q[:, :, -last:], k
+
+    return turn

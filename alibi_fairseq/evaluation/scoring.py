@@ -1,0 +1,79 @@
+"""Log-probabilities of the scored tokens, and of nothing else.
+
+The features of the scored positions alone reach the output layer, in chunks of rows, so that no
+(tokens × vocabulary) matrix exists beyond one chunk. Under an adaptive softmax a token needs the
+head and, when it is not a frequent word, its own tail cluster; the values are those that fairseq's
+``AdaptiveSoftmax.get_log_prob`` holds for the target.
+
+Shapes: B batch, T inputs of a window, S scored tokens of a window, n rows, C model width,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+#: Scores in one chunk; 128 MB in fp32. Smaller chunks cost speed, larger ones gain none.
+CHUNK = 2**25
+
+
+def token_losses(decoder: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
+    """−ln p of each target.
+
+    Args:
+        decoder: a fairseq decoder; its ``adaptive_softmax`` is used when there is one, its
+            ``output_layer`` otherwise.
+        features: (B, S, C) of the scored positions.
+        targets: (B, S) the tokens that came.
+
+    Returns:
+        (B, S) in fp32 nats, or wider if the features are.
+    """
+    rows, flat = features.flatten(0, 1), targets.flatten()  # (n, C), (n,)
+    if decoder.adaptive_softmax is not None:
+        losses = adaptive_losses(decoder.adaptive_softmax, rows, flat)
+    else:
+        width = decoder.output_projection.weight.shape[0]
+        losses = _losses_in_chunks(decoder.output_layer, width, rows, flat)
+    return losses.view(targets.shape)
+
+
+def adaptive_losses(softmax: nn.Module, rows: Tensor, targets: Tensor) -> Tensor:
+    """−ln p of each target under fairseq's adaptive softmax.
+
+    Args:
+        softmax: a ``fairseq.modules.AdaptiveSoftmax``; its first cutoff ends the head, and the head
+            ends with one score per tail cluster.
+        rows: (n, C) features.
+        targets: (n,) tokens.
+
+    Returns:
+        (n,) in at least fp32.
+    """
+    ends = softmax.cutoff
+    cluster = torch.bucketize(targets, torch.tensor(ends, device=targets.device), right=True)
+    in_head = torch.where(cluster == 0, targets, ends[0] + cluster - 1)
+    losses = _losses_in_chunks(softmax.head, ends[0] + len(softmax.tail), rows, in_head)
+    for index, tail in enumerate(softmax.tail):
+        (members,) = torch.nonzero(cluster == index + 1, as_tuple=True)
+        begin, end = ends[index], ends[index + 1]
+        of_tail = _losses_in_chunks(tail, end - begin, rows[members], targets[members] - begin)
+        losses[members] += of_tail
+    return losses
+
+
+def _losses_in_chunks(
+    project: Callable[[Tensor], Tensor], width: int, rows: Tensor, targets: Tensor
+) -> Tensor:
+    """(n,) cross-entropies, where ``project`` gives the (m, width) scores of m rows."""
+    losses = rows.new_empty(len(rows), dtype=torch.promote_types(rows.dtype, torch.float32))
+    step = max(1, CHUNK // width)
+    for begin in range(0, len(rows), step):
+        chunk = slice(begin, begin + step)
+        scores = project(rows[chunk]).to(losses.dtype)  # (m, width)
+        losses[chunk] = cross_entropy(scores, targets[chunk], reduction="none")
+    return losses
