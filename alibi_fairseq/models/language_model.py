@@ -10,6 +10,7 @@ from fairseq.models.transformer import Embedding
 from fairseq.modules import AdaptiveInput
 
 from ..attention import check_backend
+from ..dictionaries import bind_dictionary
 from ..errors import BadInput
 from .config import (
     AlibiLanguageModelConfig,
@@ -81,6 +82,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         if args.decoder_layers_to_keep:
             args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
         check_options(args)
+        bind_dictionary(task)
         # Positions are the position method's business, fairseq's decoder adds none of its own.
         args.no_token_positional_embeddings = True
         embed_tokens = cls.build_embedding(args, task.source_dictionary)
