@@ -11,6 +11,7 @@ import torch
 from fairseq import models, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 
@@ -24,6 +25,12 @@ FIRST_WORD = 4  # behind fairseq's four special symbols
 @pytest.fixture(autouse=True)
 def _same_random_numbers():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> Trained:
+    """``trained.data`` is a binarised corpus, ``trained("alibi")`` a checkpoint trained on it."""
+    return Trained(tmp_path_factory.mktemp("trained"))
 
 
 def dictionary_of(words: int) -> Dictionary:

@@ -16,6 +16,9 @@ PROGRAM = "alibi-fairseq"
 
 #: Our own verbs: module and one line of help.
 VERBS = {
+    "eval": ("eval", "perplexity at any window length and stride"),
+    "position-loss": ("position_loss", "loss by position within the window"),
+    "merge-shards": ("merge_shards", "join the results of all shards of a sweep"),
     "check-env": ("check_env", "say what is installed, what is wrong with it, how to mend it"),
 }
 

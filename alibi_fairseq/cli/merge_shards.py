@@ -1,0 +1,22 @@
+"""``alibi-fairseq merge-shards``: the results of all shards as those of one process."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shards", nargs="+", metavar="FILE", help="results of all shards")
+    parser.add_argument("--out", required=True, metavar="FILE", help="merged results to write")
+
+
+def run(args: argparse.Namespace) -> None:
+    from ..evaluation.merge import merge_shards
+    from ..evaluation.tables import evaluation_table
+    from ..reporting.schema import load_document, save_document
+
+    document = merge_shards([load_document(path) for path in args.shards])
+    save_document(document, args.out)
+    if document["kind"] == "evaluation":
+        print(evaluation_table(document["cells"]))
+    print(f"Merged {len(args.shards)} files. Results: {args.out}")

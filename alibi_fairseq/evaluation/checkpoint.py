@@ -1,0 +1,174 @@
+"""A checkpoint made ready to be measured, loaded through fairseq.
+
+Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from ..dictionaries import STATE_KEY, fingerprint
+from ..errors import BadInput
+from ..models.decoder import AlibiDecoder
+from .scoring import token_losses
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A model in evaluation mode and what results say about it.
+
+    Attributes:
+        decoder: the fairseq decoder, on its device and in its precision.
+        facts: ``model, position_method, train_length, checkpoint, updates, seed``.
+        max_length: longest window the model takes.
+        bytes_per_input: estimate of the memory that one input takes in a forward pass.
+    """
+
+    decoder: torch.nn.Module
+    facts: dict
+    max_length: int
+    bytes_per_input: int
+
+    def score(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """(B, S) losses in nats of the targets of the last S of (B, T) inputs."""
+        last = targets.shape[1]
+        if isinstance(self.decoder, AlibiDecoder):
+            features, _ = self.decoder.extract_features(tokens, last=last)
+        else:
+            features = self.decoder.extract_features(tokens, encoder_out=None)[0][:, -last:]
+        return token_losses(self.decoder, features, targets)  # features: (B, S, C)
+
+
+def load_checkpoint(
+    path: Path,
+    data: Path,
+    dictionary: Dictionary,
+    device: torch.device,
+    precision: str = "fp32",
+    overrides: dict | None = None,
+    trained_with: Path | None = None,
+) -> Evaluated:
+    """Load a model and make sure that it numbers words as the data does.
+
+    Args:
+        path: a fairseq checkpoint.
+        data: the folder of the data to evaluate on.
+        dictionary: that data's dictionary.
+        precision: a key of ``PRECISIONS``.
+        overrides: options of the stored configuration to replace.
+        trained_with: dictionary file that the model was trained with, for checkpoints that do not
+            carry its fingerprint; a ``dict.txt`` beside the checkpoint is found without it.
+    """
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(
+            str(path), {**(overrides or {}), "data": str(data)}
+        )
+    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInput(f"'{path}' cannot be read as a fairseq checkpoint: {reason}") from error
+    check_overrides(state, overrides or {})
+    check_dictionary(state, path, dictionary, trained_with)
+    (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    model = model.to(device=device, dtype=PRECISIONS[precision]).eval()
+    history = state.get("optimizer_history") or [{}]
+    width = getattr(cfg.model, "decoder_embed_dim", 512)
+    inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
+    return Evaluated(
+        decoder=model.decoder,
+        facts={
+            "model": cfg.model._name,
+            "position_method": position_method(cfg.model),
+            "train_length": getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample,
+            "checkpoint": str(path),
+            "updates": history[-1].get("num_updates", 0),
+            "seed": cfg.common.seed,
+        },
+        max_length=model.max_positions(),
+        # Residual stream, norm, q, k, v, attention, its projection, and both sides of the
+        # feed-forward layer's activation.
+        bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,
+    )
+
+
+def check_overrides(state: dict, overrides: dict) -> None:
+    """Stop with a sentence at an option that the stored configuration does not have.
+
+    fairseq leaves such an override without effect.
+    """
+    if state.get("cfg") is None:
+        return
+    groups = [group for group in state["cfg"].values() if OmegaConf.is_dict(group)]
+    for name in overrides:
+        if not any(name in group for group in (state["cfg"], *groups)):
+            raise BadInput(
+                f"The checkpoint has no option '{name}' to replace; correct --model-overrides."
+            )
+
+
+def position_method(options) -> str:
+    """What tells this model where a token stands; also for models that are fairseq's own."""
+    if "position_method" in options:
+        return options.position_method
+    if options.no_token_positional_embeddings:
+        return "none"
+    return "learned" if options.decoder_learned_pos else "sinusoidal"
+
+
+def check_dictionary(
+    state: dict, path: Path, dictionary: Dictionary, trained_with: Path | None
+) -> None:
+    """Stop with a sentence when a checkpoint was trained with another dictionary.
+
+    Checkpoints of this project's models carry a fingerprint of its contents. For others the size
+    is compared, and the contents with ``trained_with`` or with a ``dict.txt`` beside the checkpoint.
+    """
+    words = embedded_words(state["model"])
+    if words is not None and words != len(dictionary):
+        raise BadInput(
+            f"'{path}' knows {words} words but the data's dictionary holds {len(dictionary)}; "
+            "preprocess the text with the dict.txt of the training data "
+            "(fairseq-preprocess --srcdict)."
+        )
+    if STATE_KEY in state.get("task_state", {}):
+        return  # compared when the model is built
+    beside = path.with_name("dict.txt")
+    reference = trained_with or (beside if beside.is_file() else None)
+    if reference is None:
+        return
+    if not reference.is_file():
+        raise BadInput(f"There is no dictionary file '{reference}'; change --dict.")
+    theirs = Dictionary.load(str(reference))
+    if fingerprint(theirs) != fingerprint(dictionary):
+        raise BadInput(
+            f"The data was numbered with another dictionary than '{path}' was trained with: "
+            f"{first_difference(theirs, dictionary)}; preprocess the text with '{reference}' "
+            "(fairseq-preprocess --srcdict)."
+        )
+
+
+def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
+    """In words, where two dictionaries part."""
+    for number, (one, other) in enumerate(zip(theirs.symbols, ours.symbols)):
+        if one != other:
+            return f"number {number} is '{one}' for the model and '{other}' in the data"
+    return f"the model's has {len(theirs)} symbols, the data's {len(ours)}"
+
+
+def embedded_words(weights: dict) -> int | None:
+    """Rows of the input embedding, plain or adaptive; None when neither is found."""
+    plain = "decoder.embed_tokens.weight"
+    if plain in weights:
+        return weights[plain].shape[0]
+    prefix, suffix = "decoder.embed_tokens.embeddings.", ".0.weight"
+    bands = [w for name, w in weights.items() if name.startswith(prefix) and name.endswith(suffix)]
+    return sum(band.shape[0] for band in bands) or None

@@ -1,0 +1,85 @@
+"""A split of a binarised corpus as one stream of tokens, read through fairseq's data API."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+
+from ..errors import BadInput
+from .text import TextSize, measure_text
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split, in the order of its lines.
+
+    Attributes:
+        name: ``valid``, ``test``, …
+        tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
+        line_starts: (lines,) positions in ``tokens`` where a line begins.
+        eos: the end-of-sentence symbol.
+        text: how many words and bytes the tokens stand for, where that is known.
+    """
+
+    name: str
+    tokens: np.ndarray
+    line_starts: np.ndarray
+    eos: int
+    text: TextSize
+
+    def inputs(self, stride: int) -> np.ndarray:
+        """(N,) int64, the input at each position when every window scores ``stride`` tokens.
+
+        It is the token before, and the end-of-sentence symbol at the start of the stream. fairseq
+        puts that symbol also where a scored span begins with a line; the token before is then the
+        end-of-sentence symbol anyway, unless the data was binarised without one per line.
+        """
+        inputs = np.concatenate([[self.eos], self.tokens[:-1]])
+        inputs[self.line_starts[self.line_starts % stride == 0]] = self.eos
+        return inputs
+
+
+def load_dictionary(data: Path) -> Dictionary:
+    """The dictionary of a folder that ``fairseq-preprocess`` wrote."""
+    if not data.is_dir():
+        raise BadInput(f"There is no data folder '{data}'; give one that fairseq-preprocess wrote.")
+    path = data / "dict.txt"
+    if not path.is_file():
+        raise BadInput(f"'{data}' holds no dict.txt; give a folder that fairseq-preprocess wrote.")
+    return Dictionary.load(str(path))
+
+
+def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
+    """Read a split into memory."""
+    lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
+    if lines is None:
+        found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
+        raise BadInput(f"'{data}' has no split '{name}' (it has: {found}); change --subset.")
+    sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
+    if sizes.sum() == 0:
+        raise BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
+    tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
+    line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+    text = _stated_size(data, name) or measure_text(tokens, line_starts, dictionary)
+    return Split(name, tokens, line_starts, dictionary.eos(), text)
+
+
+def corpus_name(data: Path) -> str:
+    """What results call this text: the manifest's name, or that of the folder."""
+    folder = data.resolve()
+    named = folder.parent if folder.name in ("data-bin", "data_bin") else folder
+    return _manifest(data).get("corpus") or named.name
+
+
+def _stated_size(data: Path, name: str) -> TextSize | None:
+    """The size of a split's text as the preparation of the corpus counted it, if it did."""
+    return None
+
+
+def _manifest(data: Path) -> dict:
+    path = data / "manifest.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,0 +1,54 @@
+"""How much memory a piece of work takes, and how much it may take."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import torch
+
+#: Budget of a forward pass on the CPU, in bytes.
+CPU_BUDGET = 2 * 10**9
+
+
+def default_budget(device: torch.device) -> int:
+    """Bytes a forward pass may take: 2 GB on a CPU, half of a GPU's memory.
+
+    Not half of what is free: shards on equal machines must cut equal batches.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory // 2
+    return CPU_BUDGET
+
+
+class PeakMemory:
+    """Peak memory from the construction on, in MB (10^6 bytes).
+
+    On a GPU: what torch allocated there. On a CPU: the resident memory of the whole process, model
+    and program included; where the system cannot reset its counter (it is not Linux), the peak
+    since the process began.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._resettable = False
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            return
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+            self._resettable = True
+        except OSError:
+            pass
+
+    def mb(self) -> float:
+        """The peak until now."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) / 1e6
+        if self._resettable:
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024 / 1e6
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

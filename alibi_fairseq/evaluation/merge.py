@@ -1,0 +1,89 @@
+"""Shards of a sweep into the results that one process would have written."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ..errors import BadInput
+from ..reporting.schema import cell_identity, merge_documents, new_document
+from .cells import evaluation_cell, position_cell
+from .measure import LossSum
+from .text import TextSize
+
+#: What each shard measured for itself; everything else must agree.
+_OF_ONE_SHARD = {
+    *("shard", "shard_nats", "tokens", "loss_bits", "perplexity"),
+    *("seconds", "tokens_per_second", "peak_memory_mb"),
+}
+_OF_THE_SPLIT = {"split_tokens", "split_words", "split_bytes"}
+
+
+def merge_shards(documents: list[dict]) -> dict:
+    """One document from those of all shards.
+
+    Losses are added exactly. Seconds are summed, so tokens per second are those of one process;
+    peak memory is the largest.
+
+    Raises:
+        BadInput: a shard is missing, or the shards do not belong to one sweep.
+    """
+    whole = merge_documents(documents)
+    kind = whole["kind"]
+    if kind not in ("evaluation", "position_loss"):
+        raise BadInput(f"Shards hold evaluations or position losses, not results of kind '{kind}'.")
+    groups: dict[tuple, list[dict]] = {}
+    for cell in whole["cells"]:
+        if "shard" not in cell:
+            raise BadInput(f"{_name(cell)} is no shard but a whole result; merge shards alone.")
+        identity = cell_identity(kind, {**cell, "shard": None})
+        groups.setdefault(identity, []).append(cell)
+    _check_complete(whole["cells"])
+    cells = [_merge_cells(kind, cells) for cells in groups.values()]
+    return new_document(kind, whole["corpus"], whole["provenance"], cells)
+
+
+def _check_complete(cells: list[dict]) -> None:
+    """All tokens of the split must be there, for every checkpoint, subset, length and stride."""
+    sweeps: dict[tuple, list[dict]] = {}
+    for cell in cells:
+        keys = ("checkpoint", "subset", "length", "stride")
+        sweeps.setdefault(tuple(cell[key] for key in keys), []).append(cell)
+    for parts in sweeps.values():
+        counts = {cell["shard"].partition("/")[2] for cell in parts}
+        if len(counts) > 1:
+            raise BadInput(
+                f"{_name(parts[0])} was cut into {' and into '.join(sorted(counts))} shards; merge "
+                "shards of one cut."
+            )
+        found, whole = sum(cell["tokens"] for cell in parts), parts[0]["split_tokens"]
+        if found != whole:
+            present = ", ".join(sorted({cell["shard"] for cell in parts}))
+            raise BadInput(
+                f"{_name(parts[0])} has {found} of {whole} tokens in shards {present}; give the "
+                "results of all shards."
+            )
+
+
+def _merge_cells(kind: str, parts: list[dict]) -> dict:
+    shared = {key: value for key, value in parts[0].items() if key not in _OF_ONE_SHARD}
+    for part in parts[1:]:
+        for key in shared.keys() | part.keys() - _OF_ONE_SHARD:
+            if shared.get(key) != part.get(key):
+                raise BadInput(
+                    f"The shards of {_name(part)} differ in {key} ({shared.get(key)} and "
+                    f"{part.get(key)}), so they are not of one sweep."
+                )
+    nats = sum((Fraction(part["shard_nats"]) for part in parts), Fraction(0))
+    total = LossSum(nats, sum(part["tokens"] for part in parts))
+    text = TextSize(shared.get("split_words"), shared.get("split_bytes"))
+    cell = {key: value for key, value in shared.items() if key not in _OF_THE_SPLIT}
+    cell |= evaluation_cell(total, text) if kind == "evaluation" else position_cell(total)
+    if "seconds" in parts[0]:
+        cell["seconds"] = round(sum(part["seconds"] for part in parts), 3)
+        cell["tokens_per_second"] = round(total.tokens / cell["seconds"], 1)
+        cell["peak_memory_mb"] = max(part["peak_memory_mb"] for part in parts)
+    return cell
+
+
+def _name(cell: dict) -> str:
+    return "'{checkpoint}' on {subset} at length {length}, stride {stride},".format(**cell)

@@ -1,0 +1,129 @@
+"""What a user typed, as a sweep, or one sentence about what is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from ..errors import BadInput
+from .batches import parse_shard
+from .checkpoint import PRECISIONS
+from .sweep import Sweep
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that all sweeps share."""
+    parser.add_argument("data", metavar="DATA", help="folder that fairseq-preprocess wrote")
+    parser.add_argument(
+        "--path", nargs="+", required=True, metavar="CKPT", help="one or more checkpoints"
+    )
+    parser.add_argument(
+        "--lengths", required=True, help="window lengths L in tokens, for example 512,1024,3072"
+    )
+    parser.add_argument(
+        "--stride",
+        default="full",
+        help="tokens S that each window scores: full (non-overlapping, the default), or a number, "
+        "or several separated by commas; S tokens of a window of L see L - S or more before them",
+    )
+    parser.add_argument("--subset", default="valid", help="splits, for example valid,test")
+    parser.add_argument("--out", required=True, metavar="FILE", help="results (JSON) to write")
+    parser.add_argument("--precision", choices=list(PRECISIONS), default="fp32")
+    parser.add_argument("--device", default="auto", help="auto (the default), cpu, cuda, cuda:1, …")
+    parser.add_argument(
+        "--model-overrides",
+        default="{}",
+        metavar="JSON",
+        help='options of the stored model to replace, for example \'{"attention_backend": "eager"}\'',
+    )
+    parser.add_argument(
+        "--dict",
+        metavar="FILE",
+        help="dictionary the checkpoint was trained with, to compare with the data's; only for "
+        "checkpoints that do not remember it and have no dict.txt beside them",
+    )
+    parser.add_argument(
+        "--shard", metavar="I/N", help="compute the I-th of N spans; join them with merge-shards"
+    )
+    parser.add_argument(
+        "--memory-gb",
+        type=float,
+        metavar="GB",
+        help="memory that a forward pass may take; decides how many windows are computed at once "
+        "(default: 2 on a CPU, half of a GPU's)",
+    )
+
+
+def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
+    """The sweep that the options describe.
+
+    Raises:
+        BadInput: an option has a value it cannot have.
+    """
+    out = Path(args.out)
+    if out.is_dir():
+        raise BadInput(f"'{out}' is a folder; --out is the file to write.")
+    if args.memory_gb is not None and not args.memory_gb > 0:
+        raise BadInput(f"--memory-gb must be above 0, not {args.memory_gb}.")
+    return Sweep(
+        data=Path(args.data),
+        checkpoints=[Path(path) for path in args.path],
+        subsets=_names("--subset", args.subset),
+        lengths=[_number("--lengths", item) for item in _names("--lengths", args.lengths)],
+        strides=[
+            None if item == "full" else _number("--stride", item)
+            for item in _names("--stride", args.stride)
+        ],
+        out=out,
+        device=_device(args.device),
+        precision=args.precision,
+        overrides=_overrides(args.model_overrides),
+        trained_with=Path(args.dict) if args.dict else None,
+        shard=parse_shard(args.shard) if args.shard else None,
+        memory=None if args.memory_gb is None else int(args.memory_gb * 1e9),
+        buckets=buckets,
+    )
+
+
+def _names(option: str, text: str) -> list[str]:
+    items = [item.strip() for item in text.split(",")]
+    if "" in items:
+        raise BadInput(f"{option} takes one or more values separated by commas, not '{text}'.")
+    return list(dict.fromkeys(items))
+
+
+def _number(option: str, item: str) -> int:
+    try:
+        return int(item)
+    except ValueError:
+        raise BadInput(f"{option} takes whole numbers, not '{item}'.") from None
+
+
+def _overrides(text: str) -> dict:
+    try:
+        overrides = json.loads(text)
+    except ValueError:
+        overrides = None
+    if not isinstance(overrides, dict):
+        raise BadInput(
+            f'--model-overrides is a JSON object such as \'{{"attention_backend": "eager"}}\', '
+            f"with double quotes, not {text}"
+        )
+    return overrides
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise BadInput(f"There is no device '{name}'; use auto, cpu, cuda or cuda:1.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise BadInput(f"Evaluation runs on cpu or cuda, not on '{name}'.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise BadInput(f"This machine has no device '{name}'; use --device cpu.")
+    return device

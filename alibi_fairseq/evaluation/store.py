@@ -1,0 +1,97 @@
+"""The results file of a sweep: whole after every measurement, and gone on with when it exists."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import BadInput
+from ..reporting.provenance import collect_provenance
+from ..reporting.schema import load_document, merge_documents, new_document, save_document
+
+
+class Point(NamedTuple):
+    """One measurement of a sweep."""
+
+    checkpoint: Path
+    subset: str
+    length: int
+    stride: int
+
+    def made(self, cell: dict) -> bool:
+        """Whether a cell is of this measurement."""
+        return self == (Path(cell["checkpoint"]), cell["subset"], cell["length"], cell["stride"])
+
+
+class Store:
+    """Cells on disk.
+
+    Args:
+        path: the results document.
+        kind: its kind.
+        corpus: name of the text.
+        data: folder of the binarised text; its hashes go into the provenance.
+        subsets: splits that are read.
+        settings: what every cell of this document says about how it was measured.
+
+    Raises:
+        BadInput: the file exists and is no such document, or was measured with other settings.
+    """
+
+    def __init__(
+        self, path: Path, kind: str, corpus: str, data: Path, subsets: list[str], settings: dict
+    ):
+        self.path, self.kind, self.corpus, self.settings = path, kind, corpus, settings
+        self._began = time.monotonic()
+        self._provenance = collect_provenance(
+            seconds=0, precision=settings["precision"], data=data, subsets=sorted(subsets)
+        )
+        self._new: list[dict] = []
+        self._earlier = load_document(path) if path.exists() else None
+        if self._earlier is not None:
+            self._check_same()
+
+    def _check_same(self) -> None:
+        provenance = self._earlier["provenance"]
+        pairs = {"kind": (self._earlier["kind"], self.kind)}
+        pairs["corpus"] = (self._earlier["corpus"], self.corpus)
+        for key in ("data_sha256", "dictionary_sha256"):
+            pairs[key] = (provenance[key], self._provenance[key])
+        optional = ("model_overrides", "shard")
+        for cell in self._earlier["cells"]:
+            for key in {*self.settings, *optional}:
+                pairs.setdefault(key, (cell.get(key), self.settings.get(key)))
+                if cell.get(key) != self.settings.get(key):
+                    pairs[key] = (cell.get(key), self.settings.get(key))
+        for key, (there, here) in pairs.items():
+            if there != here:
+                raise BadInput(
+                    f"'{self.path}' holds results of another sweep: {key} is {there} there and "
+                    f"{here} here; choose another --out or remove the file."
+                )
+
+    @property
+    def cells(self) -> list[dict]:
+        """All cells, earlier ones first."""
+        return (self._earlier["cells"] if self._earlier else []) + self._new
+
+    def cells_of(self, point: Point, checkpoint_sha256: str) -> list[dict]:
+        """Finished cells of a measurement; none when it is still to be done."""
+        cells = [cell for cell in self.cells if point.made(cell)]
+        if any(cell["checkpoint_sha256"] != checkpoint_sha256 for cell in cells):
+            raise BadInput(
+                f"'{self.path}' holds results of another checkpoint that was also called "
+                f"'{point.checkpoint}'; choose another --out or remove the file."
+            )
+        return cells
+
+    def add(self, cells: list[dict]) -> None:
+        """Keep the cells of a finished measurement, on disk."""
+        self._new += [{**cell, **self.settings} for cell in cells]
+        seconds = round(time.monotonic() - self._began, 3)
+        provenance = {**self._provenance, "seconds": seconds}
+        document = new_document(self.kind, self.corpus, provenance, self._new)
+        if self._earlier is not None:
+            document = merge_documents([self._earlier, document])
+        save_document(document, self.path)

@@ -1,0 +1,203 @@
+"""Every checkpoint × split × length × stride, each measured once and kept at once.
+
+A finished measurement is on disk before the next one starts, so a sweep that was killed goes on
+where it was when it is started again with the same output file.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from ..errors import BadInput
+from ..files import sha256_file
+from .batches import make_batches, shard_of, windows_per_batch
+from .buckets import bucket_edges
+from .cells import evaluation_cell, position_cell, shard_cell
+from .checkpoint import Evaluated, load_checkpoint
+from .data import Split, corpus_name, load_dictionary, load_split
+from .measure import LossSum, Stream, measure
+from .memory import PeakMemory, default_budget
+from .store import Point, Store
+from .text import TextSize
+from .windows import Window, check_window, context_of, plan_windows, share_start
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to measure, and how.
+
+    Attributes:
+        data: folder that ``fairseq-preprocess`` wrote.
+        checkpoints: fairseq checkpoints.
+        subsets: splits of the data.
+        lengths: window lengths L in tokens.
+        strides: tokens a window scores; None is the whole window.
+        out: results document to write, or to go on with.
+        device: where to compute.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        overrides: options of the stored model configuration to replace.
+        trained_with: dictionary file of the training data, for checkpoints without a fingerprint.
+        shard: (i, n) to compute the i-th of n contiguous spans, or None for all.
+        memory: budget in bytes for a forward pass, or None for the device's default.
+        buckets: None for losses of whole splits; otherwise the number of groups of positions
+            within the window whose losses are measured apart.
+    """
+
+    data: Path
+    checkpoints: list[Path]
+    subsets: list[str]
+    lengths: list[int]
+    strides: list[int | None]
+    out: Path
+    device: torch.device = torch.device("cpu")
+    precision: str = "fp32"
+    overrides: dict = field(default_factory=dict)
+    trained_with: Path | None = None
+    shard: tuple[int, int] | None = None
+    memory: int | None = None
+    buckets: int | None = None
+
+    def points(self) -> list[Point]:
+        """All measurements, each once."""
+        points = [
+            Point(checkpoint, subset, length, stride or length)
+            for checkpoint in self.checkpoints
+            for subset in self.subsets
+            for length in self.lengths
+            for stride in self.strides
+        ]
+        return list(dict.fromkeys(points))
+
+    def settings(self) -> dict:
+        """What all cells of the results say about how they were measured."""
+        settings = {"precision": self.precision, "device": self.device.type}
+        if self.overrides:
+            settings["model_overrides"] = json.dumps(self.overrides, sort_keys=True)
+        if self.buckets is not None:
+            settings["buckets"] = self.buckets
+        if self.shard is not None:
+            settings["shard"] = "{}/{}".format(*self.shard)
+        return settings
+
+
+def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: None) -> list[dict]:
+    """Measure what is not in the output file yet.
+
+    Args:
+        sweep: what to measure.
+        on_cell: called with each new cell once it is on disk.
+
+    Returns:
+        The cells of all points, those of earlier runs included.
+
+    Raises:
+        BadInput: what was asked for cannot be measured; nothing has been written then.
+    """
+    points = sweep.points()
+    for point in points:
+        check_window(point.length, point.stride)
+    for path in sweep.checkpoints:
+        if not path.is_file():
+            raise BadInput(f"There is no checkpoint '{path}'; change --path.")
+    dictionary = load_dictionary(sweep.data)
+    splits = {name: load_split(sweep.data, name, dictionary) for name in sweep.subsets}
+    kind = "evaluation" if sweep.buckets is None else "position_loss"
+    corpus = corpus_name(sweep.data)
+    store = Store(sweep.out, kind, corpus, sweep.data, sweep.subsets, sweep.settings())
+    hashes = {path: sha256_file(path) for path in sweep.checkpoints}
+    pending = [point for point in points if not store.cells_of(point, hashes[point.checkpoint])]
+
+    shards = sweep.shard[1] if sweep.shard else 1
+    total = sum(sum(w.length for w in _passes(splits[p.subset], p)) for p in pending) // shards
+    with tqdm(total=total, unit="tok", unit_scale=True, disable=not pending) as bar:
+        for path in dict.fromkeys(point.checkpoint for point in pending):
+            model = load_checkpoint(
+                path,
+                sweep.data,
+                dictionary,
+                sweep.device,
+                sweep.precision,
+                sweep.overrides,
+                sweep.trained_with,
+            )
+            for point in (point for point in pending if point.checkpoint == path):
+                bar.set_description(f"{path.name} {point.subset} L={point.length} S={point.stride}")
+                cells = _measure_point(sweep, model, splits[point.subset], point, bar.update)
+                store.add([{**cell, "checkpoint_sha256": hashes[path]} for cell in cells])
+                for cell in cells:
+                    on_cell(cell)
+    return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
+
+
+def _passes(split: Split, point: Point) -> list[Window]:
+    return share_start(plan_windows(len(split.tokens), point.length, point.stride))
+
+
+def _measure_point(
+    sweep: Sweep, model: Evaluated, split: Split, point: Point, progress: Callable[[int], object]
+) -> list[dict]:
+    """The cells of one measurement: one, or one per group of positions that has any token."""
+    if point.length > model.max_length:
+        raise BadInput(
+            f"'{point.checkpoint}' takes windows of at most {model.max_length} tokens, not "
+            f"{point.length}; its positions ({model.facts['position_method']}) end there."
+        )
+    budget = sweep.memory or default_budget(sweep.device)
+    size = windows_per_batch(point.length, model.bytes_per_input, budget, sweep.device)
+    batches = make_batches(_passes(split, point), size)
+    if sweep.shard is not None:
+        batches = shard_of(batches, *sweep.shard)
+    edges = bucket_edges(point.length, sweep.buckets or 1)
+
+    stream = Stream(
+        torch.from_numpy(split.inputs(point.stride)).to(sweep.device),
+        torch.from_numpy(split.tokens).to(sweep.device),
+        split.name,
+    )
+    peak, began = PeakMemory(sweep.device), time.perf_counter()
+    sums = measure(model.score, stream, batches, edges, progress)
+    seconds = time.perf_counter() - began
+
+    facts = {
+        **model.facts,
+        "subset": point.subset,
+        "length": point.length,
+        "stride": point.stride,
+        "windows_per_batch": size,
+    }
+    if sweep.buckets is not None:
+        pairs = zip(sums, zip(edges, edges[1:]))
+        return [
+            {**facts, "position_from": begin, "position_to": end, **_figures(sweep, total, split)}
+            for total, (begin, end) in pairs
+            if total.tokens
+        ]
+    (total,) = sums
+    if not total.tokens:
+        return []  # a shard of more shards than there are batches
+    least, mean = context_of(plan_windows(len(split.tokens), point.length, point.stride))
+    return [
+        {
+            **facts,
+            **_figures(sweep, total, split),
+            "min_context": least,
+            "mean_context": mean,
+            "seconds": round(seconds, 3),
+            "tokens_per_second": round(total.tokens / seconds, 1),
+            "peak_memory_mb": round(peak.mb(), 1),
+        }
+    ]
+
+
+def _figures(sweep: Sweep, total: LossSum, split: Split) -> dict:
+    text = split.text if sweep.buckets is None else TextSize()
+    if sweep.shard is not None:
+        return shard_cell(total, len(split.tokens), text)
+    return evaluation_cell(total, text) if sweep.buckets is None else position_cell(total)

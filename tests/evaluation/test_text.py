@@ -1,0 +1,67 @@
+"""Words and bytes behind the pieces, against the text itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sentencepiece
+from fairseq.data import Dictionary
+
+from alibi_fairseq.evaluation.text import TextSize, measure_text
+
+TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
+
+
+def binarised(lines: list[list[str]], vocabulary: list[str]):
+    dictionary = Dictionary()
+    for symbol in vocabulary:
+        dictionary.add_symbol(symbol)
+    numbers = [[dictionary.index(piece) for piece in line] + [dictionary.eos()] for line in lines]
+    starts = np.cumsum([0] + [len(line) for line in numbers[:-1]])
+    return np.concatenate(numbers), starts, dictionary
+
+
+def sizes(lines: list[str]) -> TextSize:
+    text = "".join(line + "\n" for line in lines)
+    return TextSize(len(text.split()) + len(lines), len(text.encode()))
+
+
+@pytest.mark.parametrize("dummy_prefix", [True, False])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_a_real_sentencepiece_model(tmp_path, dummy_prefix, byte_fallback):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(line for line in TEXT if line) * 20, encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(corpus),
+        model_prefix=str(tmp_path / "sp"),
+        vocab_size=290 if byte_fallback else 36,
+        model_type="bpe",
+        character_coverage=1.0,
+        add_dummy_prefix=dummy_prefix,
+        byte_fallback=byte_fallback,
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sp.model"))
+    lines = [line.strip() for line in TEXT]
+    if byte_fallback:
+        lines[4] = "€ x€"  # unseen: three bytes each
+    vocabulary = [model.id_to_piece(i) for i in range(model.vocab_size())]
+    vocabulary = [piece for piece in vocabulary if not model.is_control(model.piece_to_id(piece))]
+    pieces = [model.encode(line, out_type=str) for line in lines]
+    assert measure_text(*binarised(pieces, vocabulary)) == sizes(lines)
+
+
+def test_wordpiece_tells_words_only():
+    lines = [["the", "qui", "##ck", "fox"], [], ["jump", "##s"]]
+    vocabulary = ["the", "qui", "##ck", "fox", "jump", "##s"]
+    assert measure_text(*binarised(lines, vocabulary)) == TextSize(words=4 + 3, bytes=None)
+
+
+def test_words_without_marks_tell_nothing():
+    assert measure_text(*binarised([["the", "fox"]], ["the", "fox"])) == TextSize()
+
+
+def test_an_unknown_piece_hides_what_it_stood_for():
+    lines = [["\N{LOWER ONE EIGHTH BLOCK}the", "fox"]]
+    assert measure_text(*binarised(lines, lines[0])).bytes == len("thefox\n")
+    assert measure_text(*binarised(lines, lines[0][:1])) == TextSize()

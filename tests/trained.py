@@ -1,0 +1,96 @@
+"""A small binarised corpus and real checkpoints of ``fairseq-train`` on it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+TRAIN_LENGTH = 32
+
+SMALL = "--decoder-layers 2 --decoder-embed-dim 32 --decoder-ffn-embed-dim 64 "
+ADAPTIVE = (
+    "--adaptive-input --adaptive-input-cutoff 60,200 --adaptive-input-factor 2 "
+    "--adaptive-softmax-cutoff 60,200 --adaptive-softmax-factor 2 --tie-adaptive-weights "
+    "--tie-adaptive-proj --no-share-decoder-input-output-embed --criterion adaptive_loss "
+    "--ddp-backend legacy_ddp "
+)
+
+
+def fairseq(command: str, *arguments: str) -> None:
+    """Run a fairseq command in a process of its own, with our models registered."""
+    done = subprocess.run(
+        [sys.executable, "-m", "alibi_fairseq", command, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def pieces_of(line: str) -> str:
+    """Sentencepiece-like pieces: words in parts of three letters, the first part marked."""
+    parts = []
+    for word in line.split():
+        parts.append(MARK + word[:3])
+        parts += [word[begin : begin + 3] for begin in range(3, len(word), 3)]
+    return " ".join(parts)
+
+
+def text_of(split: str) -> list[str]:
+    """Lines of English; every valid and test word also occurs in training."""
+    words = re.findall("[a-z]+", " ".join(topics[name] for name in sorted(topics))[:60000].lower())
+    known = set(words[:6000])
+    begin, end = {"train": (0, 6000), "valid": (6000, 6200), "test": (6200, 6350)}[split]
+    words = [word for word in words[begin:end] if word in known]
+    return [" ".join(words[i : i + 11]) for i in range(0, len(words), 11)]
+
+
+def make_corpus(folder: Path) -> Path:
+    """A data-bin with train, valid and test."""
+    for split in ("train", "valid", "test"):
+        lines = [pieces_of(line) + "\n" for line in text_of(split)]
+        (folder / f"{split}.txt").write_text("".join(lines), encoding="utf-8")
+    data = folder / "data-bin"
+    prefixes = [f"--{split}pref={folder / split}.txt" for split in ("train", "valid", "test")]
+    fairseq("preprocess", "--only-source", f"--destdir={data}", *prefixes)
+    return data
+
+
+TRAINING = f"""
+    --task language_modeling --tokens-per-sample {TRAIN_LENGTH} --sample-break-mode none
+    --max-tokens 512 --max-update 12 --optimizer adam --lr 0.01 --seed 3 --cpu --num-workers 0
+    --no-progress-bar --disable-validation --no-epoch-checkpoints
+"""
+
+
+def train(data: Path, folder: Path, flags: str) -> Path:
+    """A checkpoint after twelve updates at length 32."""
+    options = f"{TRAINING} {flags}".split()
+    fairseq("train", str(data), "--save-dir", str(folder), *options)
+    return folder / "checkpoint_last.pt"
+
+
+class Trained:
+    """The corpus and the checkpoints, each made when it is first asked for."""
+
+    FLAGS = {
+        "alibi": "--arch alibi_lm --position-method alibi " + SMALL,
+        "alibi-adaptive": "--arch alibi_lm --position-method alibi " + SMALL + ADAPTIVE,
+        "sinusoidal": "--arch alibi_lm --position-method sinusoidal " + SMALL,
+        "stock": "--arch transformer_lm --decoder-normalize-before " + SMALL,
+    }
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.data = make_corpus(folder)
+        self._checkpoints: dict[str, Path] = {}
+
+    def __call__(self, name: str) -> Path:
+        if name not in self._checkpoints:
+            self._checkpoints[name] = train(self.data, self.folder / name, self.FLAGS[name])
+        return self._checkpoints[name]
