@@ -11,7 +11,7 @@ Past the training length: holds better than rotary (Table 2 of its paper, which 
 attention to blocks there; this file does not).
 
 Keys grow with their position, since a cached key is never scaled again. They leave fp16 near
-position 2,800 and bf16 or fp32 near 34,000; that is refused and not rounded.
+position 2,500 and bf16 or fp32 near 34,000; that is refused and not rounded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def pair_scales(head_dim: int, device: torch.device | None = None) -> Tensor:
 
 def last_position(dtype: torch.dtype) -> int:
     """The last position at which keys of size up to 64 stay finite in a floating type."""
-    return int(UNIT * math.log(torch.finfo(dtype).max / 64) / -math.log(SLOWEST))
+    room = torch.finfo(dtype).max / (2 * 64)  # turning can make a feature √2 times as large
+    return int(UNIT * math.log(room) / -math.log(SLOWEST))
 
 
 class XPos(PositionMethod):

@@ -1,0 +1,96 @@
+"""KERPLE, Sandwich and xPos against their papers' formulas, derived another way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.positions import PositionConfig, build_position_method
+from alibi_fairseq.positions.xpos import last_position
+
+HEADS = [1, 2, 8, 12]
+
+
+def method(name: str, heads: int = 8, head_dim: int = 8):
+    return build_position_method(name, PositionConfig(heads * head_dim, heads, 2, 16))
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_kerple_is_a_logarithm_with_two_numbers_per_head(heads):
+    kerple = method("kerple", heads)
+    distance = torch.arange(1000)
+    bias = kerple.bias(1, 1000).at(distance)
+    p, a = kerple.log_p.exp().double(), kerple.log_a.exp().double()
+    expected = torch.stack([-p[h] * (1 + a[h] * distance).log() for h in range(heads)])
+    torch.testing.assert_close(bias.double(), expected, rtol=1e-5, atol=1e-6)
+    direction = torch.randn(heads, 1000)
+    inputs = [kerple.log_p, kerple.log_a]
+    torch.testing.assert_close(
+        torch.autograd.grad((bias * direction).sum(), inputs),
+        torch.autograd.grad((expected * direction).sum(), inputs),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_kerple_starts_in_the_ranges_of_its_authors():
+    kerple = method("kerple", heads=512, head_dim=2)
+    p, a = kerple.log_p.exp(), kerple.log_a.exp()
+    assert p.min() > 0.0099 and 1.9 < p.max() <= 2 and p.mean().item() == pytest.approx(1, abs=0.1)
+    assert (
+        a.min() > 0.0099 and 0.95 < a.max() <= 1 and a.mean().item() == pytest.approx(0.5, abs=0.1)
+    )
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_sandwich_is_an_inner_product_of_sinusoidal_embeddings(heads):
+    # The appendix of the paper computes it this way, for all pairs of positions.
+    places = np.arange(300)[:, None] / 10000 ** (2 * np.arange(64) / 128)
+    embeddings = np.concatenate([np.sin(places), np.cos(places)], axis=-1)  # (T, 128)
+    products = torch.from_numpy(embeddings @ embeddings.T)
+    ratios = torch.arange(1, heads + 1, dtype=torch.float64) * 8 / heads
+    steps = torch.arange(300)
+    bias = method("sandwich", heads).bias(0, 300).at((steps[:, None] - steps).abs())
+    torch.testing.assert_close(
+        bias.double(), products / ratios[:, None, None], rtol=1e-5, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("heads", [1, 12])
+@pytest.mark.parametrize("start", [0, 700])
+def test_xpos_scores_are_those_of_complex_numbers_that_fade(heads, start):
+    size, length = 8, 30
+    q, k = torch.randn(2, 1, heads, length, size, dtype=torch.float64).requires_grad_()
+    turned = method("xpos", heads, size).rotation(start, length, q.device)(q, k)
+    ours = turned[0] @ turned[1].transpose(2, 3)
+
+    pairs = torch.arange(size // 2, dtype=torch.float64)
+    speeds = 10000.0 ** (-2 * pairs / size)
+    fading = (2 * pairs / size + 0.4) / 1.4
+    steps = torch.arange(length)
+    distance = (steps[:, None] - steps)[..., None]  # (T, T, 1)
+    factors = torch.polar(fading ** (distance / 512), distance * speeds)  # (T, T, D/2)
+    as_complex = [torch.complex(x[..., : size // 2], x[..., size // 2 :]) for x in (q, k)]
+    # A score is the real part of q · conjugate(k), turned and faded by the distance.
+    theirs = torch.einsum("bhic,bhjc,ijc->bhij", as_complex[0], as_complex[1].conj(), factors).real
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3)
+
+    direction = torch.randn_like(ours)
+    for ours_grad, theirs_grad in zip(
+        torch.autograd.grad((ours * direction).sum(), (q, k)),
+        torch.autograd.grad((theirs * direction).sum(), (q, k)),
+    ):
+        torch.testing.assert_close(ours_grad, theirs_grad, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype,about", [(torch.float16, 2550), (torch.bfloat16, 34300)])
+def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
+    last = last_position(dtype)
+    assert last == pytest.approx(about, rel=0.02)
+    x = torch.full((1, 1, 1, 8), 64.0, dtype=dtype)
+    rotated = method("xpos").rotation(last, 1, x.device)(x, x)
+    assert all(y.isfinite().all() for y in rotated)
+    with pytest.raises(BadInput, match=f"reaches position {last}"):
+        method("xpos").rotation(last + 1, 1, x.device)(x, x)
