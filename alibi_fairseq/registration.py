@@ -44,4 +44,4 @@ def register(name: str) -> None:
 
     launch.refuse_separate_jobs()
     compat.apply()
-    from . import models  # noqa: F401
+    from . import models, tasks  # noqa: F401

@@ -41,10 +41,15 @@ def dictionary_of(words: int) -> Dictionary:
     return dictionary
 
 
-def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32):
-    """A model as ``fairseq-train`` with these flags would build it."""
+def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, sequential=False):
+    """A model as ``fairseq-train`` with these flags would build it.
+
+    ``sequential`` says that the task hands on a memory, which a model with ``--mem-len`` needs.
+    """
     dictionary = dictionary_of(words)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    task = SimpleNamespace(
+        source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
+    )
     command = ["data", "--task", "language_modeling", "--cpu"]
     command += ["--tokens-per-sample", str(tokens_per_sample), *flags]
     parsed: argparse.Namespace = options.parse_args_and_arch(options.get_training_parser(), command)

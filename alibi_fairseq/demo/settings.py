@@ -8,7 +8,15 @@ TRAIN_LENGTH = 64
 SEED = 1
 
 #: Flags a method needs besides ``--position-method``, for training and for evaluation.
-METHOD_FLAGS: dict[str, dict[str, list[str]]] = {}
+METHOD_FLAGS: dict[str, dict[str, list[str]]] = {
+    # Its table ends with the training length; without the override the evaluation would stop there.
+    "learned": {"evaluate": ["--model-overrides", "{'clamp_learned_positions': True}"]},
+    # One row reads the whole text, so that the memory is empty once and not once per row.
+    "transformer_xl": {
+        "train": ["--task", "segment_language_modeling", "--mem-len", str(TRAIN_LENGTH)],
+        "evaluate": ["--task", "segment_language_modeling", "--batch-size", "1"],
+    },
+}
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,8 @@ class AlibiDecoder(TransformerDecoder):
 
         x = self._embed(tokens, method.embed(positions))  # (B, T, C)
         x = x.transpose(0, 1)  # (T, B, C)
+        if memory is not None:
+            memory = [states.to(x) for states in memory]  # (M, B, C) each
 
         contexts = self._contexts(method, real, start, tokens.shape[1], memory)
         keep_inputs = return_all_hiddens or method.memory_length > 0
@@ -182,10 +184,10 @@ class AlibiDecoder(TransformerDecoder):
 
     @staticmethod
     def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
-        """The last ``length`` inputs of every layer, cut off from the graph."""
+        """The last ``length`` inputs of every layer, cut off from the graph and from longer ones."""
         if memory:
             inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
-        return [x[-length:].detach() for x in inputs]
+        return [x[-length:].detach().clone() for x in inputs]
 
     def max_positions(self) -> int:
         """No length is too long: ``--tokens-per-sample`` alone decides."""

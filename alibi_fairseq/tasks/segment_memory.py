@@ -1,0 +1,121 @@
+"""The memory that batches of consecutive segments hand on to each other.
+
+It is an object of its own, held by the iterator over the batches and handed through each batch. So
+the model keeps nothing, training and validation cannot see each other's past, and an interrupted
+run finds its memory again with its place in the data.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed
+
+logger = logging.getLogger(__name__)
+
+#: The inputs of every layer, (M, B, C) each.
+States = list[Tensor]
+
+
+class SegmentMemory:
+    """What the rows of one process left behind after their last two segments.
+
+    Two, so that a batch that is computed again (fairseq does after an overflow under ``--amp`` or
+    when validation ran out of memory) finds the same past. A segment that does not follow the last
+    one has no past.
+    """
+
+    def __init__(self):
+        self._kept: dict[int, States] = {}
+        self._gathered: tuple[int, dict[int, States]] | None = None
+
+    def past(self, segment: int) -> States | None:
+        """What the segment before left, or None."""
+        return self._kept.get(segment - 1)
+
+    def leave(self, segment: int, states: States) -> None:
+        """Keep what a segment leaves behind."""
+        before = {n: kept for n, kept in self._kept.items() if n == segment - 1}
+        self._kept = {**before, segment: states}
+
+    def gather(self) -> None:
+        """Bring the states of all processes to process 0, which is the one that saves.
+
+        All processes must call this together.
+        """
+        if processes() == 1 or not self._kept:
+            return
+        newest = max(self._kept)
+        self._gathered = (newest, gather_to_first(self._kept[newest]))
+
+    def state_dict(self) -> dict:
+        """The newest states of all processes, on the CPU; empty before the first segment."""
+        if not self._kept:
+            return {}
+        newest = max(self._kept)
+        states = {own_number(): to_cpu(self._kept[newest])}
+        if self._gathered is not None and self._gathered[0] == newest:
+            states = self._gathered[1]
+        elif processes() > 1:
+            logger.warning(
+                "the memories of the other processes are gathered before validation, and there was "
+                "none before this checkpoint: a run that resumes from it starts them empty"
+            )
+        return {"segment": newest, "states": states}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Take up what this process had left behind."""
+        self._kept = {}
+        if own_number() in state.get("states", {}):
+            self._kept = {state["segment"]: state["states"][own_number()]}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One batch's place in the text: its number, and the memory it reads and writes."""
+
+    number: int
+    memory: SegmentMemory
+
+    def past(self) -> States | None:
+        """What the segment before left, or None."""
+        return self.memory.past(self.number)
+
+    def leave(self, states: States) -> None:
+        """Keep what this segment leaves behind."""
+        self.memory.leave(self.number, states)
+
+
+def processes() -> int:
+    """Number of processes of this run."""
+    return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def own_number() -> int:
+    """Number of this process."""
+    return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+def to_cpu(states: States) -> States:
+    return [state.detach().cpu() for state in states]
+
+
+def gather_to_first(states: States) -> dict[int, States]:
+    """States by process number on process 0; an empty dictionary on the others.
+
+    One layer at a time from one process at a time, so that a device holds one more layer at most.
+    """
+    if own_number() > 0:
+        for state in states:
+            distributed.send(state.contiguous(), dst=0)
+        return {}
+    gathered = {0: to_cpu(states)}
+    for sender in range(1, processes()):
+        gathered[sender] = []
+        for state in states:
+            arrived = torch.empty_like(state)
+            distributed.recv(arrived, src=sender)
+            gathered[sender].append(arrived.cpu())
+    return gathered

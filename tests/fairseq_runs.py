@@ -1,0 +1,65 @@
+"""Real fairseq runs inside the test process, on a tiny corpus: seconds instead of a subprocess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from conftest import FIRST_WORD, dictionary_of
+from fairseq import checkpoint_utils, distributed_utils, options
+from fairseq.data import indexed_dataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import eval_lm, train
+
+WORDS = 20
+#: A model and a schedule that take milliseconds per update.
+SMALL = (
+    "--arch alibi_lm --decoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 "
+    "--decoder-attention-heads 2 --dropout 0.1 --optimizer adam --lr 0.003 --cpu --seed 5 "
+    "--no-progress-bar --log-format none --no-epoch-checkpoints --num-workers 0 "
+    "--required-batch-size-multiple 1 --distributed-world-size 1 "
+)
+
+
+def write_corpus(folder: Path, **tokens: int) -> Path:
+    """A data-bin folder with that many tokens per split, in lines of different lengths.
+
+    A word is mostly followed by the next one, so that there is something to learn.
+    """
+    dictionary = dictionary_of(WORDS)
+    dictionary.save(str(folder / "dict.txt"))
+    for split, total in tokens.items():
+        steps = torch.randint(1, 4, (total,)) // 2 + 1
+        text = FIRST_WORD + steps.cumsum(0) % WORDS
+        ends = torch.randperm(total - 1)[: total // 9].sort().values
+        text[ends] = dictionary.eos()
+        text[-1] = dictionary.eos()
+        prefix = str(folder / split)
+        builder = indexed_dataset.make_builder(
+            f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary)
+        )
+        for line in text.tensor_split((ends + 1).tolist()):
+            builder.add_item(line)
+        builder.finalize(f"{prefix}.idx")
+    return folder
+
+
+def run_train(data: Path, save_dir: Path, *flags: str) -> dict:
+    """Train as ``fairseq-train`` would, and load the last checkpoint."""
+    command = [str(data), "--save-dir", str(save_dir), *SMALL.split(), *flags]
+    arguments = options.parse_args_and_arch(options.get_training_parser(), command)
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier run
+    config = convert_namespace_to_omegaconf(arguments)
+    if arguments.distributed_world_size > 1:
+        distributed_utils.call_main(config, train.main)
+    else:
+        train.main(config)
+    return torch.load(save_dir / "checkpoint_last.pt", weights_only=True)
+
+
+def run_eval_lm(data: Path, checkpoint: Path, *flags: str) -> dict:
+    """Loss in bits and perplexity as ``fairseq-eval-lm`` gives them."""
+    command = [str(data), "--path", str(checkpoint), "--cpu", "--no-progress-bar"]
+    command += ["--num-workers", "0", *flags]
+    arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)
+    return eval_lm.main(convert_namespace_to_omegaconf(arguments))

@@ -1,0 +1,138 @@
+"""What has to hold for every position method, trained by the real fairseq-train."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+from conftest import build_model, random_tokens, small_model
+from fairseq_runs import run_eval_lm, run_train, write_corpus
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from alibi_fairseq.positions import METHODS
+
+LENGTH = 24
+EVERY_METHOD = sorted(METHODS)
+#: What a method adds to the state dict of two layers of width 64 with 8 heads.
+ADDED = {
+    "learned": {"weight": (LENGTH + 2, 64)},
+    "t5": {"relative_attention_bias.weight": (32, 8)},
+    "kerple": {"log_p": (8,), "log_a": (8,)},
+    "transformer_xl": {
+        **{"u": (8, 8), "v": (8, 8)},
+        **{"layers.0.weight": (64, 64), "layers.1.weight": (64, 64)},
+    },
+}
+
+
+def loss_of(model, tokens):
+    scores = model(tokens[:, :-1])[0]
+    return torch.nn.functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_the_state_dict_holds_what_the_method_adds_at_any_length(method):
+    prefix = "decoder.embed_positions."
+    for length in (LENGTH, 200):
+        model = small_model(method, tokens_per_sample=length)
+        model(random_tokens(1, LENGTH))
+        added = {
+            name.removeprefix(prefix): tuple(value.shape)
+            for name, value in model.state_dict().items()
+            if name.startswith(prefix)
+        }
+        expected = ADDED.get(method, {})
+        if method == "learned":
+            expected = {"weight": (length + 2, 64)}
+        assert added == expected
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_bf16_forward_and_backward_stay_near_fp32(method, backend):
+    model = small_model(method, "--attention-backend", backend, tokens_per_sample=LENGTH)
+    half, tokens = copy.deepcopy(model).bfloat16(), random_tokens(2, LENGTH + 1)
+    losses = [loss_of(each, tokens) for each in (model, half)]
+    assert losses[1].item() == pytest.approx(losses[0].item(), rel=0.02)
+    for loss in losses:
+        loss.backward()
+    precise = {name: parameter.grad for name, parameter in model.named_parameters()}
+    whole = torch.cat([gradient.flatten() for gradient in precise.values()]).norm()
+    for name, parameter in half.named_parameters():
+        assert parameter.grad.dtype == torch.bfloat16
+        error = (parameter.grad.float() - precise[name]).norm()
+        assert error <= 0.15 * precise[name].norm() + 1e-3 * whole, name
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_every_parameter_is_used_in_every_step(method, tmp_path):
+    # torch's DDP fails in the second step if some parameter had no gradient in the first.
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
+    )
+    try:
+        model = small_model(method, tokens_per_sample=LENGTH)
+        parallel = DistributedDataParallel(model)
+        for _ in range(2):
+            model.zero_grad()
+            loss_of(parallel, random_tokens(2, LENGTH + 1)).backward()
+    finally:
+        distributed.destroy_process_group()
+    for name, parameter in model.decoder.embed_positions.named_parameters():
+        assert parameter.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_activation_checkpointing_gives_the_same_gradients(method):
+    plain = build_model("--arch", "alibi_lm_tiny", "--position-method", method).train()
+    frugal = build_model(
+        "--arch", "alibi_lm_tiny", "--position-method", method, "--checkpoint-activations"
+    ).train()
+    frugal.load_state_dict(plain.state_dict())
+    tokens = random_tokens(2, LENGTH)
+    for model in (plain, frugal):
+        torch.manual_seed(3)
+        loss_of(model, tokens).backward()
+    expected = dict(plain.named_parameters())
+    for name, parameter in frugal.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name].grad)
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+@torch.no_grad()
+def test_copies_are_whole_and_independent(method):
+    model, tokens = small_model(method, tokens_per_sample=LENGTH), random_tokens(1, LENGTH)
+    before = model(tokens)[0]
+    twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter))
+    for twin in twins:
+        assert torch.equal(twin(tokens)[0], before)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    torch.manual_seed(1)
+    return write_corpus(tmp_path_factory.mktemp("data"), train=2500, valid=300)
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
+    task, more, longer = "language_modeling", [], []
+    if method == "transformer_xl":
+        task, more = "segment_language_modeling", ["--mem-len", "16"]
+    if method == "learned":
+        longer = ["--model-overrides", "{'clamp_learned_positions': True}"]
+    flags = ["--task", task, "--tokens-per-sample", "16"]
+    schedule = ["--max-tokens", "256", "--lr", "0.02", "--max-update", "40"]
+    state = run_train(corpus, tmp_path, *flags, *schedule, "--position-method", method, *more)
+    assert all(value.isfinite().all() for value in state["model"].values())
+    assert state["extra_state"]["val_loss"] < 0.8 * math.log2(24)  # bits of a guess at random
+    for length in (16, 64):
+        flags = ["--task", task, "--tokens-per-sample", str(length), "--gen-subset", "valid"]
+        found = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags, *longer)
+        assert math.isfinite(found["loss"])

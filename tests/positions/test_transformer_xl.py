@@ -1,0 +1,177 @@
+"""Transformer-XL against a naive double loop that follows the paper's four terms, in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from conftest import random_tokens, small_model
+from omegaconf import OmegaConf
+
+from alibi_fairseq.attention import FutureMask, sdpa
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.models.attention import AttentionContext
+from alibi_fairseq.positions import PositionConfig, build_position_method
+from alibi_fairseq.positions.transformer_xl import RelativeTerms
+
+LENGTH, REMEMBERED, BATCH = 6, 4, 2
+
+
+def xl_model(*flags: str, heads: int = 2):
+    """A model with relative terms that are not near zero, as they are at the start of training."""
+    model = small_model("transformer_xl", *flags, heads=heads, sequential=True)
+    for parameter in model.decoder.embed_positions.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def naive_attention(attention, method, layer: int, x, memory):
+    """Section 3.3 of the paper, number by number: (T, B, C) from (T, B, C) and (M, B, C)."""
+    heads, size = attention.num_heads, attention.head_dim
+    width = heads * size
+    everything = torch.cat([memory, x])
+    rows = []
+    for i in range(len(x)):
+        position = len(memory) + i
+        columns = []
+        for b in range(x.shape[1]):
+            output = []
+            for h in range(heads):
+                part = slice(h * size, (h + 1) * size)
+                q = attention.q_proj(x[i, b])[part]
+                u, v = method.u[h], method.v[h]
+                scores, values = [], []
+                for j in range(position + 1):
+                    k = attention.k_proj(everything[j, b])[part]
+                    speeds = [10000 ** (-2 * t / width) for t in range(width // 2)]
+                    distance = position - j
+                    sinusoid = [math.sin(distance * speed) for speed in speeds]
+                    sinusoid += [math.cos(distance * speed) for speed in speeds]
+                    r = (method.layers[layer].weight @ torch.tensor(sinusoid).to(x))[part]
+                    a, b_term, c, d = q @ k, q @ r, u @ k, v @ r
+                    scores.append((a + b_term + c + d) / math.sqrt(size))
+                    values.append(attention.v_proj(everything[j, b])[part])
+                weights = torch.stack(scores).softmax(0)
+                output.append(weights @ torch.stack(values))
+            columns.append(attention.out_proj(torch.cat(output)))
+        rows.append(torch.stack(columns))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+@pytest.mark.parametrize("remembered", [0, REMEMBERED])
+@pytest.mark.parametrize("heads", [1, 2, 12])
+def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, backend, monkeypatch):
+    monkeypatch.setattr(sdpa, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
+    model = xl_model(heads=heads).double()
+    attention, method = model.decoder.layers[1].self_attn, model.decoder.embed_positions
+    attention.backend = backend
+    x = torch.randn(LENGTH, BATCH, 8 * heads, dtype=torch.float64, requires_grad=True)
+    memory = torch.randn(remembered, BATCH, 8 * heads, dtype=torch.float64)
+    keys = remembered + LENGTH
+    mask = FutureMask(method.bias(1, keys), LENGTH, keys)
+    ours, _ = attention(
+        x, attn_mask=AttentionContext(mask, memory=memory), need_weights=backend == "eager"
+    )
+    theirs = naive_attention(attention, method, 1, x, memory)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)  # fp32 sinusoids
+
+    inputs = [x, *attention.parameters(), method.u, method.v, method.layers[1].weight]
+    direction = torch.randn_like(ours)
+    expected = torch.autograd.grad((theirs * direction).sum(), inputs)
+    found = torch.autograd.grad((ours * direction).sum(), inputs)
+    for ours_grad, theirs_grad in zip(found, expected):
+        torch.testing.assert_close(ours_grad, theirs_grad, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_large_memory_makes_segments_one_long_text():
+    model = xl_model("--mem-len", "100")
+    tokens = random_tokens(3, 60)
+    pieces, memory = [], None
+    for segment in tokens.split([7, 20, 1, 32], dim=1):
+        scores, extra = model.decoder(segment, memory=memory)
+        memory = extra["memory"]
+        pieces.append(scores)
+    assert [states.shape for states in memory] == [(60, 3, 16)] * 2
+    whole = small_model("transformer_xl", heads=2)
+    whole.load_state_dict(model.state_dict())
+    torch.testing.assert_close(torch.cat(pieces, 1), whole(tokens)[0], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_short_memory_reaches_back_one_memory_per_layer():
+    # Two layers and 5 states each: the text before the last 2 · 5 + 1 tokens cannot matter.
+    model = xl_model("--mem-len", "5")
+
+    def last_scores(tokens):
+        memory = None
+        for segment in tokens.split(1, dim=1):
+            scores, extra = model.decoder(segment, memory=memory)
+            memory = extra["memory"]
+        return scores
+
+    tokens = random_tokens(1, 30)
+    far, near = tokens.clone(), tokens.clone()
+    far[:, :19] = random_tokens(1, 19)
+    near[:, 19] = tokens[:, 19] % 60 + 4
+    assert torch.equal(last_scores(tokens), last_scores(far))
+    assert not torch.equal(last_scores(tokens), last_scores(near))
+
+
+def test_no_gradient_reaches_the_memory():
+    model = xl_model("--mem-len", "8")
+    _, extra = model.decoder(random_tokens(2, 8))
+    assert all(not states.requires_grad for states in extra["memory"])
+    model.decoder(random_tokens(2, 8), memory=extra["memory"])[0].sum().backward()
+
+
+def test_memory_owns_no_more_than_its_length():
+    _, extra = xl_model("--mem-len", "3").decoder(random_tokens(2, 50))
+    for states in extra["memory"]:
+        assert states.untyped_storage().nbytes() == states.numel() * states.element_size()
+
+
+@torch.no_grad()
+def test_long_texts_need_terms_for_one_block_of_queries_at_a_time(monkeypatch):
+    sizes = []
+    block = RelativeTerms.block
+
+    def recorded(self, q, k, first):
+        sizes.append(q.shape[2])
+        return block(self, q, k, first)
+
+    monkeypatch.setattr(RelativeTerms, "block", recorded)
+    xl_model("--attention-backend", "sdpa")(random_tokens(1, 900))
+    assert max(sizes) <= sdpa.QUERY_BLOCK < 900 <= sum(sizes) / 2
+
+
+def test_the_vectors_are_shared_and_the_projection_is_not():
+    config = PositionConfig(embed_dim=64, num_heads=8, num_layers=5, train_length=16)
+    method = build_position_method("transformer_xl", config)
+    shapes = {name: tuple(p.shape) for name, p in method.named_parameters()}
+    expected = {f"layers.{layer}.weight": (64, 64) for layer in range(5)}
+    assert shapes == {"u": (8, 8), "v": (8, 8), **expected}
+
+
+def test_layers_can_be_pruned():
+    full = small_model("transformer_xl")
+    pruned = small_model("transformer_xl", "--decoder-layers-to-keep", "1")
+    options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
+    pruned.load_state_dict(full.state_dict(), model_cfg=options)
+    kept = pruned.decoder.embed_positions.layers[0].weight
+    assert torch.equal(kept, full.decoder.embed_positions.layers[1].weight)
+
+
+def test_a_memory_is_refused_where_it_cannot_be_used():
+    memory = [torch.zeros(4, 1, 64)] * 2
+    with pytest.raises(ValueError, match="position method with a memory"):
+        small_model("alibi").decoder(random_tokens(1, 8), memory=memory)
+    with pytest.raises(ValueError, match="cached keys"):
+        xl_model("--mem-len", "4").decoder(random_tokens(1, 8), memory=memory, incremental_state={})
+
+
+def test_a_negative_memory_is_refused():
+    with pytest.raises(BadInput, match="--mem-len must be 0 or more, not -3"):
+        small_model("transformer_xl", "--mem-len", "-3")

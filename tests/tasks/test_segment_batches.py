@@ -1,0 +1,150 @@
+"""The batches the task hands out, from a real binarised corpus."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import options, tasks
+from fairseq.data import data_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_runs import write_corpus
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
+
+TOKENS, EOS, PAD = 211, 2, 1
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    torch.manual_seed(1)
+    return write_corpus(tmp_path_factory.mktemp("data"), test=TOKENS)
+
+
+def task_for(corpus, length: int, *flags: str):
+    """The task of a ``fairseq-eval-lm`` command, with the corpus loaded."""
+    command = [str(corpus), "--path", "none", "--task", "segment_language_modeling"]
+    command += ["--tokens-per-sample", str(length), *flags]
+    arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)
+    task = tasks.setup_task(convert_namespace_to_omegaconf(arguments).task)
+    task.load_dataset("test")
+    return task
+
+
+def text_of(corpus, task) -> torch.Tensor:
+    """The corpus as fairseq reads it, line after line."""
+    lines = data_utils.load_indexed_dataset(str(corpus / "test"), task.dictionary, "mmap")
+    assert len(lines) > 15
+    return torch.cat([lines[number] for number in range(len(lines))]).long()
+
+
+@pytest.mark.parametrize(
+    "rows,length,processes",
+    [
+        (1, 16, 1),
+        (1, 500, 1),
+        (4, 16, 1),
+        (3, 7, 2),
+        (5, 1, 3),
+        (500, 3, 1),
+        (2, 53, 2),
+        (1, 105, 2),
+    ],
+)
+def test_every_token_is_predicted_once_from_the_one_before_it(corpus, rows, length, processes):
+    task = task_for(corpus, length)
+    text = text_of(corpus, task)
+    before = torch.cat([torch.tensor([EOS]), text[:-1]])
+    read: dict[int, list] = {}
+    steps = set()
+    for shard in range(processes):
+        batches = task.eval_lm_dataloader(
+            task.dataset("test"), batch_size=rows, num_shards=processes, shard_id=shard
+        )
+        steps.add(len(batches))
+        for batch in batches:
+            inputs, targets = batch["net_input"]["src_tokens"], batch["target"]
+            assert inputs.shape == targets.shape
+            assert batch["ntokens"] == int(targets.ne(PAD).sum())
+            assert inputs.ne(PAD).equal(targets.ne(PAD))
+            for row, pair in zip(batch["id"].tolist(), torch.stack([inputs, targets], 2)):
+                read.setdefault(row, []).append(pair[pair[:, 1] != PAD])
+    assert len(steps) == 1  # so that no process waits for another
+    assert sorted(read) == list(range(len(read)))
+    pairs = torch.cat([torch.cat(read[row]) for row in sorted(read)])
+    assert torch.equal(pairs[:, 1], text)
+    assert torch.equal(pairs[:, 0], before)
+
+
+def test_each_batch_carries_its_place_and_one_memory(corpus):
+    task = task_for(corpus, 16)
+    batches = [
+        list(task.get_batch_iterator(task.dataset("test"), max_sentences=2).next_epoch_itr())
+        for _ in range(2)
+    ]
+    segments = [batch["net_input"]["segment"] for batch in batches[0]]
+    assert [segment.number for segment in segments] == list(range(7))
+    assert len({id(segment.memory) for segment in segments}) == 1
+    assert batches[1][0]["net_input"]["segment"].memory is not segments[0].memory
+
+
+def test_the_batch_fairseq_keeps_as_a_dummy_has_no_memory(corpus):
+    task = task_for(corpus, 16)
+    iterator = task.get_batch_iterator(task.dataset("test"), max_sentences=2)
+    assert "segment" not in iterator.first_batch["net_input"]
+
+
+def test_loading_in_other_processes_changes_nothing(corpus):
+    task = task_for(corpus, 16)
+    here, there = (
+        list(
+            task.get_batch_iterator(
+                task.dataset("test"), max_sentences=2, num_workers=workers
+            ).next_epoch_itr()
+        )
+        for workers in (0, 1)
+    )
+    assert len(here) == len(there)
+    for one, other in zip(here, there):
+        assert torch.equal(one["target"], other["target"])
+    assert len({id(batch["net_input"]["segment"].memory) for batch in there}) == 1
+
+
+@pytest.mark.parametrize(
+    "flags", [["--sample-break-mode", "eos"], ["--add-bos-token"], ["--past-target"]]
+)
+def test_options_that_break_the_text_up_are_refused(corpus, flags):
+    with pytest.raises(BadInput, match=f"drop {flags[0]}"):
+        task_for(corpus, 16, *flags)
+
+
+def test_a_context_window_is_refused(corpus):
+    task = task_for(corpus, 16)
+    with pytest.raises(BadInput, match="drop --context-window"):
+        task.eval_lm_dataloader(task.dataset("test"), batch_size=1, context_window=8)
+
+
+def test_more_processes_than_tokens_are_refused(corpus):
+    task = task_for(corpus, 16)
+    with pytest.raises(BadInput, match="211 tokens cannot be shared among 212 processes"):
+        task.get_batch_iterator(task.dataset("test"), max_sentences=1, num_shards=212)
+
+
+def test_a_missing_split_is_a_missing_file(corpus):
+    with pytest.raises(FileNotFoundError, match="nosuch"):
+        task_for(corpus, 16).load_dataset("nosuch")
+
+
+def test_segments_that_do_not_follow_have_no_past():
+    memory = SegmentMemory()
+    first, second, third = (Segment(number, memory) for number in range(3))
+    states = SimpleNamespace(first=[torch.zeros(1)], second=[torch.ones(1)])
+    assert first.past() is None
+    first.leave(states.first)
+    assert second.past() is states.first and third.past() is None
+    second.leave(states.second)
+    assert third.past() is states.second
+    assert second.past() is states.first  # computed again: the same past
+    assert first.past() is None  # another pass over the text starts afresh

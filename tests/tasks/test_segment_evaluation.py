@@ -1,0 +1,87 @@
+"""``fairseq-eval-lm`` with a memory: what it scores, and what it says when the task is missing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq_runs import run_eval_lm, run_train, write_corpus
+from torch.nn.functional import cross_entropy
+
+from alibi_fairseq.errors import BadInput
+
+TASK = ["--task", "segment_language_modeling", "--tokens-per-sample", "16"]
+ONE_ROW = [*TASK, "--batch-size", "1", "--gen-subset", "test"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A corpus and a checkpoint with a memory of 16 states."""
+    torch.manual_seed(1)
+    folder = tmp_path_factory.mktemp("xl")
+    data = write_corpus(folder, train=2000, valid=200, test=203)
+    flags = [*TASK, "--batch-size", "4", "--max-update", "40"]
+    run_train(data, folder / "xl", *flags, "--position-method", "transformer_xl", "--mem-len", "16")
+    return data, folder / "xl" / "checkpoint_last.pt"
+
+
+def whole_text(data, checkpoint):
+    """Loss in bits of every token of the test set, from one forward pass without segments."""
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    task.load_dataset("test")
+    stream = task.dataset("test")
+    text = stream.read(-1, len(stream))
+    with torch.no_grad():
+        scores = models[0].eval()(text[None, :-1])[0][0]
+    return cross_entropy(scores, text[1:], reduction="none") / math.log(2)
+
+
+def test_a_memory_of_everything_is_one_pass_over_the_text(trained):
+    overrides = ["--model-overrides", "{'mem_len': 1000}"]
+    found = run_eval_lm(*trained, *ONE_ROW, *overrides)["loss"]
+    assert found == pytest.approx(whole_text(*trained).mean().item(), abs=1e-5)
+
+
+def test_memory_helps_and_its_length_can_be_overridden(trained):
+    losses = [
+        run_eval_lm(*trained, *ONE_ROW, "--model-overrides", f"{{'mem_len': {length}}}")["loss"]
+        for length in (0, 16, 64)
+    ]
+    assert run_eval_lm(*trained, *ONE_ROW)["loss"] == losses[1]
+    assert losses[1] < losses[0]
+    assert len({round(float(loss), 6) for loss in losses}) == 3
+
+
+def test_every_token_counts(trained, caplog):
+    for rows in (1, 4):
+        run_eval_lm(*trained, *TASK, "--batch-size", str(rows), "--gen-subset", "test")
+    assert caplog.text.count("Evaluated 203 tokens") == 2
+
+
+def test_the_softmax_may_be_taken_in_parts(trained):
+    whole = run_eval_lm(*trained, *ONE_ROW)["loss"]
+    parts = run_eval_lm(*trained, *ONE_ROW, "--softmax-batch", "5")["loss"]
+    assert parts == pytest.approx(float(whole), abs=1e-6)
+
+
+def test_a_missing_task_is_named(trained):
+    command = ["--tokens-per-sample", "16", "--batch-size", "1", "--gen-subset", "test"]
+    with pytest.raises(BadInput, match="--task segment_language_modeling.*fairseq-eval-lm"):
+        run_eval_lm(*trained, *command)
+    without = run_eval_lm(*trained, *command, "--model-overrides", "{'mem_len': 0}")
+    assert without["loss"] > 0
+
+
+def test_a_missing_task_is_named_in_training(trained, tmp_path):
+    flags = "--task language_modeling --tokens-per-sample 16 --batch-size 4 --max-update 1"
+    with pytest.raises(BadInput, match="--task segment_language_modeling"):
+        run_train(
+            trained[0],
+            tmp_path / "xl",
+            *f"{flags} --position-method transformer_xl --mem-len 16".split(),
+        )
+    assert not list(tmp_path.glob("xl/*.pt"))

@@ -1,0 +1,137 @@
+"""Training with a memory: resuming, validation, epochs and update frequency."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq_runs import run_train, write_corpus
+
+from alibi_fairseq.models.decoder import AlibiDecoder
+
+XL = (
+    "--task segment_language_modeling --tokens-per-sample 8 --batch-size 4 "
+    "--position-method transformer_xl --mem-len 12 "
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Ten segments per epoch."""
+    torch.manual_seed(1)
+    return write_corpus(tmp_path_factory.mktemp("data"), train=317, valid=101)
+
+
+def equal(one, other) -> bool:
+    """Bit equality of nested states."""
+    if torch.is_tensor(one):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def same_training_state(one: dict, other: dict) -> bool:
+    return all(
+        equal(one[part], other[part]) for part in ("model", "last_optimizer_state")
+    ) and equal(one["extra_state"]["train_iterator"], other["extra_state"]["train_iterator"])
+
+
+@pytest.fixture
+def memories(monkeypatch):
+    """(training?, number of remembered states) of every forward pass."""
+    seen = []
+    forward = AlibiDecoder.extract_features
+
+    def recorded(self, tokens, *args, memory=None, **kwargs):
+        seen.append((self.training, memory[0].shape[0] if memory else 0))
+        return forward(self, tokens, *args, memory=memory, **kwargs)
+
+    monkeypatch.setattr(AlibiDecoder, "extract_features", recorded)
+    return seen
+
+
+@pytest.mark.parametrize("stop", [6, 10, 13])
+def test_a_resumed_run_equals_the_uninterrupted_one(corpus, tmp_path, stop):
+    flags = XL.split()
+    whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "17")
+    run_train(corpus, tmp_path / "parts", *flags, "--max-update", str(stop))
+    resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "17")
+    assert same_training_state(whole, resumed)
+
+
+def test_without_the_saved_memory_it_would_not(corpus, tmp_path):
+    flags = XL.split()
+    whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "9")
+    half = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
+    assert half["extra_state"]["train_iterator"]["memory"]["segment"] == 5
+    half["extra_state"]["train_iterator"]["memory"] = {}
+    torch.save(half, tmp_path / "parts" / "checkpoint_last.pt")
+    resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "9")
+    assert not equal(whole["model"], resumed["model"])
+
+
+def test_validation_and_epochs_start_with_an_empty_memory(corpus, tmp_path, memories):
+    every = ["--max-update", "13", "--save-interval-updates", "4", "--keep-interval-updates", "1"]
+    run_train(corpus, tmp_path / "a", *XL.split(), *every)
+    training = [remembered for is_training, remembered in memories if is_training]
+    epoch = [0, 8, 12, 12, 12, 12, 12, 12, 12, 12]
+    assert training == epoch + epoch[:3]
+    validation = [remembered for is_training, remembered in memories if not is_training]
+    passes = len(validation) // 4
+    assert passes >= 4 and validation == [0, 8, 12, 12] * passes  # 101 tokens: 26 in a row
+
+
+def test_validation_does_not_disturb_training(corpus, tmp_path):
+    flags = [*XL.split(), "--max-update", "9"]
+    often = run_train(corpus, tmp_path / "often", *flags, "--validate-interval-updates", "2")
+    once = run_train(corpus, tmp_path / "once", *flags)
+    assert equal(often["model"], once["model"])
+
+
+def test_an_update_of_several_batches_reads_on(corpus, tmp_path, memories):
+    flags = [*XL.split(), "--update-freq", "3", "--disable-validation"]
+    whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "6")
+    epoch = [0, 8, 12, 12, 12, 12, 12, 12, 12, 12]  # 3 + 3 + 3 + 1 batches
+    assert [remembered for _, remembered in memories] == epoch + epoch[:6]
+    run_train(corpus, tmp_path / "parts", *flags, "--max-update", "2")
+    resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
+    assert same_training_state(whole, resumed)
+
+
+def test_an_epoch_may_end_before_its_last_short_batch(corpus, tmp_path, memories):
+    flags = [*XL.split(), "--update-freq", "3", "--skip-remainder-batch", "--disable-validation"]
+    run_train(corpus, tmp_path / "a", *flags, "--max-update", "5")
+    assert [remembered for _, remembered in memories] == ([0, 8] + [12] * 7) + [
+        0,
+        8,
+        12,
+        12,
+        12,
+        12,
+    ]
+
+
+def test_rows_that_were_cut_differently_start_without_a_past(corpus, tmp_path, memories):
+    flags = XL.split()
+    run_train(corpus, tmp_path / "a", *flags, "--max-update", "6", "--disable-validation")
+    memories.clear()
+    flags[flags.index("--batch-size") + 1] = "3"
+    run_train(corpus, tmp_path / "a", *flags, "--max-update", "8", "--disable-validation")
+    assert [remembered for _, remembered in memories] == [0, 8]
+
+
+def test_a_method_without_a_memory_reads_the_same_batches(corpus, tmp_path, memories):
+    flags = "--task segment_language_modeling --tokens-per-sample 8 --batch-size 4 --max-update 3"
+    state = run_train(corpus, tmp_path / "a", *flags.split(), "--position-method", "alibi")
+    assert {remembered for _, remembered in memories} == {0}
+    assert state["extra_state"]["train_iterator"]["memory"] == {}
+
+
+def test_a_memory_is_refused_for_a_method_without_one(corpus, tmp_path):
+    from alibi_fairseq.errors import BadInput
+
+    flags = XL.replace("transformer_xl", "alibi").split()
+    with pytest.raises(BadInput, match="--mem-len is an option of position method transformer_xl"):
+        run_train(corpus, tmp_path / "a", *flags, "--max-update", "1")
