@@ -31,7 +31,6 @@ from . import launch
 from .errors import BadInput
 from .registration import FOLDER, PACKAGE
 
-
 #: Names of the workarounds that were needed here.
 applied: list[str] = []
 

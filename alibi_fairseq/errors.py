@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import traceback
 from pathlib import Path
 
 
@@ -56,7 +57,8 @@ def explain(exception: BaseException) -> str | None:
     kind, message = type(exception).__name__, str(exception)
     if kind == "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
         kind, message = _last_error(message)
-    if kind in _OUR_OWN or any(base.__name__ == "HydraException" for base in type(exception).__mro__):
+    bases = {base.__name__ for base in type(exception).__mro__}
+    if kind in _OUR_OWN or "HydraException" in bases:
         return " ".join(message.split())
     resuming = re.match("Cannot load model parameters from checkpoint (.*); please", message)
     if resuming:  # fairseq hides the reason behind an exception without a type
@@ -65,6 +67,25 @@ def explain(exception: BaseException) -> str | None:
         found = re.search(pattern, f"{kind}: {message}", re.DOTALL)
         if found:
             return sentence(found) if callable(sentence) else found.expand(sentence)
+    return _where_it_happened(exception)
+
+
+def _where_it_happened(exception: BaseException) -> str | None:
+    """A sentence for failures that only the place tells: whatever a damaged file makes torch raise,
+    and fairseq's message about an unknown model, which fails itself while it is made.
+    """
+    for frame, _ in traceback.walk_tb(exception.__traceback__):
+        function, names = frame.f_code.co_name, frame.f_locals
+        if function == "load_checkpoint_to_cpu" and "path" in names:
+            return (
+                f"{names['path']} cannot be read as a checkpoint ({type(exception).__name__}); was "
+                "its writing interrupted? Use another one."
+            )
+        if function == "build_model" and names.get("model_type") and names.get("model") is None:
+            return (
+                f"There is no model '{names['model_type']}'; if another plugin defines it, name "
+                "that one with --user-dir."
+            )
     return None
 
 
@@ -128,10 +149,6 @@ _SENTENCES = (
         lambda found: _mismatch(found[1], "The checkpoint"),
     ),
     (
-        r"^AssertionError: Could not infer (model|task) type from .*?'_name': '([^']*)'",
-        r"There is no \1 '\2'; if another plugin defines it, name that one with --user-dir.",
-    ),
-    (
         r"^AssertionError: Sentences lengths should not exceed max_tokens=(\d+)",
         r"--max-tokens \1 is less than the length of a sample; make it at least "
         r"--tokens-per-sample.",
@@ -140,9 +157,5 @@ _SENTENCES = (
         r"^UnpicklingError: Weights only load failed.*Unsupported (?:global|class): GLOBAL (\S+)",
         r"The checkpoint holds an object of \1, which is not on the list of types that are safe "
         r"to load, so it was not read.",
-    ),
-    (
-        r"^(?:RuntimeError: PytorchStreamReader failed|UnpicklingError: invalid load key)",
-        r"The checkpoint is damaged or is none (was its writing interrupted?); use an older one.",
     ),
 )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from commands import SHORT, in_process, make_data
 from fairseq import models, options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -68,3 +69,17 @@ def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **k
 
 def random_tokens(batch: int, length: int, words: int = 60) -> torch.Tensor:
     return torch.randint(FIRST_WORD, FIRST_WORD + words, (batch, length))
+
+
+@pytest.fixture(scope="session")
+def data_bin(tmp_path_factory):
+    """A small data folder made by fairseq-preprocess."""
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def checkpoint(data_bin, tmp_path_factory):
+    """A checkpoint of a few updates on it, trained with the flags ``SHORT``."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    in_process("train", data_bin, *SHORT, "--save-dir", folder)
+    return folder / "checkpoint_last.pt"

@@ -65,7 +65,7 @@ def examine() -> Report:
 
 def _python(report: Report) -> None:
     report.facts.append(("Python", f"{platform.python_version()} ({sys.executable})"))
-    if sys.version_info < (3, 10):
+    if sys.version_info < (3, 10):  # noqa: UP036
         report.problems.append(
             "Python is older than 3.10; make the environment with Python 3.11: "
             "`python3.11 -m venv .venv`."

@@ -1,0 +1,61 @@
+"""fairseq's commands and ours, in this process (quick) or in one of their own (exit codes)."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "alibi_fairseq"
+
+#: Flags of a training that takes a moment.
+SHORT = (
+    *("--task", "language_modeling", "--arch", "alibi_lm_tiny", "--decoder-layers", "1"),
+    *("--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32", "--dropout", "0"),
+    *("--tokens-per-sample", "16", "--max-tokens", "128", "--max-update", "3", "--cpu"),
+    *("--optimizer", "adam", "--lr", "0.01", "--log-format", "simple", "--num-workers", "0"),
+    "--no-epoch-checkpoints",
+)
+
+
+def in_process(program: str, *arguments: object):
+    """``fairseq-<program>`` in this process; lets exceptions through."""
+    before = sys.argv
+    sys.argv = [f"fairseq-{program}", *map(str, arguments)]
+    try:
+        return import_module(f"fairseq_cli.{program}").cli_main()
+    finally:
+        sys.argv = before
+
+
+def as_process(*command: object, cwd: Path = ROOT, python=(), **environment: object):
+    """``python -m …`` in a process of its own; its output is in ``stdout`` and ``stderr``."""
+    variables = {"OMP_NUM_THREADS": "1", **{key: str(value) for key, value in environment.items()}}
+    return subprocess.run(
+        [sys.executable, *python, *map(str, command)],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def make_data(folder: Path, words: int = 40) -> Path:
+    """A data folder of random words with train, valid and test."""
+    chance = random.Random(0)
+    prefixes = []
+    for split, lines in (("train", 120), ("valid", 20), ("test", 20)):
+        text = folder / f"{split}.txt"
+        with text.open("w") as file:
+            for _ in range(lines):
+                line = [f"w{chance.randrange(words)}" for _ in range(chance.randrange(4, 20))]
+                file.write(" ".join(line) + "\n")
+        prefixes += [f"--{split}pref", text]
+    data = folder / "data-bin"
+    in_process("preprocess", "--only-source", *prefixes, "--destdir", data, "--workers", 1)
+    return data

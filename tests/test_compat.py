@@ -1,0 +1,227 @@
+"""Each workaround where it is needed and where it is not."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import pickle
+import shutil
+import types
+
+import numpy
+import pytest
+import torch
+from fairseq import checkpoint_utils, file_io, options, utils
+from fairseq.data import TokenBlockDataset, token_block_dataset
+from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf
+
+from alibi_fairseq import compat
+from alibi_fairseq.errors import BadInput
+
+PLACES = (
+    (checkpoint_utils, "load_checkpoint_to_cpu"),
+    (distributed_utils, "_broadcast_object_slow"),
+    (options, "parse_args_and_arch"),
+    (distributed_utils, "_infer_torch_distributed_launch_init"),
+    (distributed_utils, "call_main"),
+    (file_io.PathManager, "copy"),
+    (utils, "import_user_module"),
+)
+
+
+@pytest.fixture
+def upstream(monkeypatch):
+    """fairseq as it was before this package was imported."""
+    for owner, name in PLACES:
+        original = inspect.unwrap(getattr(owner, name))
+        wrapped = staticmethod(original) if inspect.isclass(owner) else original
+        monkeypatch.setattr(owner, name, wrapped)
+    monkeypatch.setattr(token_block_dataset, "np", numpy)
+    return monkeypatch
+
+
+def test_a_second_time_changes_nothing():
+    before = [getattr(owner, name) for owner, name in PLACES]
+    assert not any(workaround() for workaround in compat.WORKAROUNDS)
+    assert [getattr(owner, name) for owner, name in PLACES] == before
+
+
+class TestNumpy:
+    def sentences(self):
+        tokens = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])]
+        return TokenBlockDataset(tokens, [3, 2], None, pad=1, eos=2, break_mode="eos")
+
+    @pytest.mark.skipif(hasattr(numpy, "compat"), reason="NumPy 1 has it")
+    def test_needed(self, upstream):
+        with pytest.raises(AttributeError, match="compat"):
+            self.sentences()
+        assert compat.numpy_without_compat()
+        assert [s.tolist() for s in self.sentences()] == [[4, 5, 2], [6, 2]]
+        assert not hasattr(numpy, "compat")
+
+    def test_not_needed_where_numpy_has_it(self, upstream):
+        older = types.SimpleNamespace(compat=types.SimpleNamespace(long=int))
+        for module in (token_block_dataset, compat.language_pair_dataset):
+            upstream.setattr(module, "np", older)
+        assert not compat.numpy_without_compat()
+        assert token_block_dataset.np is older
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("echo harm",)
+
+
+class TestOlderCheckpoints:
+    def saved(self, path, **more):
+        """A checkpoint as fairseq 0.9 to 1.0 wrote them."""
+        state = {
+            "args": argparse.Namespace(
+                arch="transformer_lm", task="language_modeling", tokens_per_sample=16, lr=[0.1]
+            ),
+            "notes": OmegaConf.create({"lr": [0.1], "arch": "transformer_lm"}),
+            "model": {"weight": torch.ones(2)},
+            "extra_state": {"best": numpy.float64(2.5), "epoch": 1},
+            "optimizer_history": [{"num_updates": 1, "best_loss": 2.5}],
+            "last_optimizer_state": None,
+            **more,
+        }
+        torch.save(state, path)
+        return str(path)
+
+    @pytest.mark.skipif(torch.__version__ < (2, 6), reason="loads everything by itself")
+    def test_needed(self, upstream, tmp_path):
+        path = self.saved(tmp_path / "old.pt")
+        with pytest.raises(pickle.UnpicklingError, match="Weights only"):
+            checkpoint_utils.load_checkpoint_to_cpu(path)
+        assert compat.older_checkpoints()
+        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+        assert state["cfg"].task.tokens_per_sample == 16
+        assert state["notes"].lr == [0.1]
+        assert state["extra_state"]["best"] == 2.5
+
+    def test_what_could_run_code_is_still_refused(self, tmp_path):
+        path = self.saved(tmp_path / "evil.pt", extra=Evil())
+        with pytest.raises(pickle.UnpicklingError, match="Weights only"):
+            checkpoint_utils.load_checkpoint_to_cpu(path)
+
+    def test_nothing_stays_allowed_afterwards(self, tmp_path):
+        path = self.saved(tmp_path / "old.pt")
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+        with pytest.raises(pickle.UnpicklingError, match="Weights only"):
+            torch.load(path)
+
+    @pytest.mark.parametrize(
+        "workaround", [compat.older_checkpoints, compat.resuming_with_several_processes]
+    )
+    def test_not_needed_on_an_older_torch(self, upstream, workaround):
+        upstream.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.5.1"))
+        assert not workaround()
+        assert not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "__wrapped__")
+
+    def test_not_needed_where_fairseq_decides_itself(self, upstream):
+        def load_checkpoint_to_cpu(path):
+            return torch.load(path, weights_only=False)
+
+        upstream.setattr(checkpoint_utils, "load_checkpoint_to_cpu", load_checkpoint_to_cpu)
+        assert not compat.older_checkpoints()
+
+
+class TestBf16:
+    def parsed(self, *flags):
+        command = ["data", "--arch", "alibi_lm_tiny", "--task", "language_modeling", *flags]
+        return options.parse_args_and_arch(options.get_training_parser(), command)
+
+    @pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
+    def test_needed(self, upstream, flag):
+        assert self.parsed(flag).tpu
+        assert compat.bf16_without_tpu()
+        args = self.parsed(flag)
+        assert args.bf16 and not args.tpu
+
+    def test_tpu_can_still_be_asked_for(self):
+        assert self.parsed("--bf16", "--tpu").tpu
+
+    def test_not_needed_where_fairseq_does_not_do_it(self, upstream):
+        upstream.setattr(options, "parse_args_and_arch", lambda parser: None)
+        assert not compat.bf16_without_tpu()
+
+
+class TestTorchrunWithoutGpu:
+    @pytest.fixture(autouse=True)
+    def started_by_torchrun(self, monkeypatch):
+        for name, value in (("WORLD_SIZE", "3"), ("RANK", "2")):
+            monkeypatch.setenv(name, value)
+        self.job = types.SimpleNamespace()
+
+    def test_needed(self, upstream):
+        upstream.setattr(torch.cuda, "device_count", lambda: 0)
+        with pytest.raises(ZeroDivisionError):
+            distributed_utils._infer_torch_distributed_launch_init(self.job)
+        assert compat.torchrun_without_gpu()
+        distributed_utils._infer_torch_distributed_launch_init(self.job)
+        assert (self.job.distributed_world_size, self.job.distributed_rank) == (3, 2)
+        assert (self.job.device_id, self.job.distributed_init_method) == (0, "env://")
+        assert self.job.distributed_no_spawn
+
+    def test_not_needed_with_a_gpu(self, upstream):
+        upstream.setattr(torch.cuda, "device_count", lambda: 2)
+        assert not compat.torchrun_without_gpu()
+        distributed_utils._infer_torch_distributed_launch_init(self.job)
+        assert self.job.device_id == 0
+
+
+class TestWholeCheckpoints:
+    def test_needed(self, upstream, tmp_path):
+        new, last = tmp_path / "checkpoint_1_100.pt", tmp_path / "checkpoint_last.pt"
+        new.write_bytes(b"new")
+        last.write_bytes(b"old")
+
+        def killed(source, target):
+            with open(target, "wb") as file:
+                file.write(b"n")
+            raise KeyboardInterrupt
+
+        upstream.setattr(shutil, "copyfile", killed)
+        with pytest.raises(KeyboardInterrupt):
+            file_io.PathManager.copy(str(new), str(last), overwrite=True)
+        assert last.read_bytes() == b"n"
+        last.write_bytes(b"old")
+
+        assert compat.whole_checkpoints()
+        with pytest.raises(KeyboardInterrupt):
+            file_io.PathManager.copy(str(new), str(last), overwrite=True)
+        assert last.read_bytes() == b"old"
+        upstream.undo()
+        assert file_io.PathManager.copy(str(new), str(last), overwrite=True)
+        assert last.read_bytes() == b"new"
+
+    def test_not_needed_where_another_library_copies(self, upstream):
+        upstream.setattr(file_io, "IOPathManager", object())
+        assert not compat.whole_checkpoints()
+
+
+class TestUserDir:
+    def test_a_link_to_this_package_is_this_package(self, upstream, tmp_path):
+        link = tmp_path / "alibi_fairseq"
+        link.symlink_to(compat.FOLDER)
+        args = argparse.Namespace(user_dir=str(link))
+        with pytest.raises(ImportError, match="not globally unique"):
+            utils.import_user_module(args)
+        assert compat.this_package_as_user_dir()
+        utils.import_user_module(args)
+
+    def test_a_second_copy_is_named(self, tmp_path):
+        copy = tmp_path / "alibi_fairseq"
+        copy.mkdir()
+        with pytest.raises(BadInput, match=f"Two copies.*{compat.FOLDER}.*{copy}"):
+            utils.import_user_module(argparse.Namespace(user_dir=str(copy)))
+
+    def test_other_plugins_are_left_alone(self, tmp_path):
+        plugin = tmp_path / "plugin_of_a_user"
+        plugin.mkdir()
+        (plugin / "__init__.py").write_text("loaded = True\n")
+        utils.import_user_module(argparse.Namespace(user_dir=str(plugin)))
+        assert __import__("plugin_of_a_user").loaded
