@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import inspect
+import logging
 import os
 import sys
 import types
@@ -24,11 +25,12 @@ import torch
 from fairseq import checkpoint_utils, file_io, options, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models.wav2vec import wav2vec2_classification
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from . import launch
-from .errors import BadInput
+from . import launch, registration
+from .errors import BadInput, running_a_command
 from .registration import FOLDER, PACKAGE
 
 #: Names of the workarounds that were needed here.
@@ -186,6 +188,32 @@ def this_package_as_user_dir() -> bool:
     return _wrap(utils, "import_user_module", wrapper)
 
 
+def logging_as_asked() -> bool:
+    """Importing fairseq's models makes the root logger print everything to stderr
+    (``wav2vec2_classification``), and what a command asks for afterwards is ignored (as in
+    facebookresearch/fairseq#3592). Undo the one, repeat the other.
+    """
+    root = logging.getLogger()
+    by_import = (
+        _mentions(wav2vec2_classification, "logging.basicConfig(level=logging.DEBUG)")
+        and root.level == logging.DEBUG
+        and [getattr(h.formatter, "_fmt", None) for h in root.handlers] == [logging.BASIC_FORMAT]
+        and (registration.fairseq_is_ours or running_a_command())
+    )
+    if not by_import:
+        return False
+    root.removeHandler(root.handlers[0])
+    root.setLevel(logging.WARNING)
+    if not registration.fairseq_is_ours:
+        logging.basicConfig(
+            format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+            datefmt="%Y-%m-%d %H:%M:%S",
+            level=os.environ.get("LOGLEVEL", "INFO").upper(),
+            stream=sys.stdout,
+        )
+    return True
+
+
 WORKAROUNDS = (
     numpy_without_compat,
     older_checkpoints,
@@ -195,6 +223,7 @@ WORKAROUNDS = (
     look_before_start,
     whole_checkpoints,
     this_package_as_user_dir,
+    logging_as_asked,
 )
 
 

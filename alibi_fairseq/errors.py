@@ -19,10 +19,12 @@ class BadInput(ValueError):
 def running_a_command() -> bool:
     """Whether this process is one of fairseq's commands or ours, and not somebody's program."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    package = (spec.name if spec else "").split(".")[0]
+    module = spec.name if spec else ""
     program = Path(sys.argv[0] if sys.argv else "")
+    if str(program) == "-m":  # python -m imports the package before it sets anything else
+        module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
     return (
-        package in ("fairseq_cli", "alibi_fairseq")
+        module.split(".")[0] in ("fairseq_cli", "alibi_fairseq")
         or program.name.startswith(("fairseq-", "alibi-fairseq"))
         or program.parent.name == "fairseq_cli"
     )
@@ -44,7 +46,8 @@ def install_excepthook() -> None:
         if sentence is None:
             return previous(kind, exception, trace)
         sys.stdout.flush()
-        print(f"{Path(sys.argv[0]).name}: error: {sentence}", file=sys.stderr)
+        program = Path(sys.argv[0]).name.replace("-m", "alibi-fairseq")
+        print(f"{program}: error: {sentence}", file=sys.stderr)
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(2)
 

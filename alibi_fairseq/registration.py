@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+import sys
 from pathlib import Path
 
 from .errors import BadInput
 
 PACKAGE = "alibi_fairseq"
 FOLDER = Path(__file__).resolve().parent
+
+#: Whether importing this package imported fairseq, into a program that had not set up its logging.
+fairseq_is_ours = False
 
 
 class BrokenFairseq(ImportError):
@@ -32,6 +37,8 @@ def register(name: str) -> None:
     spec = importlib.util.find_spec("fairseq")
     if spec is None or spec.origin is None:  # no origin: a mere folder of that name
         return
+    global fairseq_is_ours
+    fairseq_is_ours = "fairseq" not in sys.modules and not logging.getLogger().handlers
     try:
         import fairseq  # noqa: F401
     except Exception as error:

@@ -1,0 +1,91 @@
+"""What ``check-env`` says about environments that are in order, incomplete or broken."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+import pytest
+import torch
+from commands import PACKAGE, as_process
+
+from alibi_fairseq.cli import check_env
+
+FILE = PACKAGE / "cli" / "check_env.py"
+
+
+@pytest.fixture
+def versions(monkeypatch):
+    """Versions of distributions, to be changed; None is not installed."""
+    found: dict[str, str | None] = {}
+    real = check_env._version
+    monkeypatch.setattr(check_env, "_version", lambda name: found.get(name, real(name)))
+    return found
+
+
+def problems():
+    return " ".join(check_env.examine().problems)
+
+
+def test_in_order(capsys):
+    assert check_env.run(argparse.Namespace()) == 0
+    text = capsys.readouterr().out
+    for name in ("Python", "PyTorch", "CUDA", "fairseq", "NumPy", "attention", "workarounds"):
+        assert re.search(rf"^{name} +\S", text, re.MULTILINE), text
+    assert torch.__version__.split("+")[0] in text
+    assert "eager" in text and "Everything that is needed is here and works." in text
+
+
+def test_by_its_path_where_nothing_is_installed(tmp_path):
+    done = as_process(FILE, cwd=tmp_path, python=["-S"])
+    assert done.returncode == 1
+    assert "PyTorch is not installed; in a clone: `PIP_CONSTRAINT=" in done.stdout
+
+
+def test_by_its_path_where_fairseq_is_broken(tmp_path):
+    (tmp_path / "fairseq").mkdir()
+    (tmp_path / "fairseq" / "__init__.py").write_text(
+        "raise ValueError('numpy.dtype size changed')"
+    )
+    done = as_process(FILE, cwd=tmp_path, PYTHONPATH=tmp_path)
+    assert done.returncode == 1
+    assert "cannot be imported (ValueError: numpy.dtype size changed); install it" in done.stdout
+
+
+def test_both_flavours_of_fairseq(versions):
+    versions.update({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"})
+    assert "both installed and overwrite each other's files" in problems()
+
+
+def test_the_official_fairseq_on_a_newer_python(versions):
+    versions.update({"fairseq": "0.12.2", "fairseq-fixed": None})
+    said = problems()
+    if sys.version_info >= (3, 11):
+        assert "`pip uninstall fairseq`, then `pip install fairseq-fixed==0.12.3.1`" in said
+
+
+def test_an_old_python(monkeypatch):
+    monkeypatch.setattr(check_env.sys, "version_info", (3, 9, 1))
+    assert "Python is older than 3.10" in problems()
+
+
+def test_missing_packages(versions):
+    versions.update({"sentencepiece": None, "tqdm": None})
+    assert "Not installed: sentencepiece, tqdm; `pip install sentencepiece tqdm`." in problems()
+
+
+def test_a_gpu_that_this_torch_cannot_use(monkeypatch):
+    monkeypatch.setattr(check_env.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "seems to have an NVIDIA GPU" in problems()
+
+
+def test_another_copy_of_this_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(check_env, "PACKAGE", tmp_path / "alibi_fairseq")
+    assert f"Another copy of alibi_fairseq is imported first, from {PACKAGE};" in problems()
+
+
+def test_fairseqs_compiled_parts(monkeypatch):
+    monkeypatch.setattr(check_env, "COMPILED", ("fairseq.data.no_such_part",))
+    assert "fairseq's compiled part fairseq.data.no_such_part does not load" in problems()

@@ -1,0 +1,112 @@
+"""The command ``alibi-fairseq`` and fairseq's commands behind it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from importlib import import_module
+
+import pytest
+from commands import PACKAGE, SHORT, as_process
+
+from alibi_fairseq import cli
+from alibi_fairseq.errors import BadInput
+
+
+@pytest.fixture(autouse=True)
+def arguments_of_pytest_stay(monkeypatch):
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_keeps_the_contract(verb):
+    module = import_module(f"alibi_fairseq.cli.{cli.VERBS[verb][0]}")
+    assert callable(module.add_arguments) and callable(module.run)
+
+
+def test_help_names_every_verb(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f" {verb} " in text.replace("\n", " ") for verb in cli.VERBS | cli.FAIRSEQ_COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [[], ["tran"], ["check-env", "--unknown"]])
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+
+
+def test_bad_input_is_one_line(monkeypatch, capsys):
+    def fail(args):
+        raise BadInput("Wrong: do this.")
+
+    monkeypatch.setattr("alibi_fairseq.cli.check_env.run", fail)
+    assert cli.main(["check-env"]) == 2
+    assert capsys.readouterr().err == "alibi-fairseq: error: Wrong: do this.\n"
+
+
+class TestFairseqCommands:
+    def test_train_in_a_process_of_its_own(self, data_bin, tmp_path):
+        command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
+        done = as_process(*command, cwd=PACKAGE.parent)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert f"'user_dir': '{PACKAGE}'" in done.stdout
+        assert "num_updates 3" in done.stdout
+        assert (tmp_path / "checkpoint_last.pt").is_file()
+
+    def test_eval_lm_past_the_training_length(self, data_bin, checkpoint, caplog):
+        flags = ["--path", checkpoint, "--tokens-per-sample", 256, "--max-tokens", 256, "--cpu"]
+        with caplog.at_level("INFO"):
+            assert cli.main(["eval-lm", str(data_bin), *map(str, flags)]) == 0
+        assert "Perplexity: " in caplog.text
+
+    def test_validate(self, data_bin, checkpoint):
+        flags = ["--path", checkpoint, "--task", "language_modeling", "--max-tokens", 128, "--cpu"]
+        flags += ["--valid-subset", "valid", "--tokens-per-sample", 16]
+        assert cli.main(["validate", str(data_bin), *map(str, flags)]) == 0
+
+    @pytest.fixture
+    def decoding(self, data_bin, checkpoint):
+        flags = [data_bin, "--path", checkpoint, "--task", "language_modeling", "--cpu"]
+        flags += ["--max-len-b", 24, "--beam", 2, "--sample-break-mode", "eos"]
+        return list(map(str, flags))
+
+    def test_generate(self, decoding, capsys):
+        assert cli.main(["generate", *decoding, "--batch-size", "4"]) == 0
+        scores = [
+            line.split("\t")[1] for line in capsys.readouterr().out.splitlines() if line[:2] == "H-"
+        ]
+        assert len(scores) >= 16 and all(math.isfinite(float(score)) for score in scores)
+
+    def test_interactive(self, decoding, tmp_path, capsys):
+        (tmp_path / "input").write_text("w1 w2\nw3 w4 w5\n")
+        command = ["interactive", *decoding, "--input", str(tmp_path / "input")]
+        assert cli.main(command) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line.startswith("S-")] == ["S-0\tw1 w2", "S-1\tw3 w4 w5"]
+        hypotheses = [line.split("\t")[2] for line in lines if line.startswith("H-")]
+        assert hypotheses[1].startswith("w3 w4 w5")
+
+    def test_preprocess(self, tmp_path):
+        (tmp_path / "train").write_text("a b a\n")
+        prefix, target = str(tmp_path / "train"), str(tmp_path / "out")
+        assert (
+            cli.main(["preprocess", "--only-source", "--trainpref", prefix, "--destdir", target])
+            == 0
+        )
+        assert (tmp_path / "out" / "dict.txt").read_text().split()[:2] == ["a", "2"]
+
+    def test_a_user_dir_of_ones_own(self, tmp_path, capsys):
+        for flags in (["--user-dir", str(tmp_path)], [f"--user-dir={tmp_path}"]):
+            assert cli.main(["train", "data", *flags]) == 2
+            assert "sets --user-dir itself" in capsys.readouterr().err
+        assert cli.main(["eval-lm", "nowhere", "--user-dir", str(PACKAGE), "--path", "x"]) == 2
+        assert "no data folder nowhere" in capsys.readouterr().err
+
+    def test_without_fairseq(self, monkeypatch, capsys):
+        monkeypatch.setitem(sys.modules, "fairseq_cli", None)
+        assert cli.main(["train", "data"]) == 2
+        assert "fairseq is not installed" in capsys.readouterr().err

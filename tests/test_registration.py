@@ -1,0 +1,129 @@
+"""This package found in every way fairseq and Python can find it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from commands import PACKAGE, ROOT, as_process
+
+import alibi_fairseq
+
+# Does with --user-dir what fairseq's commands do, and says whether the models are known.
+IMPORT = """
+import argparse, os, sys
+{before}
+from fairseq import utils
+for user_dir in {user_dirs}:
+    utils.import_user_module(argparse.Namespace(user_dir=user_dir))
+from fairseq.models import ARCH_MODEL_REGISTRY
+assert {{"alibi_lm", "alibi_lm_wiki103"}} <= set(ARCH_MODEL_REGISTRY), "models are missing"
+print(os.path.realpath(sys.modules["alibi_fairseq"].__path__[0]))
+"""
+
+
+def imported(*user_dirs, before="", cwd=ROOT, **environment):
+    script = IMPORT.format(before=before, user_dirs=[str(folder) for folder in user_dirs])
+    return as_process("-c", script, cwd=cwd, **environment)
+
+
+@pytest.fixture
+def link(tmp_path):
+    """The package seen through a linked folder."""
+    (tmp_path / "linked").symlink_to(ROOT)
+    return tmp_path / "linked" / "alibi_fairseq"
+
+
+@pytest.fixture
+def second_copy(tmp_path):
+    copy = tmp_path / "site" / "alibi_fairseq"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+class TestUserDir:
+    def test_from_a_clone(self, tmp_path):
+        done = imported(PACKAGE, PACKAGE, cwd=tmp_path)
+        assert done.stdout.strip() == str(PACKAGE), done.stderr
+
+    def test_relative_and_through_a_link_in_any_order(self, link):
+        done = imported("alibi_fairseq", link, PACKAGE)
+        assert done.stdout.strip() == str(PACKAGE), done.stderr
+        done = imported(link, PACKAGE, "alibi_fairseq")
+        assert done.stdout.strip() == str(PACKAGE), done.stderr
+
+    def test_imported_before_as_an_installed_package_is(self, link, tmp_path):
+        before = "import alibi_fairseq"
+        done = imported(link, before=before, cwd=tmp_path, PYTHONPATH=ROOT)
+        assert done.stdout.strip() == str(PACKAGE), done.stderr
+
+    def test_an_installed_copy_that_is_not_imported_does_not_matter(self, second_copy, tmp_path):
+        done = imported(PACKAGE, cwd=tmp_path, PYTHONPATH=second_copy.parent)
+        assert done.stdout.strip() == str(PACKAGE), done.stderr
+
+    def test_an_installed_copy_that_is_imported_is_explained(self, second_copy, tmp_path):
+        before = "sys.argv[0] = 'fairseq-train'; import alibi_fairseq"
+        done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 2
+        assert f"Two copies of alibi_fairseq meet: {second_copy}" in last and str(PACKAGE) in last
+
+    def test_under_another_name(self, tmp_path):
+        (tmp_path / "renamed").symlink_to(PACKAGE)
+        done = imported(tmp_path / "renamed", before="sys.argv[0] = 'fairseq-train'")
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 2
+        assert last.endswith(f"must end in alibi_fairseq, not renamed; use --user-dir {PACKAGE}.")
+
+
+class TestFairseq:
+    """Not installed, and installed but broken."""
+
+    def test_without_fairseq_the_rest_works(self):
+        script = "import sys; sys.modules['fairseq'] = None; import alibi_fairseq; "
+        script += "print(alibi_fairseq.alibi_slopes(2).tolist())"
+        done = as_process("-c", script)
+        assert done.stdout.strip() == "[0.0625, 0.00390625]", done.stderr
+
+    def test_without_any_package_it_still_imports(self, tmp_path):
+        (tmp_path / "fairseq").mkdir()  # a folder of that name is no fairseq
+        script = "import alibi_fairseq; print(alibi_fairseq.__version__)"
+        done = as_process("-c", script, cwd=tmp_path, python=["-S"], PYTHONPATH=ROOT)
+        assert done.stdout.strip() == alibi_fairseq.__version__, done.stderr
+
+    @pytest.fixture
+    def broken(self, tmp_path):
+        (tmp_path / "fairseq").mkdir()
+        fault = "raise ValueError('mutable default: use default_factory')"
+        (tmp_path / "fairseq" / "__init__.py").write_text(fault)
+        return {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    def test_a_broken_one_is_not_hidden(self, broken, tmp_path):
+        done = as_process("-c", "import alibi_fairseq", cwd=tmp_path, **broken)
+        assert done.returncode == 1
+        assert "ValueError: mutable default: use default_factory" in done.stderr
+        assert "BrokenFairseq: fairseq is installed, but" in done.stderr
+
+    def test_a_broken_one_is_one_sentence_in_commands(self, broken, tmp_path):
+        done = as_process("-m", "alibi_fairseq", "train", cwd=tmp_path, **broken)
+        assert done.returncode == 2
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert "check_env.py` to see how to mend it." in done.stderr
+
+
+def test_public_names():
+    from alibi_fairseq.models import AlibiLanguageModel
+    from alibi_fairseq.positions import alibi_slopes
+
+    assert alibi_fairseq.AlibiLanguageModel is AlibiLanguageModel
+    assert alibi_fairseq.alibi_slopes is alibi_slopes
+    with pytest.raises(AttributeError, match="no attribute 'slopes'"):
+        alibi_fairseq.slopes  # noqa: B018
+
+
+def test_logging_is_as_the_program_asks():
+    show = "print(logging.getLogger().level, len(logging.getLogger().handlers))"
+    quiet = as_process("-c", f"import logging, alibi_fairseq; {show}")
+    assert quiet.stdout.split() == ["30", "0"], quiet.stderr
+    theirs = "import logging; logging.basicConfig(level=logging.DEBUG); import alibi_fairseq; "
+    assert as_process("-c", theirs + show).stdout.split() == ["10", "1"]
