@@ -29,7 +29,7 @@ def fairseq(command: str, *arguments: str) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-1000:]
 
 
 def pieces_of(line: str) -> str:
@@ -82,6 +82,8 @@ class Trained:
         "alibi": "--arch alibi_lm --position-method alibi " + SMALL,
         "alibi-adaptive": "--arch alibi_lm --position-method alibi " + SMALL + ADAPTIVE,
         "sinusoidal": "--arch alibi_lm --position-method sinusoidal " + SMALL,
+        "transformer-xl": "--task segment_language_modeling --arch alibi_lm "
+        "--position-method transformer_xl --mem-len 24 " + SMALL,
         "stock": "--arch transformer_lm --decoder-normalize-before " + SMALL,
     }
 

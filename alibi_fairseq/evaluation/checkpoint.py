@@ -18,6 +18,7 @@ from torch import Tensor
 from ..dictionaries import STATE_KEY, fingerprint
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
+from .measure import Scorer
 from .scoring import token_losses
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -31,22 +32,40 @@ class Evaluated:
         decoder: the fairseq decoder, on its device and in its precision.
         facts: ``model, position_method, train_length, checkpoint, updates, seed``.
         max_length: longest window the model takes.
+        memory_length: past states that a model with a memory looks back at; 0 for other models.
         bytes_per_input: estimate of the memory that one input takes in a forward pass.
     """
 
     decoder: torch.nn.Module
     facts: dict
     max_length: int
+    memory_length: int
     bytes_per_input: int
 
-    def score(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """(B, S) losses in nats of the targets of the last S of (B, T) inputs."""
-        last = targets.shape[1]
+    def scorer(self) -> Scorer:
+        """A scorer for one pass over a split; one with a memory wants its windows in order."""
+        return RecurrentScorer(self.decoder) if self.memory_length else self._score
+
+    def _score(self, tokens: Tensor, targets: Tensor) -> Tensor:
         if isinstance(self.decoder, AlibiDecoder):
-            features, _ = self.decoder.extract_features(tokens, last=last)
+            features, _ = self.decoder.extract_features(tokens, last=targets.shape[1])
         else:
-            features = self.decoder.extract_features(tokens, encoder_out=None)[0][:, -last:]
+            features, _ = self.decoder.extract_features(tokens, encoder_out=None)
+            features = features[:, -targets.shape[1] :]
         return token_losses(self.decoder, features, targets)  # features: (B, S, C)
+
+
+class RecurrentScorer:
+    """Scores windows that follow each other, each with the memory that the one before left."""
+
+    def __init__(self, decoder: AlibiDecoder):
+        self._decoder = decoder
+        self._memory: list[Tensor] | None = None
+
+    def __call__(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        features, extra = self._decoder.extract_features(tokens, memory=self._memory)
+        self._memory = extra["memory"]
+        return token_losses(self._decoder, features, targets)
 
 
 def load_checkpoint(
@@ -94,6 +113,7 @@ def load_checkpoint(
             "seed": cfg.common.seed,
         },
         max_length=model.max_positions(),
+        memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
         # Residual stream, norm, q, k, v, attention, its projection, and both sides of the
         # feed-forward layer's activation.
         bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,

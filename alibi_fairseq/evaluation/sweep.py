@@ -115,7 +115,7 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     pending = [point for point in points if not store.cells_of(point, hashes[point.checkpoint])]
 
     shards = sweep.shard[1] if sweep.shard else 1
-    total = sum(sum(w.length for w in _passes(splits[p.subset], p)) for p in pending) // shards
+    total = sum(sum(w.length for w in passes_of(splits[p.subset], p)) for p in pending) // shards
     with tqdm(total=total, unit="tok", unit_scale=True, disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
             model = load_checkpoint(
@@ -129,18 +129,18 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
             )
             for point in (point for point in pending if point.checkpoint == path):
                 bar.set_description(f"{path.name} {point.subset} L={point.length} S={point.stride}")
-                cells = _measure_point(sweep, model, splits[point.subset], point, bar.update)
+                cells = measure_point(sweep, model, splits[point.subset], point, bar.update)
                 store.add([{**cell, "checkpoint_sha256": hashes[path]} for cell in cells])
                 for cell in cells:
                     on_cell(cell)
     return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
 
 
-def _passes(split: Split, point: Point) -> list[Window]:
+def passes_of(split: Split, point: Point) -> list[Window]:
     return share_start(plan_windows(len(split.tokens), point.length, point.stride))
 
 
-def _measure_point(
+def measure_point(
     sweep: Sweep, model: Evaluated, split: Split, point: Point, progress: Callable[[int], object]
 ) -> list[dict]:
     """The cells of one measurement: one, or one per group of positions that has any token."""
@@ -149,9 +149,13 @@ def _measure_point(
             f"'{point.checkpoint}' takes windows of at most {model.max_length} tokens, not "
             f"{point.length}; its positions ({model.facts['position_method']}) end there."
         )
-    budget = sweep.memory or default_budget(sweep.device)
-    size = windows_per_batch(point.length, model.bytes_per_input, budget, sweep.device)
-    batches = make_batches(_passes(split, point), size)
+    if model.memory_length:
+        check_memory_sweep(sweep, point)
+        size = 1
+    else:
+        budget = sweep.memory or default_budget(sweep.device)
+        size = windows_per_batch(point.length, model.bytes_per_input, budget, sweep.device)
+    batches = make_batches(passes_of(split, point), size)
     if sweep.shard is not None:
         batches = shard_of(batches, *sweep.shard)
     edges = bucket_edges(point.length, sweep.buckets or 1)
@@ -162,7 +166,7 @@ def _measure_point(
         split.name,
     )
     peak, began = PeakMemory(sweep.device), time.perf_counter()
-    sums = measure(model.score, stream, batches, edges, progress)
+    sums = measure(model.scorer(), stream, batches, edges, progress)
     seconds = time.perf_counter() - began
 
     facts = {
@@ -172,6 +176,8 @@ def _measure_point(
         "stride": point.stride,
         "windows_per_batch": size,
     }
+    if model.memory_length:
+        facts["memory_length"] = model.memory_length
     if sweep.buckets is not None:
         pairs = zip(sums, zip(edges, edges[1:]))
         return [
@@ -182,7 +188,8 @@ def _measure_point(
     (total,) = sums
     if not total.tokens:
         return []  # a shard of more shards than there are batches
-    least, mean = context_of(plan_windows(len(split.tokens), point.length, point.stride))
+    seen = plan_windows(len(split.tokens), point.length + model.memory_length, point.stride)
+    least, mean = context_of(seen)
     return [
         {
             **facts,
@@ -194,6 +201,20 @@ def _measure_point(
             "peak_memory_mb": round(peak.mb(), 1),
         }
     ]
+
+
+def check_memory_sweep(sweep: Sweep, point: Point) -> None:
+    """A memory is handed from window to window, so each follows the one before."""
+    if point.stride < point.length:
+        raise BadInput(
+            f"'{point.checkpoint}' has a memory of what came before, and its windows follow each "
+            "other without overlap; use --stride full."
+        )
+    if sweep.shard is not None:
+        raise BadInput(
+            f"'{point.checkpoint}' has a memory of all that came before, so its windows cannot be "
+            "computed in shards; leave out --shard."
+        )
 
 
 def _figures(sweep: Sweep, total: LossSum, split: Split) -> dict:

@@ -1,0 +1,219 @@
+"""Our evaluator beside ``fairseq-eval-lm``: ``python -m benchmarks.evaluate``.
+
+Both evaluate the same checkpoint on the same tokens in one process, in turns (A B A B …), so that
+what else the machine does falls on both. Timed is the evaluation of tokens: loading is left out.
+Sliding windows are timed where all of them are full, since the first ones are shorter for fairseq
+and shared for us. A second part measures the memory that one window of 16,384 tokens takes beyond
+the weights, with the paper's WikiText-103 model and its 267,744 words.
+
+The models are as initialised, and the text is random; neither changes the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils, tasks
+from fairseq_cli import eval_lm
+
+import alibi_fairseq.models  # noqa: F401  (registers the models)
+from alibi_fairseq.evaluation.batches import make_batches, windows_per_batch
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
+from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.measure import LossSum, Stream, measure
+from alibi_fairseq.evaluation.memory import PeakMemory, default_budget
+from alibi_fairseq.evaluation.windows import plan_windows, share_start
+from alibi_fairseq.reporting.provenance import collect_provenance
+from alibi_fairseq.reporting.schema import new_document, save_document
+
+CPU = torch.device("cpu")
+WORDS = 30_000
+LENGTH = 512
+ADAPTIVE_WORDS = 267_744 - 4  # without fairseq's special symbols
+LONG = 16_384
+
+
+def make_data(folder: Path, words: int, tokens: int) -> Path:
+    """A data-bin with ``words`` words whose valid split has ``tokens`` random ones."""
+    generator = np.random.default_rng(1)
+    vocabulary = [f"w{number}" for number in range(words)]
+    (folder / "train.txt").write_text("\n".join(vocabulary) + "\n")
+    drawn = generator.integers(words, size=tokens)
+    starts = range(0, tokens, 25)  # lines of 24 words and their end
+    lines = [" ".join(vocabulary[i] for i in drawn[j : min(j + 24, tokens - 1)]) for j in starts]
+    (folder / "valid.txt").write_text("\n".join(lines) + "\n")
+    data = folder / "data-bin"
+    prefixes = [f"--{split}pref={folder}/{split}.txt" for split in ("train", "valid")]
+    _command("preprocess", "--only-source", f"--destdir={data}", *prefixes)
+    return data
+
+
+def make_checkpoint(data: Path, folder: Path, architecture: str, *more: str) -> Path:
+    """A model of that architecture after one update, as ``fairseq-train`` saves it."""
+    options = (
+        "--task language_modeling --tokens-per-sample 64 --max-tokens 64 --max-update 1 --cpu "
+        "--optimizer sgd --lr 0.0001 --disable-validation --no-epoch-checkpoints --seed 1"
+    )
+    where = ["--arch", architecture, "--save-dir", str(folder)]
+    _command("train", str(data), *options.split(), *where, *more)
+    return folder / "checkpoint_last.pt"
+
+
+def _command(*arguments: str) -> None:
+    command = [sys.executable, "-m", "alibi_fairseq", *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Fairseq:
+    """``fairseq-eval-lm`` with one worker and one window at a time, as its context needs it."""
+
+    def __init__(self, data: Path, checkpoint: Path):
+        (self.model,), self.cfg, self.task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data)}
+        )
+
+    def run(self, length: int, stride: int, skipped: int) -> tuple[float, float]:
+        """Seconds, and bits per token, of all windows but the first ``skipped``."""
+        self.cfg.task.tokens_per_sample = stride
+        task = tasks.setup_task(self.cfg.task)
+        task.load_dataset("valid")
+        iterator = task.eval_lm_dataloader(
+            task.dataset("valid"), batch_size=1, num_workers=0, context_window=length - stride
+        )
+        batches = itertools.islice(iterator, skipped, None)
+        first = next(batches)
+        began = time.perf_counter()
+        results = eval_lm.eval_lm(
+            [self.model], task.source_dictionary, itertools.chain([first], batches)
+        )
+        return time.perf_counter() - began, float(results["loss"])
+
+
+class Ours:
+    """``alibi-fairseq eval``."""
+
+    def __init__(self, data: Path, checkpoint: Path):
+        dictionary = load_dictionary(data)
+        self.model = load_checkpoint(checkpoint, data, dictionary, CPU)
+        self.split = load_split(data, "valid", dictionary)
+
+    def run(self, length: int, stride: int, skipped: int) -> tuple[float, float]:
+        """As for fairseq."""
+        windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
+        size = windows_per_batch(length, self.model.bytes_per_input, default_budget(CPU), CPU)
+        stream = Stream(
+            torch.from_numpy(self.split.inputs(stride)),
+            torch.from_numpy(self.split.tokens),
+            "valid",
+        )
+        began = time.perf_counter()
+        (total,) = measure(self.model.scorer(), stream, make_batches(windows, size), [0, length])
+        return time.perf_counter() - began, bits_per_token(total)
+
+
+def bits_per_token(total: LossSum) -> float:
+    return float(total.nats) / total.tokens / float(np.log(2))
+
+
+def compare(data: Path, checkpoint: Path, architecture: str, stride: int, repeats: int) -> dict:
+    """Both evaluators in turns; the cell of the median ratio."""
+    contenders = {"fairseq": Fairseq(data, checkpoint), "ours": Ours(data, checkpoint)}
+    tokens = len(contenders["ours"].split.tokens)
+    skipped = (LENGTH - stride) // stride + 1 if stride < LENGTH else 0
+    scored = tokens - skipped * stride
+    seconds: dict[str, list[float]] = {"fairseq": [], "ours": []}
+    losses: dict[str, float] = {}
+    for _ in range(repeats):
+        for name, contender in contenders.items():
+            took, losses[name] = contender.run(LENGTH, stride, skipped)
+            seconds[name].append(took)
+    ratios = [theirs / ours for theirs, ours in zip(seconds["fairseq"], seconds["ours"])]
+    return {
+        "name": "evaluation, non-overlapping" if stride == LENGTH else "evaluation, sliding",
+        "baseline": "fairseq-eval-lm",
+        "model": architecture,
+        "vocabulary": WORDS,
+        "length": LENGTH,
+        "stride": stride,
+        "tokens": scored,
+        "repeats": repeats,
+        "ratio": statistics.median(ratios),
+        "lowest_ratio": min(ratios),
+        "tokens_per_second": scored / statistics.median(seconds["ours"]),
+        "baseline_tokens_per_second": scored / statistics.median(seconds["fairseq"]),
+        "loss_difference_bits": abs(losses["ours"] - losses["fairseq"]),
+    }
+
+
+def long_window(folder: Path) -> dict:
+    """Memory of one window of 16,384 tokens under the paper's adaptive softmax."""
+    architecture = "alibi_lm_wiki103"
+    data = make_data(folder, ADAPTIVE_WORDS, LONG)
+    adaptive = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
+    checkpoint = make_checkpoint(data, folder / architecture, architecture, *adaptive)
+    ours = Ours(data, checkpoint)
+    resident = PeakMemory(CPU).mb()
+    peak = PeakMemory(CPU)
+    seconds, _ = ours.run(LONG, LONG, 0)
+    return {
+        "name": "memory of one long window beyond the weights",
+        "baseline": None,
+        "ratio": None,
+        "model": architecture,
+        "vocabulary": ADAPTIVE_WORDS + 4,
+        "length": LONG,
+        "stride": LONG,
+        "tokens": LONG,
+        "peak_memory_mb": peak.mb() - resident,
+        "seconds": seconds,
+        "tokens_per_second": LONG / seconds,
+    }
+
+
+#: Model, stride, tokens, repeats: enough full windows for seconds of work at each turn.
+CASES = [
+    ("alibi_lm_tiny", 1, LENGTH + 113, 5),
+    ("alibi_lm_tiny", LENGTH, 16 * LENGTH, 5),
+    ("alibi_lm", 1, LENGTH + 13, 5),
+    ("alibi_lm", LENGTH, 8 * LENGTH, 5),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluate", description=__doc__)
+    parser.add_argument("--out", default="results/benchmarks/evaluate.json", metavar="FILE")
+    parser.add_argument("--quick", action="store_true", help="the smallest model, once, alone")
+    args = parser.parse_args()
+    began, cells = time.monotonic(), []
+    cases = [(*case[:3], 1) for case in CASES if case[0] == "alibi_lm_tiny"]
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints: dict[str, Path] = {}
+        for number, case in enumerate(cases if args.quick else CASES):
+            architecture, stride, tokens, repeats = case
+            work = Path(folder) / str(number)
+            work.mkdir()
+            data = make_data(work, WORDS, tokens)
+            if architecture not in checkpoints:
+                checkpoints[architecture] = make_checkpoint(data, work / "model", architecture)
+            cells.append(compare(data, checkpoints[architecture], architecture, stride, repeats))
+            print("{model} stride {stride}: {ratio:.2f} x fairseq-eval-lm".format(**cells[-1]))
+        if not args.quick:
+            work = Path(folder) / "long"
+            work.mkdir()
+            cells.append(long_window(work))
+            print("{model} at {length}: {peak_memory_mb:.0f} MB beyond weights".format(**cells[-1]))
+    provenance = collect_provenance(seconds=time.monotonic() - began, seed=1)
+    save_document(new_document("benchmark", "random words", provenance, cells), args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The verbs: output for people, one sentence and exit code 2 for mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.reporting.schema import load_document
+
+
+@pytest.fixture
+def evaluate(trained, tmp_path):
+    def run(*options: str, verb: str = "eval", out: str = "results.json") -> int:
+        arguments = [verb, str(trained.data), "--path", str(trained("alibi"))]
+        return main([*arguments, "--out", str(tmp_path / out), "--device", "cpu", *options])
+
+    return run
+
+
+def test_eval(evaluate, tmp_path, capsys):
+    points = ["--lengths", "16,48", "--stride", "full,4", "--subset", "valid,test"]
+    assert evaluate(*points, "--tensorboard-logdir", str(tmp_path / "tb")) == 0
+    cells = load_document(tmp_path / "results.json")["cells"]
+    measured = [(cell["subset"], cell["length"], cell["stride"]) for cell in cells]
+    assert measured == [
+        (subset, length, stride)
+        for subset in ("valid", "test")
+        for length in (16, 48)
+        for stride in (length, 4)
+    ]
+    printed = capsys.readouterr()
+    assert "100%" in printed.err
+    table = printed.out.splitlines()
+    assert "perplexity" in table[0] and "mean ctx" in table[0]
+    for cell, line in zip(cells, table[2:]):
+        assert f"{cell['perplexity']:.2f}" in line and f"{cell['mean_context']:.1f}" in line
+
+
+def test_points_in_tensorboard(evaluate, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert evaluate("--lengths", "16,48", "--tensorboard-logdir", str(tmp_path / "tb")) == 0
+    (folder,) = (tmp_path / "tb").iterdir()
+    events = EventAccumulator(str(folder)).Reload()
+    points = events.Scalars("perplexity by length/valid/non-overlapping")
+    cells = load_document(tmp_path / "results.json")["cells"]
+    assert [point.step for point in points] == [16, 48]
+    assert [point.value for point in points] == pytest.approx([c["perplexity"] for c in cells])
+
+
+def test_merge_shards(evaluate, tmp_path, capsys):
+    for index in (1, 2):
+        options = ["--lengths", "16", "--shard", f"{index}/2", "--memory-gb", "0.0002"]
+        assert evaluate(*options, out=f"{index}.json") == 0
+    assert evaluate("--lengths", "16", "--memory-gb", "0.0002", out="whole.json") == 0
+    shards = [str(tmp_path / f"{index}.json") for index in (2, 1)]
+    assert main(["merge-shards", *shards, "--out", str(tmp_path / "merged.json")]) == 0
+    (merged,) = load_document(tmp_path / "merged.json")["cells"]
+    (whole,) = load_document(tmp_path / "whole.json")["cells"]
+    assert merged["loss_bits"] == whole["loss_bits"] and merged["tokens"] == whole["tokens"]
+    assert main(["merge-shards", shards[0], "--out", str(tmp_path / "half.json")]) == 2
+    assert not (tmp_path / "half.json").exists()
+
+
+def test_position_loss(evaluate, tmp_path):
+    assert evaluate("--lengths", "16", "--buckets", "4", verb="position-loss") == 0
+    document = load_document(tmp_path / "results.json")
+    assert document["kind"] == "position_loss"
+    bounds = [(cell["position_from"], cell["position_to"]) for cell in document["cells"]]
+    assert bounds == [(0, 2), (2, 4), (4, 8), (8, 16)]
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--lengths", "0"], "at least 1 token"),
+        (["--lengths", "16,x"], "--lengths takes whole numbers, not 'x'"),
+        (["--lengths", "16,"], "separated by commas"),
+        (["--lengths", "16", "--stride", "17"], "longer than a window of 16"),
+        (["--lengths", "16", "--stride", "half"], "--stride takes whole numbers"),
+        (["--lengths", "16", "--shard", "4/3"], "--shard is i/n"),
+        (["--lengths", "16", "--device", "abacus"], "no device 'abacus'"),
+        (["--lengths", "16", "--memory-gb", "-1"], "--memory-gb must be above 0"),
+        (["--lengths", "16", "--model-overrides", "{'a': 1}"], "JSON object"),
+        (["--lengths", "16", "--model-overrides", "[1]"], "JSON object"),
+    ],
+)
+def test_mistakes(evaluate, tmp_path, capsys, options, words):
+    assert evaluate(*options) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("alibi-fairseq: error: ") and words in error and "\n" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_groups_of_positions(evaluate, tmp_path, capsys):
+    assert evaluate("--lengths", "16", "--buckets", "0", verb="position-loss") == 2
+    assert "at least 1 group" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
