@@ -101,7 +101,8 @@ def test_methods_by_name():
 
 def test_only_the_whole_demonstration_writes_to_the_committed_results():
     assert str(demo.parse([]).results) == "results/demo"
-    for flags in (["--quick"], ["--text", "book.txt"]):
+    assert str(demo.parse(["--methods", "all"]).results) == "results/demo-all"
+    for flags in (["--quick"], ["--text", "book.txt"], ["--methods", "alibi"]):
         options = demo.parse(flags)
         assert options.results == options.work_dir / "results"
 
