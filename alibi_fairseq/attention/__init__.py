@@ -7,20 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import BadInput
-from . import eager, sdpa
+from . import eager
+from .choose import BACKENDS, check_backend, choose
 from .future_mask import FutureMask
-
-#: Backends that can be asked for by name; ``auto`` picks one of them for each call.
-BACKENDS = ("eager", "sdpa")
-
-
-def check_backend(name: str) -> None:
-    """Stop with a sentence unless ``name`` is a backend or ``auto``."""
-    if name not in ("auto", *BACKENDS):
-        raise BadInput(
-            f"There is no attention backend '{name}'. Choose one of: auto, {', '.join(BACKENDS)}."
-        )
 
 
 def attend(
@@ -31,6 +20,7 @@ def attend(
     dropout_p: float = 0.0,
     backend: str = "auto",
     need_weights: bool = False,
+    strict: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Causal attention with a bias.
 
@@ -41,14 +31,18 @@ def attend(
         dropout_p: probability of dropping an attention weight; 0 outside of training.
         backend: ``auto`` or one of ``BACKENDS``.
         need_weights: also return the attention weights, which only ``eager`` can.
+        strict: a backend that cannot compute this call is an error, not a notice.
 
     Returns:
         Output (B, H, T, D), and weights (B, H, T, S) in at least fp32 or None.
+
+    Raises:
+        BadInput: ``strict``, and the backend cannot compute this call.
     """
-    if need_weights or backend == "eager":
-        output, weights = eager.attend(q, k, v, mask, dropout_p)
-        return output, weights if need_weights else None
-    return sdpa.attend(q, k, v, mask, dropout_p), None
+    if need_weights:
+        return eager.attend_with_weights(q, k, v, mask, dropout_p)
+    name = choose(backend, q, k, v, mask, dropout_p, strict)
+    return BACKENDS[name].attend(q, k, v, mask, dropout_p), None
 
 
 __all__ = ["BACKENDS", "FutureMask", "attend", "check_backend"]

@@ -1,6 +1,8 @@
-"""The readable reference: softmax(q·k/√D + mask)·v, all scores at once, at least in fp32.
+"""The readable reference: softmax(q·k/√D + mask)·v, at least in fp32, with all weights kept.
 
 Cost: O(T·S) memory per head and sequence. The only backend that can return attention weights.
+Dropout is drawn for one block of queries after the other, so that backends which never hold all
+weights can draw the same.
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -9,11 +11,28 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from ..positions import ScoreBias
+from .blocks import attend_block, query_blocks
 from .future_mask import FutureMask
 
 
-def attend(
+def expresses(bias: ScoreBias | None) -> bool:
+    """Every bias."""
+    return True
+
+
+def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:
+    """Runs everywhere."""
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
+    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
+    return attend_with_weights(q, k, v, mask, dropout_p)[0]
+
+
+def attend_with_weights(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
     """Attention output and weights.
@@ -26,8 +45,10 @@ def attend(
     Returns:
         Output (B, H, T, D) in the type of v, weights before dropout (B, H, T, S) in at least fp32.
     """
-    precise = torch.promote_types(q.dtype, torch.float32)
-    scores = (q.to(precise) * q.shape[-1] ** -0.5) @ k.to(precise).transpose(2, 3)  # (B, H, T, S)
-    weights = torch.softmax(scores + mask.block(q, k, 0, precise), dim=-1)
-    kept = torch.nn.functional.dropout(weights, dropout_p, training=dropout_p > 0)
-    return (kept @ v.to(precise)).to(v.dtype), weights
+    outputs, weights = [], []
+    for start, stop, visible in query_blocks(q.shape[2], mask.offset):
+        block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible])
+        output, weight = attend_block(*block, mask, start, dropout_p)
+        outputs.append(output)
+        weights.append(pad(weight, (0, mask.keys - visible)))  # (B, H, n, S)
+    return torch.cat(outputs, dim=2), torch.cat(weights, dim=2)

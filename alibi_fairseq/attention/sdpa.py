@@ -1,7 +1,9 @@
 """torch's scaled_dot_product_attention, in blocks of queries.
 
 A block of queries looks only at the keys up to its last query, so about half of the causal square
-is never computed and no (T, S) mask exists: memory is O(block · S).
+is never computed and no (T, S) mask exists: memory is O(block · S). Where torch has no fused kernel
+(attention dropout on the CPU, biases with a gradient) the blocks are computed again in the backward
+pass instead of keeping their weights.
 
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys it may see, D head size.
 """
@@ -12,24 +14,30 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from ..positions import ScoreBias
+from .blocks import attend_recomputing, query_blocks
 from .future_mask import FutureMask
 
-#: Queries per call. Smaller blocks skip more of the future; larger ones launch fewer kernels.
-QUERY_BLOCK = 256
+
+def expresses(bias: ScoreBias | None) -> bool:
+    """Every bias."""
+    return True
+
+
+def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:
+    """Runs everywhere."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Attention output; arguments as in :func:`alibi_fairseq.attention.eager.attend`.
-
-    Returns:
-        (B, H, T, D) in the type of v.
-    """
+    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
+    learned = mask.bias is not None and mask.bias.needs_grad
+    if learned or (dropout_p > 0 and q.device.type == "cpu"):
+        return attend_recomputing(q, k, v, mask, dropout_p)
     if mask.is_plain_causal:
         return scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=True)
     outputs = []
-    for start in range(0, q.shape[2], QUERY_BLOCK):
-        q_block = q[:, :, start : start + QUERY_BLOCK]  # (B, H, n, D)
-        visible = mask.offset + start + q_block.shape[2]
+    for start, stop, visible in query_blocks(q.shape[2], mask.offset):
+        q_block = q[:, :, start:stop]  # (B, H, n, D)
         k_block, v_block = k[:, :, :visible], v[:, :, :visible]  # (B, H, K, D)
         scores_mask = mask.block(q_block, k_block, start, q.dtype)
         outputs.append(

@@ -81,6 +81,7 @@ class SelfAttention(MultiheadAttention):
             dropout_p=self.dropout_module.p if dropping else 0.0,
             backend=self.backend,
             need_weights=need_weights or need_head_weights,
+            strict=self.training,
         )
         output = output.permute(2, 0, 1, 3).reshape(query.shape)  # (T, B, C)
         if weights is not None:

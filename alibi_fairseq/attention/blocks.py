@@ -1,0 +1,67 @@
+"""Attention scores a block of queries at a time, so that nothing of size (T, S) ever exists.
+
+Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys it may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .future_mask import FutureMask
+
+#: Queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
+QUERY_BLOCK = 256
+
+
+def query_blocks(queries: int, offset: int) -> Iterator[tuple[int, int, int]]:
+    """(first query, one past the last query, number of keys the last one may see) of each block."""
+    for start in range(0, queries, QUERY_BLOCK):
+        stop = min(start + QUERY_BLOCK, queries)
+        yield start, stop, offset + stop
+
+
+def attend_block(
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, start: int, dropout_p: float
+) -> tuple[Tensor, Tensor]:
+    """The definition of attention for one block of queries, at least in fp32.
+
+    Args:
+        q: (B, H, n, D) queries number ``start … start + n - 1``.
+        k, v: (B, H, K, D) the keys and values up to the last of these queries.
+
+    Returns:
+        Output (B, H, n, D) in the type of v; weights before dropout (B, H, n, K).
+    """
+    precise = torch.promote_types(q.dtype, torch.float32)
+    scores = (q.to(precise) * q.shape[-1] ** -0.5) @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
+    weights = torch.softmax(scores + mask.block(q, k, start, precise), dim=-1)
+    kept = torch.nn.functional.dropout(weights, dropout_p, training=dropout_p > 0)
+    return (kept @ v.to(precise)).to(v.dtype), weights
+
+
+def attend_recomputing(
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
+) -> Tensor:
+    """Attention whose weights are computed again, with the same dropout, in the backward pass.
+
+    For attention dropout and learned biases, where no fused kernel exists. Memory is O(T·D)
+    between the passes. With the same random state the result is that of ``eager``.
+
+    Args, returns: as :func:`alibi_fairseq.attention.attend`.
+    """
+
+    def output(q_block, k_block, v_block, start):
+        return attend_block(q_block, k_block, v_block, mask, start, dropout_p)[0]
+
+    outputs = []
+    for start, stop, visible in query_blocks(q.shape[2], mask.offset):
+        block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible], start)
+        if torch.is_grad_enabled():
+            outputs.append(checkpoint(output, *block, use_reentrant=False))
+        else:
+            outputs.append(output(*block))
+    return torch.cat(outputs, dim=2)

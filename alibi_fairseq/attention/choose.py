@@ -1,0 +1,107 @@
+"""Which backend computes a call, and a sentence on why.
+
+The order of preference comes from measurements kept in ``benchmarks/README.md``: on the CPU, ALiBi
+with skipping is ahead of every dense kernel from 512 tokens on, with or without a bias; everything
+else is fastest in torch's own kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from types import ModuleType
+
+from torch import Tensor
+
+from ..errors import BadInput
+from . import eager, flash, flex, fold, sdpa, skipping
+from .future_mask import FutureMask
+
+logger = logging.getLogger(__name__)
+
+#: Backends that can be asked for by name; ``auto`` picks one of them for each call.
+BACKENDS: dict[str, ModuleType] = {
+    "eager": eager,
+    "sdpa": sdpa,
+    "fold": fold,
+    "flex": flex,
+    "flash": flash,
+    "skipping": skipping,
+}
+
+#: Fewest queries for which looking for keys to skip pays.
+SHORTEST_TO_SKIP = 64
+#: On a GPU the dense kernels have more of the machine to themselves: skip only from here on.
+SHORTEST_TO_SKIP_ON_GPU = 4096
+
+
+def check_backend(name: str) -> None:
+    """Stop with a sentence unless ``name`` is a backend or ``auto``."""
+    if name not in ("auto", *BACKENDS):
+        raise BadInput(
+            f"There is no attention backend '{name}'. Choose one of: auto, {', '.join(BACKENDS)}."
+        )
+
+
+def choose(
+    name: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: FutureMask,
+    dropout_p: float,
+    strict: bool = False,
+) -> str:
+    """The name of the backend for one call.
+
+    Args:
+        name: what was asked for.
+        strict: stop when the backend asked for cannot compute this call, instead of taking another
+            with one line of notice.
+        others: the call, as :func:`alibi_fairseq.attention.attend` is given it.
+    """
+    call = (q, k, v, mask, dropout_p)
+    if name != "auto":
+        reason = BACKENDS[name].refusal(*call)
+        if reason is None:
+            return name
+        instead = _automatic(*call)
+        if strict:
+            raise BadInput(
+                f"The attention backend {reason}: use --attention-backend {instead} or auto."
+            )
+        _say(logging.WARNING, f"The attention backend {reason}; {instead} is used instead.")
+        return instead
+    chosen = _automatic(*call)
+    kind = f"{q.device.type}, {q.dtype}".replace("torch.", "")
+    _say(logging.INFO, f"attention backend: {chosen} ({kind})")
+    return chosen
+
+
+def _automatic(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str:
+    for name in _preferences(q, mask, dropout_p):
+        if BACKENDS[name].refusal(q, k, v, mask, dropout_p) is None:
+            return name
+    return "sdpa"
+
+
+def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
+    if mask.bias is None or not fold.expresses(mask.bias):
+        # FlexAttention's score modification needs no mask in memory; SDPA has no bias to add.
+        return ("sdpa",) if mask.bias is None or q.device.type == "cpu" else ("flex", "sdpa")
+    queries = q.shape[2]
+    if q.device.type == "cpu":
+        return ("skipping",) if queries >= SHORTEST_TO_SKIP else ()
+    if queries == 1:
+        return ("flash", "sdpa")
+    if queries >= SHORTEST_TO_SKIP_ON_GPU:
+        return ("skipping", "flash", "fold")
+    if dropout_p > 0:
+        return ("flash", "fold")
+    return ("flash", "flex", "fold")
+
+
+@functools.lru_cache(maxsize=256)
+def _say(level: int, sentence: str) -> None:
+    """Log a sentence the first time it is true."""
+    logger.log(level, sentence)

@@ -1,0 +1,63 @@
+"""flash-attn's kernel with ``alibi_slopes``, where that package is installed.
+
+It adds −slope·|i + S − T − j| from fp32 slopes inside the kernel and aligns the causal mask to the
+last key, which is exactly what we mean. https://github.com/Dao-AILab/flash-attention (2.4 or newer;
+FlashAttention-3 has no ALiBi, its issue #1666).
+
+Shapes: B batch, H heads, T queries, S keys, D head size.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+import torch
+from torch import Tensor
+
+from ..positions import ScoreBias
+from ..positions.alibi import LinearBias
+from .future_mask import FutureMask
+
+
+def expresses(bias: ScoreBias | None) -> bool:
+    """ALiBi, and no bias."""
+    return bias is None or isinstance(bias, LinearBias)
+
+
+@functools.lru_cache(maxsize=1)
+def _kernel():
+    try:
+        return importlib.import_module("flash_attn").flash_attn_func
+    except (ImportError, AttributeError):
+        return None
+
+
+def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str | None:
+    """Why this call cannot be computed here, or None."""
+    if _kernel() is None:
+        return "flash needs the package flash-attn (2.4 or newer), which is not installed"
+    if not expresses(mask.bias):
+        return "flash can express ALiBi and no other bias"
+    if q.device.type != "cuda":
+        return f"flash runs on NVIDIA GPUs, not on {q.device.type}"
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        return f"flash computes in fp16 and bf16, not in {q.dtype}"
+    if q.shape[-1] > 256:
+        return f"flash has no kernel for head sizes above 256, such as {q.shape[-1]}"
+    if mask.key_padding is not None:
+        return "flash cannot hide padding in front of tokens"
+    return None
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
+    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
+    slopes = None if mask.bias is None else mask.bias.slopes(q.device).float()
+    output = _kernel()(
+        *(x.transpose(1, 2) for x in (q, k, v)),  # (B, T, H, D)
+        dropout_p=dropout_p,
+        softmax_scale=q.shape[-1] ** -0.5,
+        causal=True,
+        alibi_slopes=slopes,
+    )
+    return output.transpose(1, 2)  # (B, H, T, D)

@@ -1,0 +1,137 @@
+"""torch's FlexAttention: the bias as a score modification, causality as a mask of blocks.
+
+Which blocks of keys a block of queries must look at follows from counting, so nothing is evaluated
+over T × S. Compiled once for each kind of call (as many keys as queries, more keys, a single query),
+not once per length. It has no attention dropout, and no backward pass on the CPU.
+
+Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from ..positions import RelativeBias, ScoreBias
+from ..positions.alibi import LinearBias
+from .future_mask import FutureMask
+
+#: Queries and keys per block of the mask; what the kernels are written for.
+BLOCK = 128
+
+
+def expresses(bias: ScoreBias | None) -> bool:
+    """Every bias that depends on distance alone, and no bias."""
+    return bias is None or isinstance(bias, RelativeBias)
+
+
+def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str | None:
+    """Why this call cannot be computed here, or None."""
+    trained = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if not expresses(mask.bias):
+        return "flex can express only biases that depend on distance alone"
+    if q.device.type not in ("cpu", "cuda"):
+        return f"flex does not run on {q.device.type}"
+    if dropout_p > 0:
+        return "flex has no attention dropout"
+    if trained and q.device.type == "cpu":
+        return "flex has no backward pass on the CPU"
+    if torch.is_grad_enabled() and mask.bias is not None and mask.bias.needs_grad:
+        return "flex does not train learned biases"
+    if q.device.type == "cpu" and not (mask.bias is None or isinstance(mask.bias, LinearBias)):
+        # torch 2.13 writes C++ that does not compile for a lookup at a computed index.
+        return "flex on the CPU cannot look a bias up in a table"
+    if mask.key_padding is not None:
+        return "flex does not hide padding in front of tokens"
+    if q.dtype == torch.float64:
+        return "flex does not compute in float64"
+    if q.device.type == "cuda" and not 16 <= q.shape[-1] <= 256:
+        return f"flex on a GPU wants head sizes from 16 to 256, not {q.shape[-1]}"
+    return None
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: FutureMask,
+    dropout_p: float,
+    windows: Tensor | None = None,
+) -> Tensor:
+    """Attention output (B, H, T, D).
+
+    Args:
+        q, k, v, mask, dropout_p: as in :func:`alibi_fairseq.attention.attend`.
+        windows: (H,) keys further away than this may be skipped; None looks at all of them.
+    """
+    blocks = causal_blocks(q.shape[2], k.shape[2], q.device, windows)
+    return _compiled()(q, k, v, score_mod=_score_modification(mask, q.device), block_mask=blocks)
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled():
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
+
+
+def _score_modification(mask: FutureMask, device: torch.device):
+    # A tensor, as another number in the closure would be compiled anew.
+    offset = torch.tensor(mask.offset, device=device)
+    if mask.bias is None:
+        return None
+    if isinstance(mask.bias, LinearBias):
+        slopes = mask.bias.slopes(device)  # (H,)
+
+        def linear(score, batch, head, query, key):
+            return score - slopes[head] * (query + offset - key)
+
+        return linear
+    table = mask.bias.at(torch.arange(mask.keys, device=device))  # (H, S)
+
+    def relative(score, batch, head, query, key):
+        return score + table[head, (query + offset - key).clamp(min=0)]
+
+    return relative
+
+
+def causal_blocks(
+    queries: int, keys: int, device: torch.device, windows: Tensor | None = None
+) -> BlockMask:
+    """Which blocks of keys each block of queries looks at, from counts alone.
+
+    Args:
+        queries, keys: T and S ≥ T; the last key belongs to the last query.
+        windows: (H,) keys further away than this from all queries of a block are left out.
+    """
+    offset = keys - queries
+    rows = -(-queries // BLOCK)
+    columns = torch.arange(-(-keys // BLOCK), device=device)  # (C,)
+    first = offset + torch.arange(rows, device=device) * BLOCK  # (R,) position of the first query
+    if windows is None:
+        start = torch.zeros_like(first)[None]  # (1, R)
+    else:
+        nearest = (first[None] - windows.to(first.dtype)[:, None]).clamp(min=0)
+        start = nearest // BLOCK  # (H, R)
+    end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
+    whole = torch.maximum((first + 1) // BLOCK, start)  # blocks before it hide no key
+    end, whole = torch.broadcast_tensors(end, whole)
+
+    def counted(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        count = (high - low).clamp(min=0).int()[None]  # (1, H, R)
+        index = (low[..., None] + columns).clamp(max=len(columns) - 1).int()[None]  # (1, H, R, C)
+        return count, index
+
+    where = torch.tensor(offset, device=device)
+
+    def causal(batch, head, query, key):
+        return query + where >= key
+
+    return BlockMask.from_kv_blocks(
+        *counted(whole, end),
+        *counted(start, whole),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=causal,
+        seq_lengths=(queries, keys),
+    )

@@ -1,0 +1,74 @@
+"""Calls that every backend is tried on, and the reference they are compared with.
+
+Shapes: B batch, H heads, T queries, S keys, D head size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from alibi_fairseq.attention import FutureMask, attend
+from alibi_fairseq.positions import PositionConfig, build_position_method
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments of one call; ``length`` queries behind ``cached`` keys."""
+
+    method: str = "alibi"
+    batch: int = 2
+    heads: int = 8
+    length: int = 300
+    cached: int = 0
+    width: int = 16
+    size: float = 1.0
+    padded: bool = False
+    dtype: torch.dtype = torch.float32
+
+    def bias(self):
+        config = PositionConfig(
+            embed_dim=self.heads * self.width, num_heads=self.heads, num_layers=2, train_length=32
+        )
+        return build_position_method(self.method, config).bias(0, self.length + self.cached)
+
+    def mask(self) -> FutureMask:
+        keys = self.length + self.cached
+        padding = None
+        if self.padded:
+            padding = torch.zeros(self.batch, keys, dtype=torch.bool)
+            padding[0, : keys // 3] = True
+        return FutureMask(self.bias(), self.length, keys, padding)
+
+    def tensors(self, seed: int = 0):
+        """q (B, H, T, D), k, v (B, H, S, D) and the gradient of the output."""
+        generator = torch.Generator().manual_seed(seed)
+        keys = self.length + self.cached
+        lengths = (self.length, keys, keys, self.length)
+        sizes = (self.size, self.size, 1.0, 1.0)
+        return [
+            (size * torch.randn(self.batch, self.heads, n, self.width, generator=generator)).to(
+                self.dtype
+            )
+            for n, size in zip(lengths, sizes)
+        ]
+
+
+def results(call: Call, backend: str, mask: FutureMask | None = None, dropout_p: float = 0.0):
+    """Output and the gradients of q, k and v, in float64."""
+    q, k, v, grad = call.tensors()
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    out, _ = attend(
+        *inputs, call.mask() if mask is None else mask, dropout_p, backend=backend, strict=True
+    )
+    grads = torch.autograd.grad(out, inputs, grad)
+    return [x.detach().double() for x in (out, *grads)]
+
+
+def assert_close(found, expected, tolerance: float):
+    """Largest difference, in units of the largest expected value, of each tensor."""
+    for name, a, b in zip(("output", "dq", "dk", "dv"), found, expected, strict=True):
+        assert a.shape == b.shape
+        error = (a - b).abs().max() / b.abs().max().clamp(min=1e-30)
+        assert error < tolerance, f"{name} is off by {error:.1e}"
