@@ -28,7 +28,9 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     )
     attention_backend: str = field(
         default="auto",
-        metadata={"help": "how attention is computed: auto, eager, sdpa, …"},
+        metadata={
+            "help": "how attention is computed: auto, eager, sdpa, fold, flex, flash or skipping"
+        },
     )
     mem_len: int = field(
         default=0,
