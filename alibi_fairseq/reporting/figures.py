@@ -1,17 +1,31 @@
-"""Figures of perplexity against evaluation length."""
+"""Figures of perplexity against evaluation length; the other figures are in more_figures.py."""
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import style
-from alibi_fairseq.reporting.points import Point, Run, evaluation_points, runs
+from alibi_fairseq.reporting.points import Point, evaluation_points, runs
 from alibi_fairseq.reporting.tables import split_by_inference
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: its points in order of length, and whether they are the paper's (hollow markers).
+
+    ``train_length`` is None for a line through models of different training lengths.
+    """
+
+    label: str
+    position_method: str
+    train_length: int | None
+    points: Sequence[Point]
+    hollow: bool = False
 
 
 def perplexity_by_length(document: dict, path: str | os.PathLike) -> None:
@@ -32,64 +46,82 @@ def perplexity_by_length(document: dict, path: str | os.PathLike) -> None:
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
     """One panel for each split and way of cutting the text; the same figure into each path."""
     parts = split_by_inference(points)
-    with style.figure(len(parts)) as (figure, panels):
-        for axes, ((subset, inference), part) in zip(panels, parts.items(), strict=True):
-            plot_lengths(axes, runs(part))
-            axes.set_title(f"{title}, {subset}, {inference}")
-        style.legend(figure, panels)
+    panels = {
+        f"{title}, {subset}, {inference}": measured_series(part)
+        for (subset, inference), part in parts.items()
+    }
+    draw_panels(panels, *paths)
+
+
+def measured_series(points: Iterable[Point]) -> list[Series]:
+    """One line for each run among the points."""
+    return [
+        Series(run.label, run.position_method, run.train_length, members)
+        for run, members in runs(points).items()
+    ]
+
+
+def draw_panels(panels: dict[str, list[Series]], *paths: str | os.PathLike) -> None:
+    """Panels of lines by title, with one legend.
+
+    A method looks the same in every panel. Training lengths of one method are told apart unless
+    each panel has only one.
+    """
+    lengths = {title: {series.train_length for series in lines} for title, lines in panels.items()}
+    several = any(len(found) > 1 for found in lengths.values())
+    everything = [series for lines in panels.values() for series in lines] if several else []
+    with style.figure(len(panels)) as (figure, axes):
+        for panel, (title, lines) in zip(axes, panels.items(), strict=True):
+            plot_series(panel, lines, everything)
+            panel.set_title(title)
+            if len(lengths[title]) == 1:
+                style.mark_training_length(panel, *lengths[title])
+        style.legend(figure, axes)
         for path in paths:
             style.save(figure, path)
 
 
-def plot_lengths(
-    axes: Axes, ours: dict[Run, list[Point]], paper: dict[Run, list[Point]] | None = None
-) -> None:
-    """Lines of perplexity against length, with a dotted line at each training length.
+def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series] = ()) -> None:
+    """Lines of perplexity against evaluation length.
 
     Args:
-        ours: measured runs, filled markers.
-        paper: the paper's runs, hollow markers.
+        everything: lines that the training lengths of a method are to be told apart from.
     """
-    paper = paper or {}
-    drawn = [*ours, *(run for run in paper if run not in ours)]
-    for is_paper, lines in ((True, paper), (False, ours)):
-        for run, points in lines.items():
-            look = _look(run, drawn)
-            known = [point for point in points if point.perplexity is not None]
-            axes.plot(
-                [point.length for point in known],
-                [point.perplexity for point in known],
-                label=f"{run.label} (paper)" if is_paper and ours else run.label,
-                **look.line(hollow=is_paper),
-            )
-    everything = [point for points in (*ours.values(), *paper.values()) for point in points]
-    style.length_axis(axes, [point.length for point in everything])
-    style.perplexity_axis(axes, [p.perplexity for p in everything if p.perplexity is not None])
-    mark_training_lengths(axes, sorted({run.train_length for run in drawn}))
-
-
-def mark_training_lengths(axes: Axes, train_lengths: Sequence[int]) -> None:
-    """A thin dotted line where evaluation leaves the length of training, if there is but one."""
-    if len(train_lengths) == 1:
-        axes.axvline(train_lengths[0], color="#777777", linewidth=0.9, linestyle=(0, (1, 2)))
-        axes.annotate(
-            "training length",
-            (train_lengths[0], 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(4, -4),
-            textcoords="offset points",
-            va="top",
-            fontsize=8,
-            color="#555555",
+    for series in lines:
+        known = [point for point in series.points if point.perplexity is not None]
+        lengths = [point.length for point in known]
+        axes.plot(
+            lengths,
+            [point.perplexity for point in known],
+            label=series.label,
+            markevery=style.sparse_markers(lengths),
+            **_look(series, everything).line(hollow=series.hollow),
         )
+        failed = [point for point in series.points if point.perplexity is None]
+        if failed:
+            _annotate_failure(axes, known[-1], failed[0].status)
+    points = [point for series in lines for point in series.points]
+    style.length_axis(axes, [point.length for point in points])
+    style.perplexity_axis(axes, [p.perplexity for p in points if p.perplexity is not None])
 
 
-def _look(run: Run, drawn: list[Run]) -> style.Look:
-    """By method; by training length as well where a method has several."""
-    lengths = defaultdict(set)
-    for other in drawn:
-        lengths[other.position_method].add(other.train_length)
-    own = sorted(lengths[run.position_method])
-    if len(own) == 1:
-        return style.method_look(run.position_method)
-    return style.length_look(run.position_method, run.train_length, own)
+def _annotate_failure(axes: Axes, last: Point, status: str) -> None:
+    axes.annotate(
+        status,
+        (last.length, last.perplexity),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+    )
+
+
+def _look(series: Series, everything: Iterable[Series]) -> style.Look:
+    lengths = {
+        other.train_length
+        for other in everything
+        if other.position_method == series.position_method and other.train_length is not None
+    }
+    if series.train_length is None or len(lengths) < 2:
+        return style.method_look(series.position_method)
+    return style.length_look(series.position_method, series.train_length, sorted(lengths))

@@ -27,17 +27,25 @@ class Noise:
     """How far apart runs that differ in nothing but the seed are, in perplexity.
 
     ``spread`` is one standard deviation, ``range`` the largest gap among five seeds (None where
-    nobody reported one).
+    nobody reported one), ``highest`` the perplexity up to which they say anything: twice the one
+    they were measured at, so that they do not judge models that fail to extrapolate.
     """
 
     spread: float
     range: float | None
+    highest: float
 
-    def verdict(self, difference: float) -> str:
-        """``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside."""
-        if abs(difference) <= self.spread:
+    def verdict(self, ours: float, printed: float) -> str:
+        """``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside.
+
+        Empty where the noise is not known.
+        """
+        if printed > self.highest:
+            return ""
+        difference = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
+        if difference <= self.spread:
             return "="
-        return "~" if self.range is not None and abs(difference) <= self.range else "≠"
+        return "~" if self.range is not None and difference <= self.range else "≠"
 
 
 def folder() -> Path:
@@ -140,16 +148,13 @@ def _sweep_points(item: str, row: dict, subset: str) -> list[Point]:
 def noise(corpus: str, train_length: int) -> Noise | None:
     """The noise of a corpus: measured at this training length, else the largest known; or None."""
     known = [row for row in rows("noise") if row["corpus"] == corpus]
-    spreads = {
-        row["train_length"]: row["perplexity"]
-        for row in known
-        if row["statistic"] == "standard_deviation"
-    }
-    if not spreads:
+    deviations = [row for row in known if row["statistic"] == "standard_deviation"]
+    if not deviations:
         return None
+    largest = max(deviations, key=lambda row: row["perplexity"])
+    row = next((row for row in deviations if row["train_length"] == train_length), largest)
     ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
-    spread = spreads.get(train_length, max(spreads.values()))
-    return Noise(spread, max(ranges, default=None))
+    return Noise(row["perplexity"], max(ranges, default=None), 2 * row["measured_at_perplexity"])
 
 
 def why_not_comparable(corpus: str, point: Point) -> str | None:

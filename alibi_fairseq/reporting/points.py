@@ -111,6 +111,16 @@ def runs(points: Iterable[Point]) -> dict[Run, list[Point]]:
     return result
 
 
+def told_apart(cells: list[dict], keys: Iterable[str]) -> list[str]:
+    """For each cell what its label must add so that differing runs do not share a line.
+
+    Only those of ``keys`` whose values differ among the cells: ``(updates 100, seed 2)``.
+    """
+    differing = [key for key in keys if len({cell.get(key) for cell in cells}) > 1]
+    parts = (", ".join(f"{key} {cell.get(key)}" for key in differing) for cell in cells)
+    return [f" ({text})" if text else "" for text in parts]
+
+
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
     shown = {

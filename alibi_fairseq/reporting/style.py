@@ -38,6 +38,7 @@ _OTHERS = [
     (_GREEN, "h", (0, (4, 1, 1, 1, 1, 1))),
 ]
 _MARKERS = "osD^vP<>*Xhd"
+_PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_WIDTH = 1.9  # inches to the right of the panels
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "**")
 
@@ -82,13 +83,19 @@ def length_look(method: str, train_length: int, train_lengths: Sequence[int]) ->
     return Look(color, _MARKERS[place % len(_MARKERS)], look.linestyle)
 
 
+def numbered_look(place: int) -> Look:
+    """The line of the n-th series where series are not methods."""
+    lines = [*_LINES.values(), *_OTHERS]
+    return Look(*lines[place % len(lines)])
+
+
 def hatch(place: int) -> str:
     """The filling of the n-th kind of bar."""
     return _HATCHES[place % len(_HATCHES)]
 
 
 @contextmanager
-def figure(panels: int = 1, width: float = 5.2, height: float = 4.2) -> Iterator[tuple]:
+def figure(panels: int = 1) -> Iterator[tuple]:
     """A figure with so many panels side by side, as ``(figure, list of axes)``."""
     settings = {
         "font.size": 10,
@@ -107,7 +114,8 @@ def figure(panels: int = 1, width: float = 5.2, height: float = 4.2) -> Iterator
         "svg.fonttype": "path",
     }
     with matplotlib.rc_context(settings):
-        drawn = Figure(figsize=(width * panels + _LEGEND_WIDTH, height), layout="constrained")
+        width = _PANEL_WIDTHS[min(panels, len(_PANEL_WIDTHS)) - 1]
+        drawn = Figure(figsize=(width * panels + _LEGEND_WIDTH, 4.0), layout="constrained")
         FigureCanvasAgg(drawn)
         yield drawn, list(drawn.subplots(1, panels, squeeze=False)[0])
 
@@ -131,6 +139,19 @@ def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
     drawn.legend(entries.values(), entries.keys(), loc="outside right upper")
 
 
+def mark_training_length(axes: Axes, length: int | None) -> None:
+    """A dotted line where evaluation leaves the length of training, explained in the legend."""
+    if length is not None:
+        dotted = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2))}
+        axes.axvline(length, label="training length", zorder=0.5, **dotted)
+
+
+def sparse_markers(lengths: Sequence[int]) -> list[int]:
+    """Which points of a line get a marker, so that a dense sweep stays a line."""
+    marked = set(_readable(list(lengths), most=30, least_gap=1.06))
+    return [place for place, length in enumerate(lengths) if length in marked]
+
+
 def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
     """A logarithmic axis of lengths in tokens, labelled at round measured lengths."""
     axes.set_xscale("log", base=2)
@@ -142,10 +163,9 @@ def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
     axes.set_xlabel("Evaluation length (tokens)")
 
 
-def _readable(lengths: list[int], gap: float = 1.3) -> list[int]:
-    """Lengths at least a factor ``gap`` apart, first and last included."""
-    if not lengths:
-        return []
+def _readable(lengths: list[int], most: int = 9, least_gap: float = 1.3) -> list[int]:
+    """At most so many of the lengths, evenly apart on a logarithmic axis, with first and last."""
+    gap = max(least_gap, (lengths[-1] / lengths[0]) ** (1 / (most - 1)))
     kept = [lengths[0]]
     for length in lengths[1:-1]:
         if length >= gap * kept[-1] and lengths[-1] >= gap * length:

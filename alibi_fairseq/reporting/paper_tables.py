@@ -1,0 +1,176 @@
+"""The paper's perplexity tables in their own shapes, ours beside them; speeds: speed_tables.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alibi_fairseq.reporting import beside, markdown, paper
+from alibi_fairseq.reporting.points import Point, method_name
+
+GRIDS = ("table05", "table08", "table13", "table14", "table15")
+SWEEPS = ("table02", "table03", "table04")
+TEST_SETS = ("table06", "table07", "table09", "table10")
+LARGE = ("table11", "table12")
+PERPLEXITY_TABLES = (*SWEEPS, "table05", *TEST_SETS[:2], "table08", *TEST_SETS[2:], *LARGE) + GRIDS[
+    2:
+]
+
+
+def perplexity_table(item: str, ours: Iterable[Point], training: Iterable[dict] = ()) -> str:
+    """One of Tables 2–15 as Markdown.
+
+    Args:
+        item: e.g. ``table05``.
+        ours: points measured in the paper's setting on this table's corpus; may be empty.
+        training: cells of such training runs, for the memory and the hours of Tables 11 and 12.
+    """
+    ours = list(ours)
+    if item in SWEEPS:
+        body = _sweep(item, ours)
+    elif item in TEST_SETS:
+        body = _test_sets(item, ours)
+    elif item in LARGE:
+        body = _large(item, ours, list(training))
+    else:
+        body = _grid(item, ours)
+    return body + "\n" + beside.legend(paper.about(item)["corpus"]) + "\n"
+
+
+def _grid(item: str, ours: list[Point]) -> str:
+    """Rows are models, columns evaluation lengths; three lines per model."""
+    lengths = sorted({point.length for point in paper.points(item)})
+    lines = []
+    for row in beside.rows_beside(item, ours):
+        lines += _three_lines(item, row, lengths)
+    return markdown.table(["trained ↓ evaluated at →", "", *map(str, lengths)], lines, left=2)
+
+
+def _three_lines(item: str, row: beside.Row, columns: list) -> list[list[str]]:
+    corpus = paper.about(item)["corpus"]
+    lines = [[row.label, "paper", *(beside.shown_by_paper(row.paper.get(c)) for c in columns)]]
+    for name, ours in row.lines:
+        values = (beside.shown_ours(ours.get(c), row.paper.get(c)) for c in columns)
+        lines.append(["", name, *values])
+        if ours:
+            gaps = (beside.difference(corpus, ours.get(c), row.paper.get(c)) for c in columns)
+            lines.append(["", "difference", *gaps])
+    return lines
+
+
+def _sweep(item: str, ours: list[Point]) -> str:
+    """Rows are evaluation lengths, columns methods; then the speeds, which the paper prints too."""
+    corpus = paper.about(item)["corpus"]
+    models = beside.rows_beside(item, ours)
+    headers, speed_headers = ["length"], ["length"]
+    lines = {length: [str(length)] for length in sorted({p.length for p in paper.points(item)})}
+    speeds = {length: [str(length)] for length in lines}
+    for model in models:
+        headers.append(f"{_short(model)}: paper")
+        speed_headers.append(f"{_short(model)}: paper")
+        for length, line in lines.items():
+            line.append(beside.shown_by_paper(model.paper.get(length)))
+            speeds[length].append(_speed(model.paper.get(length), markdown.NOTHING))
+        for name, points in model.lines:
+            headers += [name, "difference"]
+            speed_headers.append(name)
+            for length, line in lines.items():
+                own, printed = points.get(length), model.paper.get(length)
+                line += [beside.shown(own), beside.difference(corpus, own, printed)]
+                speeds[length].append(_speed(own, markdown.MISSING))
+    return (
+        "Perplexity:\n\n"
+        + markdown.table(headers, list(lines.values()))
+        + "\nTokens per second (the paper: one V100, batch size 1; ours: the machine named in the "
+        "sources):\n\n" + markdown.table(speed_headers, list(speeds.values()))
+    )
+
+
+def _short(model: beside.Row) -> str:
+    return method_name(next(iter(model.paper.values())).position_method)
+
+
+def _speed(point: Point | None, absent: str) -> str:
+    if point is None or point.tokens_per_second is None:
+        return absent if point is None or not point.status else point.status
+    return f"{point.tokens_per_second:.0f}"
+
+
+def _test_sets(item: str, ours: list[Point]) -> str:
+    """Rows are models, columns the validation and the test set; other people's models as printed."""
+    corpus = paper.about(item)["corpus"]
+    models = {
+        (point.position_method, point.train_length): model
+        for model in beside.rows_beside(item, ours, column=lambda p: p.subset)
+        for point in model.paper.values()
+    }
+    with_speeds = "train_words_per_second" in paper.rows(item)[0]
+    headers = ["model, evaluated at 3072"]
+    headers += ["train words/s, paper", "evaluation words/s, paper"] if with_speeds else []
+    for subset in ("valid", "test"):
+        headers += [f"{subset}: paper", "ours", "difference"]
+    lines = []
+    for row in paper.rows(item):
+        model = models.get((row["position_method"], row["train_length"]))
+        for name, points in model.lines if model else [("", {})]:
+            line = [f"{row['model']} (as printed)" if model is None else model.label + name[4:]]
+            if with_speeds:
+                speeds = (row["train_words_per_second"], row["eval_words_per_second"])
+                line += map(markdown.thousands, speeds)
+            for subset in ("valid", "test"):
+                printed = row[f"{subset}_perplexity"]
+                line.append(markdown.NOTHING if printed is None else markdown.perplexity(printed))
+                if model is None:
+                    line += [markdown.NOTHING] * 2
+                else:
+                    own, other = points.get(subset), model.paper.get(subset)
+                    line += [beside.shown(own), beside.difference(corpus, own, other)]
+            lines.append(line)
+    return markdown.table(headers, lines)
+
+
+def _large(item: str, ours: list[Point], training: list[dict]) -> str:
+    """Rows are 1.3B models with memory, updates and GPU hours; columns evaluation lengths."""
+    cost = {(row["position_method"], row["train_length"]): row for row in paper.rows(item)}
+    lengths = sorted({point.length for point in paper.points(item)})
+    lines = []
+    for row in beside.rows_beside(item, ours, join_diagonal=False):
+        first = next(iter(row.paper.values()))
+        printed = cost[first.position_method, first.train_length]
+        own = [point for _, points in row.lines for point in points.values()]
+        measured = {
+            "train_memory_gb": None,
+            "updates": own[0].updates if own else None,
+            "gpu_hours": None,
+        }
+        for cell in training:
+            same = (cell["position_method"], cell["train_length"])
+            if same == (first.position_method, first.train_length):
+                measured = _spent(cell, printed["updates"]) or measured
+        for line in _three_lines(item, row, lengths):
+            spent = {"paper": printed, "difference": None}.get(line[1], measured)
+            lines.append([*line[:2], *_cost(spent), *line[2:]])
+    headers = ["trained ↓ evaluated at →", "", "memory", "updates", "GPU hours"]
+    return markdown.table([*headers, *map(str, lengths)], lines, left=2)
+
+
+def _spent(cell: dict, updates: int) -> dict | None:
+    """What a training run had spent when it was as old as the paper's; None at another age."""
+    if not beside.same_updates(cell["updates"], updates):
+        return None
+    memory = cell.get("peak_memory_mb")
+    return {
+        "train_memory_gb": None if memory is None else round(memory / 1000, 1),
+        "updates": cell["updates"],
+        "gpu_hours": cell.get("gpu_hours"),
+    }
+
+
+def _cost(spent: dict | None) -> list[str]:
+    if spent is None:
+        return [""] * 3
+    memory, updates, hours = spent["train_memory_gb"], spent["updates"], spent["gpu_hours"]
+    return [
+        markdown.MISSING if memory is None else f"{memory} GB",
+        markdown.MISSING if updates is None else f"{updates / 1000:.1f}k",
+        markdown.MISSING if hours is None else f"{hours / 1000:.1f}k",
+    ]
