@@ -19,6 +19,7 @@ VERBS = {
     "eval": ("eval", "perplexity at any window length and stride"),
     "position-loss": ("position_loss", "loss by position within the window"),
     "merge-shards": ("merge_shards", "join the results of all shards of a sweep"),
+    "report": ("report", "put results beside the paper's: tables and figures"),
     "check-env": ("check_env", "say what is installed, what is wrong with it, how to mend it"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 
@@ -47,10 +47,10 @@ def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> 
     """One panel for each split and way of cutting the text; the same figure into each path."""
     parts = split_by_inference(points)
     panels = {
-        f"{title}, {subset}, {inference}": measured_series(part)
+        f"{subset}, {inference}": measured_series(part)
         for (subset, inference), part in parts.items()
     }
-    draw_panels(panels, *paths)
+    draw_panels(title, panels, *paths)
 
 
 def measured_series(points: Iterable[Point]) -> list[Series]:
@@ -61,21 +61,28 @@ def measured_series(points: Iterable[Point]) -> list[Series]:
     ]
 
 
-def draw_panels(panels: dict[str, list[Series]], *paths: str | os.PathLike) -> None:
-    """Panels of lines by title, with one legend.
+def labelled_by_method(lines: Iterable[Series]) -> list[Series]:
+    """The lines of a panel whose title says the training length: labelled without it."""
+    return [
+        replace(line, label=line.label.replace(f", L={line.train_length}", "")) for line in lines
+    ]
+
+
+def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.PathLike) -> None:
+    """Panels of lines by their titles, with one legend.
 
     A method looks the same in every panel. Training lengths of one method are told apart unless
     each panel has only one.
     """
-    lengths = {title: {series.train_length for series in lines} for title, lines in panels.items()}
+    lengths = {name: {series.train_length for series in lines} for name, lines in panels.items()}
     several = any(len(found) > 1 for found in lengths.values())
     everything = [series for lines in panels.values() for series in lines] if several else []
-    with style.figure(len(panels)) as (figure, axes):
-        for panel, (title, lines) in zip(axes, panels.items(), strict=True):
+    with style.figure(title, len(panels)) as (figure, axes):
+        for panel, (name, lines) in zip(axes, panels.items(), strict=True):
             plot_series(panel, lines, everything)
-            panel.set_title(title)
-            if len(lengths[title]) == 1:
-                style.mark_training_length(panel, *lengths[title])
+            panel.set_title(name)
+            if len(lengths[name]) == 1:
+                style.mark_training_length(panel, *lengths[name])
         style.legend(figure, axes)
         for path in paths:
             style.save(figure, path)
@@ -99,21 +106,11 @@ def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series
         )
         failed = [point for point in series.points if point.perplexity is None]
         if failed:
-            _annotate_failure(axes, known[-1], failed[0].status)
+            last = (known[-1].length, known[-1].perplexity)
+            style.annotate(axes, failed[0].status, last, (6, 0), "left")
     points = [point for series in lines for point in series.points]
     style.length_axis(axes, [point.length for point in points])
     style.perplexity_axis(axes, [p.perplexity for p in points if p.perplexity is not None])
-
-
-def _annotate_failure(axes: Axes, last: Point, status: str) -> None:
-    axes.annotate(
-        status,
-        (last.length, last.perplexity),
-        xytext=(6, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-    )
 
 
 def _look(series: Series, everything: Iterable[Series]) -> style.Look:

@@ -32,12 +32,12 @@ def draw_strides(
     methods = sorted({p.position_method for p in (*points, *printed)}, key=method_order)
     strides = sorted({p.stride for p in (*points, *printed) if not p.nonoverlapping})
     cuts = ["non-overlapping", *(f"S={stride}" for stride in strides)]
-    with style.figure(len(methods)) as (figure, panels):
+    with style.figure(title, len(methods)) as (figure, panels):
         for axes, method in zip(panels, methods, strict=True):
             both = [p for p in (*points, *printed) if p.position_method == method]
             for hollow, source in ((True, printed), (False, points)):
                 own = [p for p in source if p.position_method == method]
-                suffix = " (paper)" if hollow and points else ""
+                suffix = " (paper)" if hollow else ""
                 for run, members in runs(own).items():
                     lengths = sorted({p.train_length for p in both})
                     look = style.length_look("alibi", run.train_length, lengths)
@@ -56,7 +56,7 @@ def draw_strides(
                             )
             style.length_axis(axes, [p.length for p in both])
             style.perplexity_axis(axes, [p.perplexity for p in both if p.perplexity])
-            axes.set_title(f"{title}, {method_name(method)}")
+            axes.set_title(method_name(method))
         style.legend(figure, panels)
         for path in paths:
             style.save(figure, path)
@@ -65,7 +65,7 @@ def draw_strides(
 def draw_positions(document: dict, *paths: os.PathLike) -> None:
     """A ``position_loss`` document: loss against the context a prediction had in its window."""
     series = position_series(document)
-    with style.figure() as (figure, [axes]):
+    with style.figure(f"{document['corpus']}: loss by position") as (figure, [axes]):
         contexts = []
         for place, (label, cells) in enumerate(series.items()):
             # Position p has p + 1 tokens of context; a bucket is drawn at its geometric middle.
@@ -80,7 +80,9 @@ def draw_positions(document: dict, *paths: os.PathLike) -> None:
         style.length_axis(axes, _powers_of_two(min(contexts), max(contexts)))
         axes.set_xlabel("Context in the window (tokens)")
         axes.set_ylabel("Loss (bits per token)")
-        axes.set_title(f"{document['corpus']}: loss by position in the window")
+        lengths = {cell["train_length"] for cell in document["cells"]}
+        if len(lengths) == 1:
+            style.mark_training_length(axes, *lengths)
         style.legend(figure, [axes])
         for path in paths:
             style.save(figure, path)
@@ -98,7 +100,7 @@ def draw_training(document: dict, *paths: os.PathLike) -> None:
     keys = ("subset", "model", "checkpoint", "seed", "precision")
     for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
         lines[Run(cell["position_method"], cell["train_length"]), suffix].append(cell)
-    with style.figure() as (figure, [axes]):
+    with style.figure(f"{document['corpus']}: training") as (figure, [axes]):
         for place, ((run, suffix), cells) in enumerate(sorted(lines.items())):
             cells = sorted(cells, key=lambda cell: cell["updates"])
             perplexities = [2 ** cell["loss_bits"] for cell in cells]
@@ -106,7 +108,6 @@ def draw_training(document: dict, *paths: os.PathLike) -> None:
             axes.plot([c["updates"] for c in cells], perplexities, label=run.label + suffix, **look)
         style.perplexity_axis(axes, [2 ** cell["loss_bits"] for cell in document["cells"]])
         axes.set_xlabel("Updates")
-        axes.set_title(f"{document['corpus']}: training")
         style.legend(figure, [axes])
         for path in paths:
             style.save(figure, path)
@@ -165,7 +166,7 @@ def _draw_bars(
     """Panels of bars grouped by length, one bar for each method, told apart by hatches as well."""
     names = sorted({name for _, bars in panels for name, _ in bars}, key=_bar_order)
     width = 0.8 / len(names)
-    with style.figure(len(panels)) as (figure, axes):
+    with style.figure(title, len(panels)) as (figure, axes):
         for panel, (label, bars) in zip(axes, panels, strict=True):
             lengths = sorted({length for _, length in bars})
             for place, name in enumerate(names):
@@ -182,9 +183,8 @@ def _draw_bars(
                     linewidth=0.5,
                 )
             panel.set_xticks(range(len(lengths)), [f"L={length}" for length in lengths])
-            panel.set_title(label, fontsize=10)
+            panel.set_title(label)
             panel.grid(axis="x", visible=False)
-        figure.suptitle(title)
         style.legend(figure, axes)
         for path in paths:
             style.save(figure, path)

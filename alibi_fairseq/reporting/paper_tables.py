@@ -174,3 +174,37 @@ def _cost(spent: dict | None) -> list[str]:
         markdown.MISSING if updates is None else f"{updates / 1000:.1f}k",
         markdown.MISSING if hours is None else f"{hours / 1000:.1f}k",
     ]
+
+
+def replication_table() -> str:
+    """What others, or the same author elsewhere, measured for cells of the paper."""
+    lines = []
+    for row in paper.rows("replications"):
+        printed = _printed_cell(row)
+        gap = None if printed is None else row["perplexity"] - printed
+        lines.append(
+            [
+                row["source"],
+                row["corpus"],
+                method_name(row["position_method"]),
+                str(row["train_length"]),
+                "non-overlapping" if row["stride"] == row["length"] else f"S={row['stride']}",
+                row["subset"],
+                markdown.perplexity(row["perplexity"]),
+                markdown.NOTHING if printed is None else markdown.perplexity(printed),
+                markdown.NOTHING if gap is None else markdown.difference(gap),
+            ]
+        )
+    headers = ["source", "corpus", "method", "L", "inference", "split", "measured", "paper"]
+    return markdown.table([*headers, "difference"], lines, left=6)
+
+
+def _printed_cell(row: dict) -> float | None:
+    """The paper's perplexity for a line of replications.csv, None where it has none."""
+    keys = ("position_method", "train_length", "length", "stride", "subset")
+    for item in PERPLEXITY_TABLES:
+        if paper.about(item)["corpus"] == row["corpus"]:
+            for point in paper.points(item):
+                if all(getattr(point, key) == row[key] for key in keys):
+                    return point.perplexity
+    return None

@@ -71,8 +71,8 @@ def machine_of(provenance: dict, cell: dict | None = None) -> str:
 
 _HEADERS = (
     "method",
-    "L",
     "backend",
+    "L",
     "train tokens/s",
     "× sinusoidal",
     "paper",
@@ -88,8 +88,7 @@ _HEADERS = (
 def speed_table(documents: Iterable[dict]) -> str:
     """Table 1 and, for each machine measured on, its counterpart with the paper's ratios beside."""
     parts = ["The paper, one V100:\n\n" + _printed_table()]
-    measured = speeds(documents)
-    for group in measured or [Speeds("missing: no benchmark results were given")]:
+    for group in speeds(documents) or [Speeds("not measured yet")]:
         parts.append(f"Ours, {group.machine}:\n\n{_measured_table(group)}")
     return "\n".join(parts)
 
@@ -119,14 +118,22 @@ def _measured_table(group: Speeds) -> str:
     printed = {(row["position_method"], row["train_length"]): row for row in _printed()}
     measured = {case[:2] for case in group.cases}
     cases = [*group.cases, *((*case, "") for case in printed if case not in measured)]
-    cases.sort(key=lambda case: (*method_order(case[0]), *case[1:]))
+    order = [row["position_method"] for row in _printed()]
+    cases.sort(
+        key=lambda case: (
+            order.index(case[0]) if case[0] in order else len(order),
+            method_order(case[0]),
+            case[2],
+            case[1],
+        )
+    )
     compared = sorted({(phase, baseline) for _, phase, baseline in group.ratios}, reverse=True)
     headers = [*_HEADERS, *(f"{phase}: × {baseline}" for phase, baseline in compared)]
     lines = []
     for case in cases:
         method, length, backend = case
         row = printed.get((method, length))
-        line = [method_name(method), str(length), backend]
+        line = [method_name(method), backend, str(length)]
         for phase, key in ((TRAINING, "train"), (EVALUATION, "eval")):
             own = group.cases.get(case, {}).get(phase)
             reference = group.sinusoidal(case, phase)
@@ -145,7 +152,7 @@ def _measured_table(group: Speeds) -> str:
             ratio = group.ratios.get((case, phase, baseline))
             line.append(markdown.NOTHING if ratio is None else f"{ratio:.2f}")
         lines.append(line)
-    return markdown.table(headers, lines, left=3)
+    return markdown.table(headers, lines, left=2)
 
 
 def _printed() -> tuple[dict, ...]:

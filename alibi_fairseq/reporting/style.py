@@ -39,7 +39,7 @@ _OTHERS = [
 ]
 _MARKERS = "osD^vP<>*Xhd"
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
-_LEGEND_WIDTH = 1.9  # inches to the right of the panels
+_LEGEND_ROWS = 18
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "**")
 
 
@@ -95,10 +95,12 @@ def hatch(place: int) -> str:
 
 
 @contextmanager
-def figure(panels: int = 1) -> Iterator[tuple]:
-    """A figure with so many panels side by side, as ``(figure, list of axes)``."""
+def figure(title: str, panels: int = 1) -> Iterator[tuple]:
+    """A figure with so many panels, up to three side by side, as ``(figure, list of axes)``."""
     settings = {
         "font.size": 10,
+        "axes.titlesize": 10,
+        "figure.titlesize": 11,
         "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
         "axes.grid": True,
         "grid.color": "#dddddd",
@@ -114,10 +116,16 @@ def figure(panels: int = 1) -> Iterator[tuple]:
         "svg.fonttype": "path",
     }
     with matplotlib.rc_context(settings):
-        width = _PANEL_WIDTHS[min(panels, len(_PANEL_WIDTHS)) - 1]
-        drawn = Figure(figsize=(width * panels + _LEGEND_WIDTH, 4.0), layout="constrained")
+        columns = min(panels, len(_PANEL_WIDTHS))
+        rows = -(-panels // columns)
+        size = (_PANEL_WIDTHS[columns - 1] * columns, 4.0 * rows)
+        drawn = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(drawn)
-        yield drawn, list(drawn.subplots(1, panels, squeeze=False)[0])
+        axes = list(drawn.subplots(rows, columns, squeeze=False).flat)
+        for unused in axes[panels:]:
+            unused.remove()
+        drawn.suptitle(title)
+        yield drawn, axes[:panels]
 
 
 def save(drawn: Figure, path: str | os.PathLike) -> None:
@@ -131,12 +139,21 @@ def save(drawn: Figure, path: str | os.PathLike) -> None:
 
 
 def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
-    """One legend to the right of all panels, each label once: it never covers a line."""
+    """One legend to the right of all panels, each label once: it never covers a line.
+
+    The figure grows by the legend's width, so that the panels keep theirs.
+    """
     entries = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    drawn.legend(entries.values(), entries.keys(), loc="outside right upper")
+    columns = -(-len(entries) // _LEGEND_ROWS)
+    added = drawn.legend(
+        entries.values(), entries.keys(), loc="outside right center", ncols=columns
+    )
+    extent = added.get_window_extent(drawn.canvas.get_renderer())
+    width, height = drawn.get_size_inches()
+    drawn.set_size_inches(width + extent.width / drawn.dpi, height)
 
 
 def mark_training_length(axes: Axes, length: int | None) -> None:
@@ -144,6 +161,12 @@ def mark_training_length(axes: Axes, length: int | None) -> None:
     if length is not None:
         dotted = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2))}
         axes.axvline(length, label="training length", zorder=0.5, **dotted)
+
+
+def annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: str) -> None:
+    """A small text beside a point, so many typographic points away from it."""
+    small = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
+    axes.annotate(text, at, xytext=offset, ha=side, **small)
 
 
 def sparse_markers(lengths: Sequence[int]) -> list[int]:

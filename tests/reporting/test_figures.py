@@ -34,7 +34,7 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
 
 def test_lines_are_the_measured_points_with_units_on_the_axes():
     drawn = runs(evaluation_points(two_methods()))
-    with style.figure() as (_, [axes]):
+    with style.figure("title") as (_, [axes]):
         figures.plot_lengths(axes, drawn)
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]

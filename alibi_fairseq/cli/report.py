@@ -1,0 +1,35 @@
+"""``alibi-fairseq report``: our results beside the paper's, as tables and figures."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "results",
+        nargs="*",
+        type=Path,
+        metavar="RESULTS",
+        help="results files (JSON) or folders of them; without any, the paper's numbers alone",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results"),
+        metavar="FOLDER",
+        help="where report.md, tables/ and figures/ go (default: %(default)s)",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    from ..reporting.collect import collect
+    from ..reporting.report import write_report
+
+    results = collect(args.results)
+    report = write_report(results, args.out)
+    cells = sum(len(document["cells"]) for _, document in results.documents)
+    beside = sum(len(points) for points in results.comparable.values())
+    print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
+    print(f"Tables and figures: {report.path}")

@@ -1,0 +1,115 @@
+"""Results files gathered for a report: which cells may stand beside the paper's, and which not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.reporting import paper
+from alibi_fairseq.reporting.points import Point, evaluation_points
+from alibi_fairseq.reporting.schema import load_document
+
+# Two files may hold the same cell, measured twice: perplexities then agree to this share.
+_SAME_CELL = 1e-3
+
+Group = tuple[str, str | None]  # corpus and model
+
+
+@dataclass
+class Results:
+    """The documents of a report by what is made of them.
+
+    ``measured`` holds every perplexity by corpus and model; ``comparable`` those measured in the
+    paper's setting by corpus; ``reasons`` why those on a corpus of the paper are not.
+    """
+
+    documents: list[tuple[Path, dict]] = field(default_factory=list)
+    measured: dict[Group, list[Point]] = field(default_factory=dict)
+    comparable: dict[str, list[Point]] = field(default_factory=dict)
+    reasons: dict[Group, list[str]] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> list[dict]:
+        """The documents of one kind."""
+        return [document for _, document in self.documents if document["kind"] == kind]
+
+    def comparable_training(self, corpus: str, model: str) -> list[dict]:
+        """Validation losses of training runs in the paper's setting but for their age."""
+        return [
+            cell
+            for document in self.of_kind("training")
+            for cell in document["cells"]
+            if document["corpus"] == corpus
+            and cell.get("model") == model
+            and cell["subset"] == "valid"
+        ]
+
+
+def collect(paths: Iterable[Path]) -> Results:
+    """Read results files, and all ``*.json`` files of folders.
+
+    Raises:
+        BadInput: a path does not exist, a file breaks the schema or holds part of a sharded
+            evaluation, or two files contradict each other.
+    """
+    results = Results()
+    found: dict[tuple, tuple[Path, Point]] = {}
+    for path in _files(paths):
+        document = load_document(path)
+        results.documents.append((path, document))
+        if sharded := [cell for cell in document["cells"] if "shard" in cell]:
+            raise BadInput(
+                f"{path}: holds shard {sharded[0]['shard']} of an evaluation; "
+                "merge the shards first (alibi-fairseq merge-shards)."
+            )
+        if document["kind"] == "evaluation":
+            for point in evaluation_points(document):
+                _add(results, found, path, document["corpus"], point)
+    return results
+
+
+def _files(paths: Iterable[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.rglob("*.json"))
+            if not inside:
+                raise BadInput(f"{path}: no results (*.json) in this folder.")
+            files += inside
+        else:
+            files.append(path)
+    return list(dict.fromkeys(file.resolve() for file in files))
+
+
+def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -> None:
+    case = (corpus, replace(point, perplexity=None, tokens_per_second=None))
+    if case in found:
+        other_path, other = found[case]
+        if abs(other.perplexity - point.perplexity) > _SAME_CELL * point.perplexity:
+            raise BadInput(
+                f"{path} and {other_path} hold different perplexities ({point.perplexity:.4f} and "
+                f"{other.perplexity:.4f}) for one cell: {point.position_method}, trained at "
+                f"{point.train_length}, evaluated at {point.length}, {point.inference}, "
+                f"{point.subset}; leave one file out."
+            )
+        return
+    found[case] = (path, point)
+    group = (corpus, point.model)
+    results.measured.setdefault(group, []).append(point)
+    why = paper.why_not_comparable(corpus, point)
+    if why is None:
+        results.comparable.setdefault(corpus, []).append(point)
+    elif corpus in paper.corpora():
+        reasons = results.reasons.setdefault(group, [])
+        if why not in reasons:
+            reasons.append(why)
+
+
+def by_train_length(points: Iterable[Point]) -> dict[int, list[Point]]:
+    """Points by the length their models were trained at, in order."""
+    grouped = defaultdict(list)
+    for point in points:
+        grouped[point.train_length].append(point)
+    return dict(sorted(grouped.items()))
