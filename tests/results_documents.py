@@ -49,3 +49,10 @@ def document(*cells: dict, kind: str = "evaluation", corpus: str = "demo", **pro
         "provenance": PROVENANCE | provenance,
         "cells": list(cells),
     }
+
+
+def cells_of(text: str) -> list[list[str]]:
+    """The rows of the Markdown tables in a text, without the rules below the headers."""
+    rows = [line.strip()[1:-1].split("|") for line in text.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in row] for row in rows]
+    return [row for row in rows if not all(set(cell) <= set("-:") and cell for cell in row)]

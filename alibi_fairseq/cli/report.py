@@ -28,8 +28,8 @@ def run(args: argparse.Namespace) -> None:
     from ..reporting.report import write_report
 
     results = collect(args.results)
-    report = write_report(results, args.out)
+    page = write_report(results, args.out)
     cells = sum(len(document["cells"]) for _, document in results.documents)
     beside = sum(len(points) for points in results.comparable.values())
     print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
-    print(f"Tables and figures: {report.path}")
+    print(f"Tables and figures: {page}")

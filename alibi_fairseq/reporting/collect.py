@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,11 +104,3 @@ def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -
         reasons = results.reasons.setdefault(group, [])
         if why not in reasons:
             reasons.append(why)
-
-
-def by_train_length(points: Iterable[Point]) -> dict[int, list[Point]]:
-    """Points by the length their models were trained at, in order."""
-    grouped = defaultdict(list)
-    for point in points:
-        grouped[point.train_length].append(point)
-    return dict(sorted(grouped.items()))

@@ -3,73 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable
 from pathlib import Path
 
-from alibi_fairseq.files import atomic_write
-from alibi_fairseq.reporting import (
-    context_tables,
-    figures,
-    markdown,
-    more_figures,
-    paper,
-    paper_figures,
-    paper_tables,
-    speed_tables,
-    tables,
-    training_tables,
-)
-from alibi_fairseq.reporting.collect import Group, Results
-from alibi_fairseq.reporting.points import Point, method_name
+from alibi_fairseq.reporting import markdown, own_sections, paper_sections, speed_tables
+from alibi_fairseq.reporting.collect import Results
+from alibi_fairseq.reporting.page import Report
 
 
-class Report:
-    """Collects the page while tables (``tables/*.md``) and figures (``figures/*``) are written."""
-
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.names: set[tuple[str, str]] = set()
-        self.page: list[str] = []
-
-    def text(self, *paragraphs: str) -> None:
-        """Paragraphs of the page."""
-        self.page += paragraphs
-
-    def table(self, name: str, title: str, body: str, notes: list[str] | None = None) -> None:
-        """A table as a file of its own and on the page, under a heading of its own."""
-        remarks = "".join(f"- {note}\n" for note in notes or [])
-        section = f"{title}\n\n{body}" + (f"\n{remarks}" if remarks else "")
-        with atomic_write(self.out / "tables" / f"{self._unique('tables', name)}.md") as stream:
-            stream.write(f"# {section}")
-        self.page.append(f"### {section}")
-
-    def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
-        """A figure as PNG and SVG; ``draw`` is given the two paths."""
-        name = self._unique("figures", name)
-        paths = [self.out / "figures" / f"{name}{suffix}" for suffix in (".png", ".svg")]
-        draw(*paths)
-        self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
-
-    def _unique(self, folder: str, name: str) -> str:
-        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        unique, number = base, 1
-        while (folder, unique) in self.names:
-            number += 1
-            unique = f"{base}-{number}"
-        self.names.add((folder, unique))
-        return unique
-
-    def write(self) -> Path:
-        """The page; returns where it is."""
-        path = self.out / "report.md"
-        with atomic_write(path) as stream:
-            stream.write("\n".join(self.page))
-        return path
-
-
-def write_report(results: Results, out: Path) -> Report:
-    """Write ``report.md``, ``tables/`` and ``figures/`` into ``out``."""
+def write_report(results: Results, out: Path) -> Path:
+    """Write ``report.md``, ``tables/`` and ``figures/`` into ``out``; returns the page's path."""
     report = Report(out)
     report.text("# Results\n")
     report.text(
@@ -79,12 +21,11 @@ def write_report(results: Results, out: Path) -> Report:
     )
     if results.documents:
         _sources(report, results)
-        _own_perplexities(report, results)
-        _own_documents(report, results)
-    _speed(report, results)
-    _paper(report, results)
-    report.path = report.write()
-    return report
+        own_sections.perplexities(report, results)
+        own_sections.other_documents(report, results)
+    paper_sections.speed(report, results)
+    paper_sections.perplexities(report, results)
+    return report.write()
 
 
 def _sources(report: Report, results: Results) -> None:
@@ -113,194 +54,3 @@ def _short(path: Path, out: Path) -> str:
     if path.is_relative_to(out.resolve()):
         return os.fspath(path.relative_to(out.resolve()))
     return os.path.join(*path.parts[-2:])
-
-
-def _own_perplexities(report: Report, results: Results) -> None:
-    for group, points in sorted(results.measured.items(), key=lambda item: str(item[0])):
-        title = _title(group)
-        report.text(f"## {title}\n")
-        corpus = group[0]
-        if corpus not in paper.corpora():
-            report.text(f"{corpus} is not a text of the paper: its numbers do not compare.\n")
-        elif group in results.reasons:
-            reasons = "; ".join(results.reasons[group])
-            report.text(f"Not all of this compares with the paper's numbers: {reasons}.\n")
-        report.table(f"{title} lengths", f"{title}: perplexity", tables.length_tables(points))
-        for name, caption, panels in _length_panels(title, points):
-            report.figure(name, caption, _drawing(figures.draw_panels, caption, panels))
-        _strides(report, title, points)
-
-
-def _title(group: Group) -> str:
-    corpus, model = group
-    return corpus if model is None else f"{corpus}, {model}"
-
-
-def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict]]:
-    """Name, caption and panels of the figures of perplexity against length.
-
-    Few runs share a panel. Several methods at several training lengths give two figures: methods
-    compared at each training length, and training lengths compared for each method.
-    """
-    found = []
-    for (subset, inference), part in tables.split_by_inference(points).items():
-        if len({point.length for point in part}) == 1:
-            continue  # nothing to draw against
-        lines = figures.measured_series(part)
-        lengths = sorted({line.train_length for line in lines})
-        methods = list(dict.fromkeys(line.position_method for line in lines))
-        what = f"{title}, {subset}, {inference}"
-        if len(lengths) == 1 or len(methods) == 1:
-            found.append((f"{what} lengths", what, {"": lines}))
-            continue
-        by_length = {
-            f"trained at L={length}": figures.labelled_by_method(
-                line for line in lines if line.train_length == length
-            )
-            for length in lengths
-        }
-        by_method = {
-            method_name(method): [line for line in lines if line.position_method == method]
-            for method in methods
-        }
-        found.append((f"{what} methods", f"{what}: methods at each training length", by_length))
-        found.append((f"{what} lengths", f"{what}: training lengths of each method", by_method))
-    return found
-
-
-def _strides(report: Report, title: str, points: list[Point]) -> None:
-    for subset in sorted({point.subset for point in points}):
-        own = [point for point in points if point.subset == subset]
-        body = context_tables.stride_table(own)
-        if not body:
-            continue
-        name = f"{title} {subset} strides"
-        what = f"{title}, {subset}"
-        report.table(name, f"{what}: non-overlapping and sliding windows", body)
-        report.figure(
-            name,
-            f"{what}: the early-token curse. Solid: non-overlapping windows; dashed: sliding.",
-            _drawing(more_figures.draw_strides, own, what),
-        )
-
-
-def _own_documents(report: Report, results: Results) -> None:
-    for document in results.of_kind("position_loss"):
-        if document["cells"]:
-            name = f"{document['corpus']} positions"
-            title = f"{document['corpus']}: loss in bits per token by position in the window"
-            report.table(name, title, context_tables.position_table(document))
-            report.figure(name, title, _drawing(more_figures.draw_positions, document))
-    for document in results.of_kind("training"):
-        if document["cells"]:
-            name = f"{document['corpus']} training"
-            title = f"{document['corpus']}: training"
-            report.table(name, title, training_tables.training_table(document))
-            report.figure(name, title, _drawing(more_figures.draw_training, document))
-    for document in results.of_kind("benchmark"):
-        if document["cells"]:
-            machine = speed_tables.machine_of(document["provenance"])
-            body = speed_tables.benchmark_tables(document)
-            report.table("benchmark", f"Benchmark, {machine}", body)
-
-
-def _drawing(draw: Callable[..., None], *arguments: object) -> Callable[..., None]:
-    return lambda *paths: draw(*arguments, *paths)
-
-
-def _speed(report: Report, results: Results) -> None:
-    documents = results.of_kind("benchmark")
-    report.text("## Beside the paper\n")
-    about = paper.about("table01")
-    title = f"{about['name']}. {about['content']}"
-    report.table("table01", title, speed_tables.speed_table(documents), paper.notes("table01"))
-    report.figure(
-        "figure02", "Figure 2 in kind: speed and memory in the paper", more_figures.draw_paper_speed
-    )
-    for group in speed_tables.speeds(documents):
-        caption = f"Speed and memory, measured: {group.machine}"
-        report.figure("speed", caption, _drawing(more_figures.draw_speed, group))
-
-
-def _paper(report: Report, results: Results) -> None:
-    for item in paper_tables.PERPLEXITY_TABLES:
-        about = paper.about(item)
-        corpus = about["corpus"]
-        model = next(row["model"] for row in paper.rows("settings") if row["corpus"] == corpus)
-        body = paper_tables.perplexity_table(
-            item,
-            results.comparable.get(corpus, []),
-            results.comparable_training(corpus, model),
-        )
-        title = f"{about['name']}. {corpus}: {about['content']}"
-        report.table(item, title, body, paper.notes(item))
-        for name, caption, draw in _FIGURES_AFTER.get(item, ()):
-            notes = "; ".join(paper.notes(name))
-            report.figure(name, f"{caption}. {notes}".rstrip(" ."), _drawing(draw, results))
-    report.table(
-        "replications",
-        "The same cells measured by others",
-        paper_tables.replication_table(),
-    )
-
-
-def _with_ours(draw: Callable[..., None]) -> Callable[..., None]:
-    return lambda results, *paths: draw(results.comparable, *paths)
-
-
-def _without_ours(draw: Callable[..., None]) -> Callable[..., None]:
-    return lambda results, *paths: draw(*paths)
-
-
-def _figure05(results: Results, *paths: Path) -> None:
-    paper_figures.figure05(results.comparable_training("cc100-roberta", "alibi_lm_1b3"), *paths)
-
-
-_FIGURES_AFTER: dict[str, tuple[tuple[str, str, Callable[..., None]], ...]] = {
-    "table04": (
-        (
-            "figure01",
-            "Figure 1 in kind: beyond the training length",
-            _with_ours(paper_figures.figure01),
-        ),
-    ),
-    "table05": (
-        (
-            "figure04",
-            "Figure 4 in kind: ALiBi by training length",
-            _with_ours(paper_figures.figure04),
-        ),
-        (
-            "figure07",
-            "Figure 7 in kind: training speed by training length",
-            _without_ours(paper_figures.figure07),
-        ),
-        (
-            "figure08",
-            "Figure 8 in kind: quality at length 3072 by training speed",
-            _without_ours(paper_figures.figure08),
-        ),
-    ),
-    "table08": (
-        (
-            "figure10",
-            "Figure 10 in kind: ALiBi by training length on books",
-            _with_ours(paper_figures.figure10),
-        ),
-    ),
-    "table11": (("figure05", "Figure 5 in kind: 1.3B parameters, end points", _figure05),),
-    "table12": (
-        (
-            "figure06",
-            "Figure 6 in kind: 1.3B parameters beyond the training length",
-            _with_ours(paper_figures.figure06),
-        ),
-    ),
-    "table15": (
-        (
-            "figure11",
-            "Figure 11 in kind: sliding window S=1 beside non-overlapping windows",
-            _with_ours(paper_figures.figure11),
-        ),
-    ),
-}

@@ -9,164 +9,23 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
-from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.reporting.fields import (
+    DOCUMENT,
+    HARDWARE,
+    OPTIONAL,
+    PROVENANCE,
+    REQUIRED,
+    SCALAR,
+    VERSIONS,
+    Check,
+)
 
 SCHEMA = "alibi_fairseq/results"
 VERSION = 1
-
-# A check returns None when the value is right, otherwise what it should have been.
-Check = Callable[[object], "str | None"]
-
-
-def _is_number(value: object) -> bool:
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _expect(description: str, test: Callable[[object], bool]) -> Check:
-    return lambda value: None if test(value) else description
-
-
-def _or_null(check: Check) -> Check:
-    def nullable(value: object) -> str | None:
-        wrong = None if value is None else check(value)
-        return wrong and f"{wrong} or null"
-
-    return nullable
-
-
-def _is_utc_date(value: object) -> bool:
-    if not isinstance(value, str) or not re.fullmatch(r"[\d-]+T[\d:]+Z", value):
-        return False
-    try:
-        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
-    except ValueError:
-        return False
-    return True
-
-
-TEXT = _expect("text", lambda v: isinstance(v, str) and v != "")
-FLAG = _expect("true or false", lambda v: isinstance(v, bool))
-COUNT = _expect("a whole number, 0 or more", lambda v: _is_integer(v) and v >= 0)
-POSITIVE_COUNT = _expect("a whole number, 1 or more", lambda v: _is_integer(v) and v >= 1)
-NUMBER = _expect("a finite number", _is_number)
-NOT_NEGATIVE = _expect("a number, 0 or more", lambda v: _is_number(v) and v >= 0)
-POSITIVE = _expect("a number above 0", lambda v: _is_number(v) and v > 0)
-UTC_DATE = _expect("a date such as 2026-01-31T12:00:00Z", _is_utc_date)
-SHA256 = _expect(
-    "64 hexadecimal digits", lambda v: isinstance(v, str) and bool(re.fullmatch("[0-9a-f]{64}", v))
-)
-LIST = _expect("a list", lambda v: isinstance(v, list))
-SCALAR = _expect(
-    "a finite number, text, true, false or null",
-    lambda v: v is None or isinstance(v, (str, bool)) or _is_number(v),
-)
-OBJECT = _expect("an object", lambda v: isinstance(v, dict))
-
-_DOCUMENT = {
-    "kind": TEXT,
-    "provenance": OBJECT,
-    "corpus": TEXT,
-    "cells": LIST,
-}
-
-_PROVENANCE = {
-    "command": TEXT,
-    "git_commit": _or_null(TEXT),
-    "git_clean": _or_null(FLAG),
-    "data_sha256": _or_null(SHA256),
-    "dictionary_sha256": _or_null(SHA256),
-    "versions": OBJECT,
-    "hardware": OBJECT,
-    "threads": _or_null(POSITIVE_COUNT),
-    "precision": _or_null(TEXT),
-    "seed": _or_null(COUNT),
-    "date": UTC_DATE,
-    "seconds": NOT_NEGATIVE,
-}
-_VERSIONS = {
-    name: _or_null(TEXT) for name in ("python", "torch", "fairseq", "numpy", "alibi_fairseq")
-}
-_HARDWARE = {
-    "cpu": _or_null(TEXT),
-    "cores": _or_null(POSITIVE_COUNT),
-    "memory_gb": _or_null(POSITIVE),
-    "gpu": _or_null(TEXT),
-}
-
-# What a cell of each kind must say.
-REQUIRED: dict[str, dict[str, Check]] = {
-    "evaluation": {
-        "position_method": TEXT,
-        "train_length": POSITIVE_COUNT,
-        "length": POSITIVE_COUNT,
-        "stride": POSITIVE_COUNT,
-        "subset": TEXT,
-        "tokens": POSITIVE_COUNT,
-        "loss_bits": NOT_NEGATIVE,
-        "perplexity": POSITIVE,
-    },
-    "training": {
-        "position_method": TEXT,
-        "train_length": POSITIVE_COUNT,
-        "updates": COUNT,
-        "subset": TEXT,
-        "loss_bits": NOT_NEGATIVE,
-    },
-    "benchmark": {
-        "name": TEXT,
-        "baseline": _or_null(TEXT),
-        "ratio": _or_null(POSITIVE),
-    },
-    "position_loss": {
-        "position_method": TEXT,
-        "train_length": POSITIVE_COUNT,
-        "length": POSITIVE_COUNT,
-        "stride": POSITIVE_COUNT,
-        "subset": TEXT,
-        "position_from": COUNT,
-        "position_to": POSITIVE_COUNT,
-        "tokens": POSITIVE_COUNT,
-        "loss_bits": NOT_NEGATIVE,
-    },
-}
-
-# What a cell of any kind may say; any other key may hold any finite number, text or flag.
-OPTIONAL: dict[str, Check] = {
-    "position_method": TEXT,
-    "train_length": POSITIVE_COUNT,
-    "length": POSITIVE_COUNT,
-    "model": TEXT,
-    "checkpoint": TEXT,
-    "updates": COUNT,
-    "seed": _or_null(COUNT),
-    "precision": TEXT,
-    "shard": TEXT,
-    "tokens": POSITIVE_COUNT,
-    "words": POSITIVE_COUNT,
-    "bytes": POSITIVE_COUNT,
-    "perplexity": POSITIVE,
-    "word_perplexity": _or_null(POSITIVE),
-    "bits_per_byte": _or_null(NOT_NEGATIVE),
-    "min_context": COUNT,
-    "mean_context": NOT_NEGATIVE,
-    "tokens_per_second": POSITIVE,
-    "step_ms": POSITIVE,
-    "seconds": NOT_NEGATIVE,
-    "gpu_hours": NOT_NEGATIVE,
-    "peak_memory_mb": _or_null(POSITIVE),
-    "backend": TEXT,
-}
 
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
 _RUN = ("model", "position_method", "train_length", "checkpoint", "updates", "seed", "precision")
@@ -233,16 +92,16 @@ def validate_document(document: object, source: str = "the results") -> dict:
             f"{source}: version {_show(document.get('version'))} of the results format, "
             f"but this release reads version {VERSION}; use the release that wrote it."
         )
-    _check_keys(document, _DOCUMENT, source, "")
+    _check_keys(document, DOCUMENT, source, "")
     kind = document["kind"]
     if kind not in REQUIRED:
         raise BadInput(
             f"{source}: kind is {_show(kind)}, but must be one of {', '.join(REQUIRED)}."
         )
     provenance = document["provenance"]
-    _check_keys(provenance, _PROVENANCE, source, "provenance.")
-    _check_keys(provenance["versions"], _VERSIONS, source, "provenance.versions.")
-    _check_keys(provenance["hardware"], _HARDWARE, source, "provenance.hardware.")
+    _check_keys(provenance, PROVENANCE, source, "provenance.")
+    _check_keys(provenance["versions"], VERSIONS, source, "provenance.versions.")
+    _check_keys(provenance["hardware"], HARDWARE, source, "provenance.hardware.")
     seen: dict[tuple, int] = {}
     for index, cell in enumerate(document["cells"]):
         where = f"cells[{index}]"

@@ -6,7 +6,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import figures, style
-from alibi_fairseq.reporting.points import METHOD_NAMES, evaluation_points, runs
+from alibi_fairseq.reporting.points import METHOD_NAMES, Point, evaluation_points
 
 
 def two_methods():
@@ -33,9 +33,9 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
 
 
 def test_lines_are_the_measured_points_with_units_on_the_axes():
-    drawn = runs(evaluation_points(two_methods()))
+    drawn = figures.measured_series(evaluation_points(two_methods()))
     with style.figure("title") as (_, [axes]):
-        figures.plot_lengths(axes, drawn)
+        figures.plot_series(axes, drawn)
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
@@ -61,15 +61,53 @@ def test_every_split_and_stride_is_a_panel(tmp_path):
     figures.perplexity_by_length(document(*cells), path)
     text = path.read_text()
     for subset, inference in itertools.product(("valid", "test"), ("S=1", "non-overlapping")):
-        assert f"demo, {subset}, {inference}" in text
+        assert f"<!-- {subset}, {inference} -->" in text
 
 
 def test_readable_ticks_keep_first_and_last():
-    assert style._readable([512, 513, 522, 612, 712, 1512, 15512]) == [512, 712, 1512, 15512]
+    sweep = [512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
+    ticks = style._readable(sweep)
+    assert ticks[0] == 512 and ticks[-1] == 15512 and 4 < len(ticks) <= 9
+    assert all(after / before > 1.3 for before, after in itertools.pairwise(ticks))
     assert style._readable([64]) == [64]
     for lowest, highest in ((17, 50), (17, 460), (5, 5e6)):
         ticks = style._round_values(lowest, highest)
         assert 3 <= len(ticks) <= 9 and lowest <= min(ticks) and max(ticks) <= highest
+
+
+def test_a_dense_sweep_has_few_markers_and_all_its_points():
+    lengths = list(range(512, 15512, 100))
+    points = [Point("alibi", 512, n, n, "valid", 20.0) for n in lengths]
+    with style.figure("title") as (_, [axes]):
+        figures.plot_series(axes, [figures.Series("ALiBi", "alibi", 512, points)])
+    [line] = axes.get_lines()
+    assert list(line.get_xdata()) == lengths
+    assert 10 < len(line.get_markevery()) <= 31 and line.get_markevery()[-1] == len(lengths) - 1
+
+
+def test_a_run_that_failed_is_written_at_the_end_of_its_line():
+    points = [
+        Point("t5", 512, 512, 512, "valid", 19.65),
+        Point("t5", 512, 13512, 13512, "valid", None, status="OOM"),
+    ]
+    with style.figure("title") as (_, [axes]):
+        figures.plot_series(axes, [figures.Series("T5", "t5", 512, points)])
+    assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
+    assert [text.get_text() for text in axes.texts] == ["OOM"]
+
+
+def test_legend_stands_beside_the_panels():
+    with style.figure("title", 2) as (drawn, panels):
+        for panel in panels:
+            panel.plot([1, 2], [1, 2], label="a label that is rather long, longer than the panel")
+        before = drawn.get_size_inches()[0]
+        style.legend(drawn, panels)
+        drawn.canvas.draw()
+        [legend] = drawn.legends
+        assert len(legend.get_texts()) == 1  # the same label in both panels
+        beside = legend.get_window_extent().x0
+        assert all(panel.get_window_extent().x1 < beside for panel in panels)
+        assert drawn.get_size_inches()[0] > before + 2
 
 
 def test_nothing_to_draw_is_said(tmp_path):

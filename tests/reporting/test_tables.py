@@ -2,15 +2,9 @@ import csv
 import io
 
 import pytest
-from results_documents import document, evaluation_cell
+from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.reporting import markdown, tables
-
-
-def cells_of(text: str) -> list[list[str]]:
-    """The rows of a Markdown table, without the rule below the header."""
-    rows = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row] for row in rows if not set(row[0]) <= set(" -:")]
 
 
 def test_markdown_columns_line_up():

@@ -1,0 +1,105 @@
+"""The part of a report about our own measurements, whatever text they were made on."""
+
+from __future__ import annotations
+
+from alibi_fairseq.reporting import (
+    context_tables,
+    figures,
+    more_figures,
+    paper,
+    speed_tables,
+    tables,
+    training_tables,
+)
+from alibi_fairseq.reporting.collect import Group, Results
+from alibi_fairseq.reporting.page import Report, drawing
+from alibi_fairseq.reporting.points import Point, method_name
+
+
+def perplexities(report: Report, results: Results) -> None:
+    for group, points in sorted(results.measured.items(), key=lambda item: str(item[0])):
+        title = _title(group)
+        report.text(f"## {title}\n")
+        corpus = group[0]
+        if corpus not in paper.corpora():
+            report.text(f"{corpus} is not a text of the paper: its numbers do not compare.\n")
+        elif group in results.reasons:
+            reasons = "; ".join(results.reasons[group])
+            report.text(f"Not all of this compares with the paper's numbers: {reasons}.\n")
+        report.table(f"{title} lengths", f"{title}: perplexity", tables.length_tables(points))
+        for name, caption, panels in _length_panels(title, points):
+            report.figure(name, caption, drawing(figures.draw_panels, caption, panels))
+        _strides(report, title, points)
+
+
+def _title(group: Group) -> str:
+    corpus, model = group
+    return corpus if model is None else f"{corpus}, {model}"
+
+
+def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict]]:
+    """Name, caption and panels of the figures of perplexity against length.
+
+    Few runs share a panel. Several methods at several training lengths give two figures: methods
+    compared at each training length, and training lengths compared for each method.
+    """
+    found = []
+    for (subset, inference), part in tables.split_by_inference(points).items():
+        if len({point.length for point in part}) == 1:
+            continue  # nothing to draw against
+        lines = figures.measured_series(part)
+        lengths = sorted({line.train_length for line in lines})
+        methods = list(dict.fromkeys(line.position_method for line in lines))
+        what = f"{title}, {subset}, {inference}"
+        if len(lengths) == 1 or len(methods) == 1:
+            found.append((f"{what} lengths", what, {"": lines}))
+            continue
+        by_length = {
+            f"trained at L={length}": figures.labelled_by_method(
+                line for line in lines if line.train_length == length
+            )
+            for length in lengths
+        }
+        by_method = {
+            method_name(method): [line for line in lines if line.position_method == method]
+            for method in methods
+        }
+        found.append((f"{what} methods", f"{what}: methods at each training length", by_length))
+        found.append((f"{what} lengths", f"{what}: training lengths of each method", by_method))
+    return found
+
+
+def _strides(report: Report, title: str, points: list[Point]) -> None:
+    for subset in sorted({point.subset for point in points}):
+        own = [point for point in points if point.subset == subset]
+        body = context_tables.stride_table(own)
+        if not body:
+            continue
+        name = f"{title} {subset} strides"
+        what = f"{title}, {subset}"
+        report.table(name, f"{what}: non-overlapping and sliding windows", body)
+        report.figure(
+            name,
+            f"{what}: the early-token curse. Solid: non-overlapping windows; dashed: sliding.",
+            drawing(more_figures.draw_strides, own, what),
+        )
+
+
+def other_documents(report: Report, results: Results) -> None:
+    for document in results.of_kind("position_loss"):
+        if document["cells"]:
+            name = f"{document['corpus']} positions"
+            title = f"{document['corpus']}: loss in bits per token by position in the window"
+            report.table(name, title, context_tables.position_table(document))
+            report.figure(name, title, drawing(more_figures.draw_positions, document))
+    for document in results.of_kind("training"):
+        if document["cells"]:
+            name = f"{document['corpus']} training"
+            title = f"{document['corpus']}: training"
+            report.table(name, title, training_tables.training_table(document))
+            report.figure(name, title, drawing(more_figures.draw_training, document))
+    for document in results.of_kind("benchmark"):
+        if document["cells"]:
+            machine = speed_tables.machine_of(document["provenance"])
+            body = speed_tables.benchmark_tables(document)
+            report.table("benchmark", f"Benchmark, {machine}", body)

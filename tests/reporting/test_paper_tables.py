@@ -1,0 +1,132 @@
+from dataclasses import replace
+
+import pytest
+from results_documents import cells_of
+
+from alibi_fairseq.reporting import paper, paper_tables
+
+MODELS = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
+
+
+def ours(item, shift=0.0, **changes):
+    """The paper's own points, shifted, as if we had measured them."""
+    updates = MODELS[paper.about(item)["corpus"]]
+    return [
+        replace(point, perplexity=point.perplexity + shift, updates=point.updates or updates)
+        for point in paper.points(item)
+        if point.perplexity is not None
+        if all(getattr(point, key) == value for key, value in changes.items())
+    ]
+
+
+@pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
+def test_every_printed_perplexity_is_shown(item):
+    text = paper_tables.perplexity_table(item, [])
+    shown = [cell for row in cells_of(text) for cell in row]
+    for point in paper.points(item):
+        assert (point.status or f"{point.perplexity:.2f}") in shown
+    assert shown.count("OOM") == sum(point.status == "OOM" for point in paper.points(item)) * (
+        2 if item in paper_tables.SWEEPS else 1  # perplexity and speed
+    )
+
+
+@pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
+def test_without_results_every_cell_of_ours_is_missing(item):
+    rows = cells_of(paper_tables.perplexity_table(item, []))
+    missing = sum(cell == "missing" for row in rows for cell in row)
+    points = paper.points(item)
+    speeds = len(points) if item in paper_tables.SWEEPS else 0
+    costs = 3 * len({(p.position_method, p.train_length) for p in points})
+    assert missing == len(points) + speeds + (costs if item in paper_tables.LARGE else 0)
+
+
+@pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
+def test_every_point_of_ours_has_its_difference(item):
+    rows = cells_of(paper_tables.perplexity_table(item, ours(item, shift=0.1)))
+    differences = [cell for row in rows for cell in row if cell.startswith("+0.10")]
+    assert len(differences) == len(ours(item))
+
+
+def test_table_5_has_the_papers_shape():
+    text = paper_tables.perplexity_table("table05", ours("table05", 0.3, position_method="alibi"))
+    rows = cells_of(text)
+    assert rows[0][2:] == ["64", "128", "256", "512", "1024", "1536", "2048", "3072"]
+    assert [row[0] for row in rows[1:] if row[0]] == [
+        *(f"ALiBi, L={n}" for n in (64, 128, 256, 512, 1024, 1536, 2048, 3072)),
+        "Sinusoidal, L = evaluation length",
+        "Rotary, L = evaluation length",
+        "T5 bias, L = evaluation length",
+    ]
+    at = next(i for i, row in enumerate(rows) if row[0] == "ALiBi, L=512")
+    assert rows[at][-1] == "18.40"
+    assert rows[at + 1][1:] == ["ours", "–", "–", "–", "20.03", "19.11", "18.80", "18.78", "18.70"]
+    assert rows[at + 2][1:] == ["difference", "–", "–", "–", *["+0.30 ~"] * 5]
+    assert rows[-1][1:] == ["ours", "–", "–", "–", "missing", "missing", "–", "–", "missing"]
+    assert "0.24" in text and "0.9" in text and "0.23" in text
+
+
+def test_a_model_trained_elsewhere_is_not_in_the_diagonal_row():
+    stray = [replace(p, train_length=512) for p in ours("table05", position_method="sinusoidal")]
+    rows = cells_of(paper_tables.perplexity_table("table05", stray))
+    [line] = [rows[i + 1] for i, row in enumerate(rows) if row[0].startswith("Sinusoidal")]
+    assert line[2:] == ["missing"] * 3 + ["20.05"] + ["missing"] * 4
+
+
+def test_two_variants_of_a_model_have_a_line_each():
+    points = ours("table15", train_length=3072)
+    points += [replace(point, updates=280000, perplexity=17.5) for point in points]
+    rows = cells_of(paper_tables.perplexity_table("table15", points))
+    assert [row[1] for row in rows[-5:]] == [
+        "paper",
+        "ours (280000 updates)",
+        "difference",
+        "ours (286000 updates)",
+        "difference",
+    ]
+
+
+def test_test_sets_keep_other_peoples_models_as_printed():
+    rows = cells_of(paper_tables.perplexity_table("table07", ours("table07", -0.5)))
+    assert rows[4] == ["Sandwich Transformer (as printed)", "–", "–", "–", "17.96", "–", "–"]
+    assert rows[-1] == ["ALiBi, L=3072", "16.97", "16.47", "-0.50 ~", "17.66", "17.16", "-0.50 ~"]
+    assert len(rows) == 1 + len(paper.rows("table07"))
+
+
+def test_points_of_another_stride_or_length_do_not_enter():
+    other = [replace(p, stride=1) for p in ours("table07", position_method="alibi")]
+    other += [replace(p, length=2048) for p in ours("table07", position_method="alibi")]
+    assert "missing" in paper_tables.perplexity_table("table07", other)
+    assert "17.66 | missing" in paper_tables.perplexity_table("table07", other).replace("  ", "")
+
+
+def test_tables_11_and_12_tell_update_counts_apart():
+    points = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
+    rows = cells_of(paper_tables.perplexity_table("table11", points))
+    assert rows[1][0] == "Sinusoidal, L=1024" and rows[1][2:5] == ["26.2 GB", "46.7k", "5.5k"]
+    assert rows[2][1:] == ["ours", "missing", "missing", "missing", "missing", "–"]
+    training = {
+        "position_method": "sinusoidal",
+        "train_length": 1024,
+        "updates": 46500,
+        "gpu_hours": 5432.1,
+        "peak_memory_mb": 25500.0,
+    }
+    early = replace(ours("table11")[0], updates=46500)
+    old = training | {"updates": 50000, "gpu_hours": 9999.0}
+    rows = cells_of(paper_tables.perplexity_table("table11", [early], [training, old]))
+    assert rows[2][1:] == ["ours", "25.5 GB", "46.5k", "5.4k", "9.24", "–"]
+
+
+def test_no_verdict_where_no_noise_is_known():
+    text = paper_tables.perplexity_table("table12", ours("table12", 0.2))
+    assert "+0.20 |" in text and "no verdict" in text
+
+
+def test_replications_stand_beside_the_cells_they_repeat():
+    rows = cells_of(paper_tables.replication_table())
+    assert len(rows) == 1 + len(paper.rows("replications"))
+    by_case = {tuple(row[1:6]): row[6:] for row in rows[1:] if "Haviv" in row[0]}
+    case = ("wikitext-103", "ALiBi", "512", "non-overlapping", "valid")
+    assert by_case[case] == ["19.71", "19.73", "-0.02"]
+    learned = ("wikitext-103", "Learned", "512", "non-overlapping", "valid")
+    assert by_case[learned] == ["20.42", "–", "–"]

@@ -1,0 +1,128 @@
+import hashlib
+import re
+from dataclasses import asdict
+
+import pytest
+from results_documents import document, evaluation_cell
+
+from alibi_fairseq import cli
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.reporting import paper
+from alibi_fairseq.reporting.collect import collect
+from alibi_fairseq.reporting.schema import save_document
+
+TABLES = {f"table{n:02d}.md" for n in range(1, 16)}
+FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 10, 11)}
+
+
+def hashes(folder):
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_papers_numbers_alone_give_every_table_and_figure_the_same_each_time(tmp_path, capsys):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for out in (first, second):
+        assert cli.main(["report", "--out", str(out)]) == 0
+    assert "0 measured cells" in capsys.readouterr().out
+    assert {path.name for path in (first / "tables").iterdir()} == TABLES | {"replications.md"}
+    expected = {f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg")}
+    assert {path.name for path in (first / "figures").iterdir()} == expected
+    page = (first / "report.md").read_text()
+    linked = set(re.findall(r"\(figures/(\w+)\.png\)", page))
+    assert linked == FIGURES
+    assert "18.40" in page and "missing" in page
+    assert hashes(first) == hashes(second)
+
+
+def in_the_papers_setting(item="table05", shift=0.1, **changes):
+    points = [p for p in paper.points(item) if p.position_method == "alibi"]
+    keys = ("position_method", "train_length", "length", "stride", "subset")
+    cells = [
+        evaluation_cell(p.perplexity + shift, **{k: v for k, v in asdict(p).items() if k in keys})
+        | {"model": "alibi_lm_wiki103", "updates": 286000}
+        | changes
+        for p in points
+    ]
+    return document(*cells, corpus="wikitext-103")
+
+
+def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, capsys):
+    save_document(in_the_papers_setting(), tmp_path / "in" / "paper.json")
+    demo = [
+        evaluation_cell(12.34, train_length=512, length=512),
+        evaluation_cell(56.78, train_length=512, length=3072),
+    ]
+    save_document(document(*demo), tmp_path / "in" / "demo.json")
+    assert cli.main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
+    assert "38 measured cells, 36 of them in a setting of the paper" in capsys.readouterr().out
+    table = (tmp_path / "out" / "tables" / "table05.md").read_text()
+    assert table.count("+0.10 =") == 36 and "12.34" not in table
+    own = (tmp_path / "out" / "tables" / "demo-lengths.md").read_text()
+    assert "12.34" in own and "56.78" in own
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "demo is not a text of the paper" in page
+    assert page.count("12.34") == 1
+    assert (tmp_path / "out" / "figures" / "demo-valid-non-overlapping-lengths.png").is_file()
+    figure = (tmp_path / "out" / "figures" / "figure04.svg").read_text()
+    assert "<!-- ALiBi, L=512 (paper) -->" in figure and "<!-- ALiBi, L=512 -->" in figure
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": "alibi_lm_small"}, "the paper's model on wikitext-103 is alibi_lm_wiki103"),
+        ({"updates": 5000}, "the paper trains for 286,000 updates"),
+    ],
+)
+def test_another_model_or_a_shorter_run_is_not_put_beside_the_paper(tmp_path, changes, reason):
+    save_document(in_the_papers_setting(**changes), tmp_path / "small.json")
+    results = collect([tmp_path / "small.json"])
+    assert results.comparable == {}
+    [(group, reasons)] = results.reasons.items()
+    assert group == ("wikitext-103", changes.get("model", "alibi_lm_wiki103"))
+    assert reasons == [reason]
+
+
+def test_the_same_cell_in_two_files_counts_once(tmp_path):
+    for name, shift in (("a", 0.1), ("b", 0.1 + 1e-6)):
+        save_document(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
+    results = collect([tmp_path])
+    assert len(results.comparable["wikitext-103"]) == 36
+
+
+def test_contradicting_files_are_an_error_that_names_both(tmp_path):
+    for name, shift in (("a", 0.1), ("b", 0.5)):
+        save_document(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
+    with pytest.raises(BadInput, match=r"b\.json and .*a\.json hold different perplexities"):
+        collect([tmp_path])
+
+
+def bad_inputs(folder):
+    """Arguments that cannot work, and what the one sentence about each must say."""
+    (folder / "other.json").write_text('{"schema": "another/one", "cells": []}')
+    (folder / "old.json").write_text('{"schema": "alibi_fairseq/results", "version": 99}')
+    (folder / "torn.json").write_text('{"schema": "alibi_fairseq/res')
+    (folder / "empty").mkdir()
+    save_document(document(evaluation_cell(shard="1/3")), folder / "shard.json")
+    return [
+        ("other.json", "not a results document"),
+        ("old.json", "version 99"),
+        ("torn.json", "not a JSON file"),
+        ("absent.json", "cannot be read"),
+        ("empty", "no results"),
+        ("shard.json", "merge the shards first"),
+    ]
+
+
+def test_bad_input_is_one_sentence_and_leaves_no_file(tmp_path, capsys):
+    for name, sentence in bad_inputs(tmp_path):
+        out = tmp_path / "out"
+        assert cli.main(["report", str(tmp_path / name), "--out", str(out)]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith("alibi-fairseq: error: ") and message.count("\n") == 1
+        assert sentence in message and name in message
+        assert not out.exists()

@@ -1,0 +1,93 @@
+from results_documents import cells_of, document
+
+from alibi_fairseq.reporting import more_figures, speed_tables
+
+
+def cell(name="train", method="alibi", length=512, speed=1000.0, **more):
+    return {
+        "name": name,
+        "position_method": method,
+        "length": length,
+        "baseline": None,
+        "ratio": None,
+        "tokens_per_second": speed,
+        "model": "alibi_lm",
+    } | more
+
+
+def rows_of_ours(*documents):
+    text = speed_tables.speed_table(documents)
+    return text, cells_of(text[text.index("Ours") :])
+
+
+def test_ratios_are_to_our_own_sinusoidal_model_beside_the_papers():
+    text, rows = rows_of_ours(
+        document(
+            cell("train", "sinusoidal", 512, 2000.0, peak_memory_mb=500.0),
+            cell("train", "alibi", 512, 3000.0, peak_memory_mb=480.0),
+            cell("evaluate", "alibi", 512, 9000.0),
+            kind="benchmark",
+        )
+    )
+    assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
+    by_case = {(row[0], row[2]): row[3:] for row in rows[1:]}
+    assert by_case["Sinusoidal", "512"][:3] == ["2.0k", "1.00", "1.00"]
+    assert by_case["ALiBi", "512"] == [
+        *("3.0k", "1.50", "0.99"),
+        *("9.0k", "–", "1.05"),
+        *("480 MB", "-20 MB", "+0.0 GB"),
+    ]
+    assert by_case["T5 bias", "3072"][0] == "missing" and by_case["T5 bias", "3072"][2] == "0.28"
+    assert len(by_case) == 12
+
+
+def test_recorded_baselines_have_a_column_each_and_backends_a_row():
+    _, rows = rows_of_ours(
+        document(
+            cell(backend="sdpa", baseline="stock", ratio=1.25),
+            cell(backend="fold", baseline="stock", ratio=1.5),
+            cell(backend="fold", baseline="materialised mask", ratio=2.0),
+            kind="benchmark",
+        )
+    )
+    assert rows[0][-2:] == ["train: × stock", "train: × materialised mask"]
+    alibi = {row[1]: row[-2:] for row in rows if row[0] == "ALiBi" and row[2] == "512"}
+    assert alibi == {"sdpa": ["1.25", "–"], "fold": ["1.50", "2.00"]}
+
+
+def test_a_gpu_and_a_processor_never_share_a_table():
+    gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
+    documents = [
+        document(cell(), kind="benchmark"),
+        document(cell(speed=5000.0), kind="benchmark", hardware=gpu, precision="bf16"),
+    ]
+    groups = speed_tables.speeds(documents)
+    assert [g.machine for g in groups] == [
+        "a GPU, bf16, alibi_lm",
+        "a processor, 2 threads, fp32, alibi_lm",
+    ]
+
+
+def test_other_benchmarks_are_tabulated_key_by_key():
+    other = {
+        "name": "attention",
+        "baseline": "dense",
+        "ratio": 1.5,
+        "length": 16384,
+        "skipped": True,
+    }
+    text = speed_tables.benchmark_tables(document(other, cell(), kind="benchmark"))
+    assert cells_of(text)[:2] == [
+        ["baseline", "ratio", "length", "skipped"],
+        ["dense", "1.5", "16384", "yes"],
+    ]
+    assert "train:" in text and speed_tables.speeds([document(other, kind="benchmark")]) == []
+
+
+def test_bars_are_drawn_for_what_was_measured(tmp_path):
+    [group] = speed_tables.speeds([document(cell(), cell(method="t5"), kind="benchmark")])
+    path = tmp_path / "bars.svg"
+    more_figures.draw_speed(group, path)
+    text = path.read_text()
+    assert "Training (thousand tokens per second)" in text and "T5 bias" in text
+    assert "Evaluation" not in text and "memory" not in text
