@@ -13,7 +13,13 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
-    packages=find_packages(include=["alibi_fairseq", "alibi_fairseq.*"]),
+    # The paper's tables live in results/paper; the report of an installed copy needs them too.
+    packages=[
+        *find_packages(include=["alibi_fairseq", "alibi_fairseq.*"]),
+        "alibi_fairseq.paper_data",
+    ],
+    package_dir={"alibi_fairseq.paper_data": "results/paper"},
+    package_data={"alibi_fairseq.paper_data": ["*.csv"]},
     install_requires=[
         # The official release does not import on Python 3.11 (fairseq issue 5012).
         "fairseq==0.12.2; python_version < '3.11'",

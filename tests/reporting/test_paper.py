@@ -1,7 +1,11 @@
 """The paper's numbers must agree with each other wherever it prints a number twice."""
 
 import itertools
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -209,3 +213,17 @@ def test_missing_tables_are_said(monkeypatch, tmp_path):
     monkeypatch.setattr(paper, "_FOLDERS", (tmp_path,))
     with pytest.raises(BadInput, match="not installed"):
         paper.folder()
+
+
+def test_an_installed_copy_brings_the_tables(tmp_path):
+    source = Path(__file__).parents[2]
+    for name in ("setup.py", "README.md"):
+        shutil.copy(source / name, tmp_path)
+    shutil.copytree(source / "alibi_fairseq", tmp_path / "alibi_fairseq")
+    shutil.copytree(source / "results" / "paper", tmp_path / "results" / "paper")
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    installed = tmp_path / "built" / "alibi_fairseq" / "paper_data"
+    brought = {path.name: path.read_bytes() for path in installed.iterdir()}
+    assert brought == {path.name: path.read_bytes() for path in paper.folder().glob("*.csv")}
+    assert installed.name == paper._FOLDERS[1].name

@@ -1,11 +1,12 @@
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import schema
+from alibi_fairseq.reporting import fields, schema
 
 
 def test_saved_document_is_read_back(tmp_path):
@@ -178,3 +179,11 @@ def test_what_cannot_be_merged(other, expected):
 def test_merging_nothing_is_an_error():
     with pytest.raises(BadInput, match="no results"):
         schema.merge_documents([])
+
+
+def test_every_key_is_documented():
+    text = (Path(__file__).parents[2] / "docs" / "results-format.md").read_text()
+    keys = {"schema", "version", *fields.DOCUMENT, *fields.PROVENANCE, *fields.OPTIONAL}
+    keys |= {*fields.VERSIONS, *fields.HARDWARE}
+    keys |= {key for required in fields.REQUIRED.values() for key in required}
+    assert {key for key in keys if f"`{key}`" not in text} == set()
