@@ -55,17 +55,25 @@ def load_dictionary(data: Path) -> Dictionary:
 
 def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     """Read a split into memory."""
+    binary = data / f"{name}.bin"
+    if binary.is_file() and binary.stat().st_size == 0:  # which NumPy cannot map
+        raise empty(data, name)
     lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
     if lines is None:
         found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
         raise BadInput(f"'{data}' has no split '{name}' (it has: {found}); change --subset.")
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
     if sizes.sum() == 0:
-        raise BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
+        raise empty(data, name)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
     text = _stated_size(data, name) or measure_text(tokens, line_starts, dictionary)
     return Split(name, tokens, line_starts, dictionary.eos(), text)
+
+
+def empty(data: Path, name: str) -> BadInput:
+    """What to say about a split without tokens."""
+    return BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
 
 
 def corpus_name(data: Path) -> str:

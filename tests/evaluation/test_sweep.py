@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from trained import ROOT, TRAIN_LENGTH, text_of
+from trained import ROOT, TRAIN_LENGTH, fairseq, text_of
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.merge import merge_shards
@@ -225,6 +225,16 @@ def test_a_file_of_another_schema(sweep):
 def test_bad_requests_write_nothing(sweep, changes, words):
     with pytest.raises(BadInput, match=words):
         run_sweep(sweep(**changes))
+    assert not sweep().out.exists()
+
+
+def test_an_empty_split(sweep, trained, tmp_path):
+    (tmp_path / "nothing.txt").write_text("")
+    data = tmp_path / "data-bin"
+    arguments = ["--only-source", "--srcdict", str(trained.data / "dict.txt")]
+    fairseq("preprocess", *arguments, f"--validpref={tmp_path}/nothing.txt", f"--destdir={data}")
+    with pytest.raises(BadInput, match="split 'valid' .* is empty"):
+        run_sweep(Sweep(data, [trained("alibi")], ["valid"], [16], [None], sweep().out))
     assert not sweep().out.exists()
 
 
