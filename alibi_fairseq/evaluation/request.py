@@ -16,7 +16,11 @@ from .sweep import Sweep
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that all sweeps share."""
-    parser.add_argument("data", metavar="DATA", help="folder that fairseq-preprocess wrote")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="folder that fairseq-preprocess wrote; of several joined by : the first",
+    )
     parser.add_argument(
         "--path", nargs="+", required=True, metavar="CKPT", help="one or more checkpoints"
     )
@@ -69,7 +73,7 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
     if args.memory_gb is not None and not args.memory_gb > 0:
         raise BadInput(f"--memory-gb must be above 0, not {args.memory_gb}.")
     return Sweep(
-        data=Path(args.data),
+        data=Path(args.data.split(":")[0]),
         checkpoints=[Path(path) for path in args.path],
         subsets=_names("--subset", args.subset),
         lengths=[_number("--lengths", item) for item in _names("--lengths", args.lengths)],

@@ -11,12 +11,14 @@ from trained import Trained
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
 
 
-def fairseq_loss(trained: Trained, name: str, subset: str, length: int, stride: int) -> float:
+def fairseq_loss(
+    trained: Trained, name: str, subset: str, length: int, stride: int, *more: str
+) -> float:
     """Bits per token of ``fairseq-eval-lm`` with one worker and one window at a time."""
     flags = [str(trained.data), "--path", str(trained(name)), "--gen-subset", subset, "--cpu"]
     flags += ["--max-sentences", "1", "--max-tokens", str(length), "--num-workers", "0"]
     flags += ["--tokens-per-sample", str(length), "--context-window", str(length - stride)]
-    flags += ["--sample-break-mode", "none", "--no-progress-bar"]
+    flags += ["--sample-break-mode", "none", "--no-progress-bar", *more]
     if name == "stock":
         flags += ["--model-overrides", f"{{'max_target_positions': {length}}}"]
     args = options.parse_args_and_arch(options.get_eval_lm_parser(), flags)
@@ -59,3 +61,16 @@ def test_a_model_of_fairseq_itself(trained, tmp_path):
     expected = fairseq_loss(trained, "stock", "valid", 40, 8)
     assert cell["loss_bits"] == pytest.approx(expected, abs=1e-4)
     assert (cell["position_method"], cell["train_length"]) == ("sinusoidal", 32)
+
+
+def test_a_model_with_a_memory(trained, tmp_path):
+    for cell in our_cells(trained, "transformer-xl", tmp_path / "r.json", lengths=[16, 50]):
+        expected = fairseq_loss(
+            trained,
+            "transformer-xl",
+            "valid",
+            cell["length"],
+            cell["length"],
+            *["--task", "segment_language_modeling"],
+        )
+        assert cell["loss_bits"] == pytest.approx(expected, abs=1e-4)
