@@ -15,10 +15,12 @@ import os
 import sys
 import types
 import typing
+import warnings
 from collections import defaultdict
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import hydra
 import numpy
 import omegaconf
 import torch
@@ -214,6 +216,22 @@ def logging_as_asked() -> bool:
     return True
 
 
+def hydra_without_advice() -> bool:
+    """hydra since 1.1 advises on each form of 1.0 that fairseq still uses, in thirty lines at every
+    start (facebookresearch/fairseq#4133), and our one sentence about a mistake drowns in them.
+    """
+    if not running_a_command() or hydra.__version__.startswith("1.0."):
+        return False
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+    for message in (
+        r"\s*'[^']*' is validated against ConfigStore schema",
+        r"\s*The version_base parameter is not specified",
+        r"\s*Future Hydra versions will no longer change working directory",
+    ):
+        warnings.filterwarnings("ignore", message, UserWarning)
+    return True
+
+
 WORKAROUNDS = (
     numpy_without_compat,
     older_checkpoints,
@@ -224,6 +242,7 @@ WORKAROUNDS = (
     whole_checkpoints,
     this_package_as_user_dir,
     logging_as_asked,
+    hydra_without_advice,
 )
 
 

@@ -135,6 +135,11 @@ def _mismatch(text: str, checkpoint: str) -> str:
 # searched in "Type: message"; the first that is found counts.
 _SENTENCES = (
     (
+        r"^InterpolationKeyError: Interpolation key 'task.tokens_per_sample' not found",
+        r"This model is a language model; add --task language_modeling (fairseq's default task is "
+        r"translation).",
+    ),
+    (
         r"^FileNotFoundError: .*No such file or directory: '(?P<f>[^']*)/dict\.txt'",
         r"There is no dictionary \g<f>/dict.txt; name a folder made by fairseq-preprocess.",
     ),

@@ -100,10 +100,22 @@ class TestSentences:
         for word in ("more", "words"):
             dictionary.add_symbol(word)
         dictionary.save(str(tmp_path / "dict.txt"))
-        said = sentence_of("eval_lm", tmp_path, "--path", checkpoint, "--cpu")
+        flags = ["--path", checkpoint, "--cpu"]
+        said = sentence_of("eval_lm", tmp_path, *flags)
+        assert said.startswith("The data's dictionary is not the one this checkpoint was trained")
+
+        # Checkpoints of others do not remember their dictionary; there the shapes tell.
+        state = torch.load(checkpoint)
+        state.pop("task_state")
+        torch.save(state, tmp_path / "other.pt")
+        said = sentence_of("eval_lm", tmp_path, "--path", tmp_path / "other.pt", "--cpu")
         rows = len(dictionary)
         assert "dictionary of another size" in said
         assert f"has {rows - 2} rows there and {rows} here" in said
+
+    def test_the_default_task_is_another(self, data_bin):
+        said = sentence_of("train", data_bin, "--arch", "alibi_lm_tiny", "--max-tokens", 64)
+        assert "add --task language_modeling" in said
 
     def test_an_unknown_architecture(self, data_bin, checkpoint, tmp_path):
         state = torch.load(checkpoint)
