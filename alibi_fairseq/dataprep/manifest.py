@@ -1,0 +1,167 @@
+"""``manifest.json``: what a folder of binary data holds and where it comes from.
+
+The format is described in docs/manifest.md. It lies beside ``dict.txt``; evaluation reads the
+words and bytes of each split from it for word-level perplexity and bits per byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib import metadata
+from pathlib import Path
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import atomic_write, sha256_file
+from alibi_fairseq.reporting.provenance import collect_provenance, dictionary_sha256
+
+FORMAT = "alibi_fairseq/corpus"
+VERSION = 1
+FILE_NAME = "manifest.json"
+COUNTS = ("lines", "words", "bytes", "tokens")
+
+# Names that only the paper's corpora may bear.
+_PROTECTED = ("wikitext", "bookcorpus", "cc100", "roberta")
+_REQUIRED = (
+    *("corpus", "identified_by", "splits", "dictionary", "tokenizer"),
+    *("sources", "settings", "provenance"),
+)
+_LIBRARIES = ("sentencepiece", "sacremoses", "tokenizers")
+
+
+def load(data: str | os.PathLike) -> dict | None:
+    """The manifest of a data folder, None when it has none.
+
+    Args:
+        data: the folder; of several joined by ``:`` (fairseq's shards) the first counts, and a
+            shard's manifest lies in the folder above it.
+
+    Raises:
+        BadInput: the file is damaged or of a version this release does not know.
+    """
+    first = Path(os.fspath(data).split(":")[0])
+    for folder in (first, first.parent):
+        path = folder / FILE_NAME
+        if path.is_file():
+            return _checked(path)
+    return None
+
+
+def save(manifest: dict, folder: str | os.PathLike) -> None:
+    """Write a manifest made by :func:`describe` into a folder."""
+    path = Path(folder) / FILE_NAME
+    text = json.dumps(_validated(manifest, path), indent=2, ensure_ascii=False)
+    with atomic_write(path) as stream:
+        stream.write(text + "\n")
+
+
+def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:
+    """What to give fairseq as its data: the folder, or its shards joined by ``:``."""
+    folder = Path(data_bin)
+    return ":".join(str(folder / name) for name in manifest.get("shards", [""]))
+
+
+def other_name(source: str | os.PathLike) -> str:
+    """The corpus name of a text that is not the paper's: its file's, unless that would mislead."""
+    name = Path(source).name.split(".")[0]
+    letters = re.sub("[^a-z0-9]", "", name.lower())
+    return "other-text" if not name or any(word in letters for word in _PROTECTED) else name
+
+
+def describe(
+    data_bin: str | os.PathLike,
+    *,
+    corpus: str,
+    identified_by: str | None,
+    splits: dict[str, dict],
+    tokenizer: dict,
+    sources: list[dict],
+    settings: dict,
+    seconds: float,
+    seed: int | None = None,
+    **more: object,
+) -> dict:
+    """The manifest of a finished folder of binary data; hashes every file in it.
+
+    Args:
+        corpus: ``wikitext-103``, ``bookcorpus``, ``cc100-roberta``, or :func:`other_name`.
+        identified_by: what shows that it is that corpus of the paper; None for other text.
+        splits: split -> at least ``lines, words, bytes, tokens``.
+        tokenizer: at least ``kind``.
+        sources: what the text was made from, each with ``bytes`` and ``sha256`` where known.
+        settings: what decides about the output; the same settings give the same bytes.
+        seconds: wall-clock time of this run.
+        more: further entries, e.g. ``throughput``.
+    """
+    folder = Path(data_bin)
+    dictionaries = sorted(folder.rglob("dict.txt"))
+    entries = len(dictionaries[0].read_text(encoding="utf-8").rstrip("\n").split("\n"))
+    provenance = collect_provenance(seconds=seconds, precision=None, seed=seed)
+    # The command line holds paths of this machine, and may name a corpus that this is not; the
+    # hashes stand above, file by file.
+    for key in ("command", "data_sha256", "dictionary_sha256", "precision"):
+        del provenance[key]
+    provenance["versions"].update({name: _version_of(name) for name in _LIBRARIES})
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "corpus": corpus,
+        "identified_by": identified_by,
+        "splits": splits,
+        "dictionary": {
+            "entries": entries + 4,  # with fairseq's <s>, <pad>, </s> and <unk>
+            "sha256": dictionary_sha256(dictionaries[0]),
+        },
+        "tokenizer": tokenizer,
+        "sources": sources,
+        "settings": settings,
+        "files": {
+            path.relative_to(folder).as_posix(): {
+                "bytes": path.stat().st_size,
+                "sha256": sha256_file(path),
+            }
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        },
+        "provenance": provenance,
+        **more,
+    }
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _checked(path: Path) -> dict:
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{path}: not a readable manifest ({error}); prepare the data again."
+        ) from error
+    return _validated(manifest, path)
+
+
+def _validated(manifest: object, path: Path) -> dict:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BadInput(f"{path}: not a manifest of this project; prepare the data again.")
+    if manifest.get("version") != VERSION:
+        raise BadInput(
+            f"{path}: version {manifest.get('version')!r} of the manifest, but this release reads "
+            f"version {VERSION}; prepare the data again."
+        )
+    for key in _REQUIRED:
+        if key not in manifest:
+            raise BadInput(f"{path}: {key!r} is missing; prepare the data again.")
+    for split, counts in manifest["splits"].items():
+        for name in COUNTS:
+            if not isinstance(counts.get(name), int) or counts[name] < 1:
+                raise BadInput(
+                    f"{path}: splits.{split}.{name} is {counts.get(name)!r}, but must be a whole "
+                    "number above 0; prepare the data again."
+                )
+    return manifest

@@ -1,0 +1,81 @@
+"""Work spread over processes: in order, with bounded memory, and no orphans."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AHEAD = 2  # items per process that are read before their turn
+
+
+def cores() -> int:
+    """Cores this process may use (a container or SLURM may give fewer than the machine has)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_in_order(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    initialize: Callable[..., None] | None = None,
+    arguments: tuple = (),
+) -> Iterator[Result]:
+    """``map`` over processes: results in the order of the items, items read as they are needed.
+
+    With one worker everything happens in this process. If this process dies in any way, its
+    workers end too, so that a run started again never meets the old one.
+
+    Args:
+        function: a function at module level.
+        initialize: called once per process with ``arguments``.
+    """
+    if workers == 1:
+        if initialize:
+            initialize(*arguments)
+        yield from map(function, items)
+        return
+    executor = ProcessPoolExecutor(workers, process_context(), _start, (initialize, arguments))
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(executor.submit(function, item))
+            if len(waiting) >= _AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def process_context() -> multiprocessing.context.BaseContext:
+    """How worker processes are started."""
+    # Not "fork": libraries that have already run threads here (OpenMP) would hang in the children.
+    # A server that has only imported the package forks them, so they share its memory.
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["alibi_fairseq", "fairseq.data.indexed_dataset"])
+    return context
+
+
+def _start(initialize: Callable[..., None] | None, arguments: tuple) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if initialize:
+        initialize(*arguments)
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)

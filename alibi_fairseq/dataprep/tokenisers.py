@@ -1,0 +1,255 @@
+"""Sub-word tokenisers behind one interface: sentencepiece BPE, BERT WordPiece, byte-level BPE.
+
+A tokeniser turns lines into its own numbers; ``number + offset`` is the index in fairseq's
+dictionary, because ``dict.txt`` lists the pieces in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import atomic_write
+
+SPECIAL = 4  # fairseq's <s>, <pad>, </s>, <unk> come first in every dictionary
+UNKNOWN, END_OF_LINE = 3, 2  # their indices there
+_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
+_LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out of its training
+
+
+class Tokeniser:
+    """What every tokeniser offers.
+
+    Attributes:
+        kind: its name in the manifest.
+        offset: fairseq index = own number + offset.
+        names: the piece of each own number, as it stands in tokenised text.
+        files: what a user needs to tokenise further text; copied beside the dictionary.
+    """
+
+    kind: str
+    offset: int
+    names: list[str]
+    files: list[Path]
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        """Own numbers of the pieces of each line."""
+        raise NotImplementedError
+
+    def write_dictionary(self, path: str | os.PathLike) -> None:
+        """fairseq's ``dict.txt``: the pieces in the order of their numbers."""
+        with atomic_write(path) as stream:
+            for name in self.names[SPECIAL - self.offset :]:
+                if name.split() != [name]:
+                    raise BadInput(
+                        f"The vocabulary holds {name!r}: a piece with white space in it cannot "
+                        "stand in a fairseq dictionary; use another vocabulary."
+                    )
+                flag = " #fairseq:overwrite" if name in _RESERVED else ""
+                stream.write(f"{name} 1{flag}\n")
+
+    def copy_files(self, folder: Path) -> None:
+        """Copy ``files`` into a folder."""
+        for path in self.files:
+            shutil.copy(path, folder)
+
+    def describe(self) -> dict:
+        """The manifest's entry."""
+        return {
+            "kind": self.kind,
+            "pieces": len(self.names) - (SPECIAL - self.offset),
+            "files": [path.name for path in self.files],
+        }
+
+
+class SentencePiece(Tokeniser):
+    """A sentencepiece model trained by :func:`train_sentencepiece`."""
+
+    kind = "sentencepiece-bpe"
+    offset = UNKNOWN  # its <unk> is number 0 and falls on fairseq's
+
+    def __init__(self, model: str | os.PathLike):
+        import sentencepiece
+
+        self.files = [Path(model)]
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
+        self.names = [self._model.id_to_piece(i) for i in range(len(self._model))]
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return self._model.encode(lines, out_type=int, num_threads=1)
+
+
+def train_sentencepiece(
+    lines: Iterable[str],
+    model: str | os.PathLike,
+    entries: int,
+    *,
+    byte_fallback: bool = True,
+    threads: int = 1,
+) -> SentencePiece:
+    """Train a byte-pair encoding on lines of text; the same lines give the same model.
+
+    The model changes nothing in the text: pieces joined, with their ▁ read as spaces, are the line
+    again (lines have single spaces and none at the ends).
+
+    Args:
+        lines: the training text; held in memory, about five times its size.
+        model: file to be written, ending in ``.model``; the ``.vocab`` beside it is for reading.
+        entries: size of the fairseq dictionary, its four special symbols included.
+        byte_fallback: spell rare characters as bytes, so that no text holds an unknown token.
+        threads: for the parts of the training that use them.
+
+    Raises:
+        BadInput: the text is too small for so many pieces, or so few pieces cannot spell it.
+    """
+    import sentencepiece
+
+    model = Path(model)
+    attempt = model.with_name(f".{model.name}.attempt")
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_prefix=str(attempt),
+            vocab_size=entries - SPECIAL + 1,  # with sentencepiece's own <unk>
+            model_type="bpe",
+            byte_fallback=byte_fallback,
+            character_coverage=0.9999 if byte_fallback else 1.0,
+            normalization_rule_name="identity",
+            bos_id=-1,
+            eos_id=-1,
+            max_sentence_length=_LONGEST_LINE,
+            num_threads=threads,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _vocabulary_size_error(str(error), entries) from error
+    for suffix in (".vocab", ".model"):
+        os.replace(f"{attempt}{suffix}", model.with_suffix(suffix))
+    return SentencePiece(model)
+
+
+def _vocabulary_size_error(message: str, entries: int) -> Exception:
+    if high := re.search(r"Please set it to a value <= (\d+)", message):
+        most = int(high[1]) + SPECIAL - 1
+        return _too_small_text(entries, most)
+    if low := re.search(r"required_chars\D*\d+ vs (\d+)|smaller than required_chars", message):
+        least = f" ({int(low[1]) + SPECIAL:,} at least)" if low[1] else ""
+        return BadInput(
+            f"A vocabulary of {entries:,} is too small to spell the characters of the text"
+            f"{least}; ask for more entries."
+        )
+    return RuntimeError(f"sentencepiece: {message}")
+
+
+def _too_small_text(entries: int, most: int) -> BadInput:
+    return BadInput(
+        f"The text is too small for a vocabulary of {entries:,}: at most {most:,} entries can be "
+        "learned from it; ask for fewer or give more text."
+    )
+
+
+class WordPiece(Tokeniser):
+    """BERT's WordPiece with the user's ``vocab.txt``, by the library ``tokenizers``.
+
+    A vocabulary in which no piece has an upper-case letter is BERT's uncased kind: the text is
+    lower-cased and loses its accents, as BERT does. ``[UNK]`` is a piece of its own.
+    """
+
+    kind = "wordpiece"
+    offset = SPECIAL
+
+    def __init__(self, vocabulary: str | os.PathLike):
+        path = Path(vocabulary)
+        try:
+            self.names = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path}: not a readable WordPiece vocabulary ({error}).") from error
+        self.names = [name.rstrip("\r") for name in self.names]
+        if "[UNK]" not in self.names or len(set(self.names)) != len(self.names):
+            raise BadInput(
+                f"{path}: not a BERT vocabulary (one piece per line, none twice, [UNK] among them)."
+            )
+        self.files = [path]
+        self.lower_case = not any(
+            unicodedata.category(letter) == "Lu"
+            for name in self.names
+            if not (name.startswith("[") and name.endswith("]"))
+            for letter in name
+        )
+        implementations = _tokenizers_library("BERT WordPiece")
+        self._model = implementations.BertWordPieceTokenizer(
+            {name: number for number, name in enumerate(self.names)}, lowercase=self.lower_case
+        )
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [e.ids for e in self._model.encode_batch(lines, add_special_tokens=False)]
+
+    def describe(self) -> dict:
+        return {**super().describe(), "lower_case": self.lower_case}
+
+
+class ByteLevelBpe(Tokeniser):
+    """GPT-2's byte-level BPE, from ``encoder.json`` and ``vocab.bpe``.
+
+    As in fairseq's own GPT-2 files the dictionary lists the numbers, so ``--bpe gpt2`` with
+    ``--gpt2-encoder-json`` and ``--gpt2-vocab-bpe`` decodes a model's output.
+    """
+
+    kind = "byte-level-bpe"
+    offset = SPECIAL
+
+    def __init__(self, encoder_json: str | os.PathLike, vocab_bpe: str | os.PathLike):
+        implementations = _tokenizers_library("byte-level BPE")
+        self.files = [Path(encoder_json), Path(vocab_bpe)]
+        try:
+            self._model = implementations.ByteLevelBPETokenizer.from_file(
+                str(encoder_json), str(vocab_bpe)
+            )
+        except Exception as error:  # the library raises bare Exception
+            raise BadInput(
+                f"{encoder_json} and {vocab_bpe}: not GPT-2's encoder.json and vocab.bpe ({error})."
+            ) from error
+        size = self._model.get_vocab_size()
+        if sorted(self._model.get_vocab().values()) != list(range(size)):
+            raise BadInput(f"{encoder_json}: its numbers are not 0 to {size - 1} without gaps.")
+        self.names = [str(number) for number in range(size)]
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [e.ids for e in self._model.encode_batch(lines, add_special_tokens=False)]
+
+
+def train_byte_level_bpe(lines: Iterable[str], folder: Path, entries: int) -> ByteLevelBpe:
+    """Train a byte-level BPE; writes ``encoder.json`` and ``vocab.bpe`` into a folder.
+
+    Args:
+        entries: size of the fairseq dictionary, its four special symbols included.
+    """
+    least = 256 + SPECIAL
+    if entries < least:
+        raise BadInput(f"A byte-level vocabulary has at least {least} entries, not {entries}.")
+    model = _tokenizers_library("byte-level BPE").ByteLevelBPETokenizer()
+    model.train_from_iterator(lines, vocab_size=entries - SPECIAL, show_progress=False)
+    if (found := model.get_vocab_size() + SPECIAL) < entries:
+        raise _too_small_text(entries, found)
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary, merges = model.save_model(str(folder))
+    os.replace(vocabulary, folder / "encoder.json")
+    os.replace(merges, folder / "vocab.bpe")
+    return ByteLevelBpe(folder / "encoder.json", folder / "vocab.bpe")
+
+
+def _tokenizers_library(purpose: str):
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the work is spread over processes
+    try:
+        from tokenizers import implementations
+    except ImportError as error:
+        raise BadInput(
+            f"{purpose} needs the library tokenizers; install it with "
+            "pip install 'alibi-fairseq[wordpiece]', or use sentencepiece."
+        ) from error
+    return implementations

@@ -1,0 +1,98 @@
+import json
+
+import pytest
+
+from alibi_fairseq.dataprep import manifest as manifests
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import sha256_file
+from alibi_fairseq.reporting.provenance import symbols_sha256
+
+SPLITS = {"train": {"lines": 2, "words": 3, "bytes": 12, "tokens": 5}}
+
+
+@pytest.fixture
+def data_bin(tmp_path):
+    folder = tmp_path / "data-bin"
+    folder.mkdir()
+    (folder / "dict.txt").write_text("the 2\ncat 1\n")
+    (folder / "train.bin").write_bytes(b"123")
+    return folder
+
+
+def describe(folder, **changes):
+    values = dict(
+        corpus="books",
+        identified_by=None,
+        splits=SPLITS,
+        tokenizer={"kind": "words"},
+        sources=[],
+        settings={"seed": 1},
+        seconds=1.0,
+    )
+    return manifests.describe(folder, **{**values, **changes})
+
+
+def test_saved_manifest_is_read_back(data_bin):
+    manifest = describe(data_bin, seed=7)
+    manifests.save(manifest, data_bin)
+    assert manifests.load(data_bin) == json.loads(json.dumps(manifest))
+    assert manifest["dictionary"] == {"entries": 6, "sha256": symbols_sha256(["the", "cat"])}
+    assert manifest["files"]["train.bin"] == {
+        "bytes": 3,
+        "sha256": sha256_file(data_bin / "train.bin"),
+    }
+    assert manifest["provenance"]["seed"] == 7
+
+
+def test_no_path_of_this_machine_gets_in(data_bin):
+    assert str(data_bin.parent) not in json.dumps(describe(data_bin))
+
+
+def test_shards_find_the_manifest_above_them(data_bin):
+    shards = [data_bin / "shard00", data_bin / "shard01"]
+    for shard in shards:
+        shard.mkdir()
+        (data_bin / "dict.txt").replace(shard / "dict.txt")
+        (shard / "dict.txt").rename(data_bin / "dict.txt")
+    manifest = describe(data_bin, shards=["shard00", "shard01"])
+    manifests.save(manifest, data_bin)
+    joined = manifests.data_argument(data_bin, manifest)
+    assert joined == f"{shards[0]}:{shards[1]}"
+    assert manifests.load(joined)["corpus"] == "books"
+
+
+def test_folder_without_a_manifest_has_none(tmp_path):
+    assert manifests.load(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"format": "another"}, "not a manifest"),
+        ({"version": 2}, "version 2"),
+        ({"splits": {"train": {"lines": 2}}}, "splits.train.words is None"),
+        ({"splits": {"train": {**SPLITS["train"], "bytes": 0}}}, "splits.train.bytes is 0"),
+    ],
+)
+def test_wrong_manifests_are_refused(data_bin, change, words):
+    path = data_bin / "manifest.json"
+    path.write_text(json.dumps({**describe(data_bin), **change}))
+    with pytest.raises(BadInput, match=words):
+        manifests.load(data_bin)
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(BadInput, match="not a readable manifest"):
+        manifests.load(data_bin)
+
+
+@pytest.mark.parametrize(
+    "file, name",
+    [
+        ("wiki-mini-v1.zip", "wiki-mini-v1"),
+        ("x/books.tar.xz", "books"),
+        ("WikiText_103-v1.zip", "other-text"),
+        ("my BookCorpus", "other-text"),
+        ("cc-100.txt", "other-text"),
+    ],
+)
+def test_other_text_never_bears_a_name_of_the_paper(file, name):
+    assert manifests.other_name(file) == name

@@ -1,0 +1,134 @@
+import json
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
+from alibi_fairseq.dataprep.tokenisers import (
+    ByteLevelBpe,
+    SentencePiece,
+    WordPiece,
+    train_byte_level_bpe,
+    train_sentencepiece,
+)
+from alibi_fairseq.errors import BadInput
+
+LINES = [
+    "the cat sat on the mat , and the cat was fat",
+    "Zoë's naïve café cost 3.50 € – “far” too much",
+    "<s> and </s> and <unk> and <pad> are words too",
+    "x = {'a': [1, 2], \"b\": None}",
+] * 30
+UNSEEN = ["日本語 and 🎉 were never seen", "ThE CaT", "<unk> <s>"]
+
+
+@pytest.fixture(scope="module")
+def sentencepiece(tmp_path_factory):
+    return train_sentencepiece(LINES, tmp_path_factory.mktemp("sp") / "sp.model", 400)
+
+
+@pytest.fixture(scope="module")
+def byte_level(tmp_path_factory):
+    return train_byte_level_bpe(LINES, tmp_path_factory.mktemp("bpe"), 330)
+
+
+def fairseq_indices(tokeniser, line, folder):
+    """What fairseq-preprocess makes of the tokenised line, and the dictionary it uses."""
+    tokeniser.write_dictionary(folder / "dict.txt")
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    text = " ".join(tokeniser.names[i] for i in tokeniser.encode([line])[0])
+    return dictionary.encode_line(text, add_if_not_exist=False).tolist(), dictionary
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "byte_level"])
+@pytest.mark.parametrize("line", LINES[:4] + UNSEEN)
+def test_own_numbers_plus_offset_are_fairseqs(kind, line, request, tmp_path):
+    tokeniser = request.getfixturevalue(kind)
+    indices, dictionary = fairseq_indices(tokeniser, line, tmp_path)
+    own = [number + tokeniser.offset for number in tokeniser.encode([line])[0]]
+    assert own + [dictionary.eos()] == indices
+    assert dictionary.unk() not in indices
+    assert len(dictionary) == len(tokeniser.names) + tokeniser.offset
+
+
+@pytest.mark.parametrize("line", LINES[:4] + UNSEEN)
+def test_sentencepiece_loses_nothing(sentencepiece, line):
+    pieces = [sentencepiece.names[i] for i in sentencepiece.encode([line])[0]]
+    assert sentencepiece._model.decode(pieces) == line
+
+
+def test_vocabulary_has_the_size_asked_for(sentencepiece, byte_level, tmp_path):
+    assert len(fairseq_indices(sentencepiece, "a", tmp_path)[1]) == 400
+    assert len(fairseq_indices(byte_level, "a", tmp_path)[1]) == 330
+
+
+def test_without_byte_fallback_rare_characters_are_unknown(tmp_path):
+    plain = train_sentencepiece(LINES, tmp_path / "sp.model", 150, byte_fallback=False)
+    indices, dictionary = fairseq_indices(plain, "日", tmp_path)
+    assert dictionary.unk() in indices
+    assert [n + plain.offset for n in plain.encode(["日"])[0]] + [2] == indices
+
+
+def test_training_again_gives_the_same_model(sentencepiece, tmp_path):
+    again = train_sentencepiece(LINES, tmp_path / "sp.model", 400, threads=2)
+    assert again.names == sentencepiece.names
+
+
+def test_byte_level_bpe_agrees_with_fairseqs_own_encoder(byte_level):
+    encoder = get_encoder(*map(str, byte_level.files))
+    for line in LINES[:4] + UNSEEN:
+        assert byte_level.encode([line])[0] == encoder.encode(line)
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_wordpiece_agrees_with_transformers(cased, tmp_path):
+    from transformers import BertTokenizer
+
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat on mat , . ' “ ” fat ##s ##y cafe was to"
+    words += " café The Cat" if cased else ""
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(words.split()) + "\n")
+    ours = WordPiece(path)
+    assert ours.lower_case is not cased
+    theirs = BertTokenizer(str(path), do_lower_case=not cased)
+    for line in ["The cats sat on the fatty mat , “ Café ” was", "the café's cat . catsy"]:
+        pieces = [ours.names[i] for i in ours.encode([line])[0]]
+        assert pieces == theirs.tokenize(line)
+        indices, dictionary = fairseq_indices(ours, line, tmp_path)
+        assert [n + ours.offset for n in ours.encode([line])[0]] + [2] == indices
+    assert len(dictionary) == len(words.split()) + 4
+
+
+def test_impossible_vocabularies_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="too small for a vocabulary of 50,000: at most [3-9]"):
+        train_sentencepiece(LINES, tmp_path / "a.model", 50_000)
+    with pytest.raises(BadInput, match="of 100 is too small to spell"):
+        train_sentencepiece(LINES, tmp_path / "b.model", 100)
+    with pytest.raises(BadInput, match="at least 260 entries, not 100"):
+        train_byte_level_bpe(LINES, tmp_path, 100)
+    with pytest.raises(BadInput, match="too small for a vocabulary of 900: at most 3"):
+        train_byte_level_bpe(LINES, tmp_path, 900)
+    (tmp_path / "vocab.txt").write_text("the\nthe\n")
+    with pytest.raises(BadInput, match="not a BERT vocabulary"):
+        WordPiece(tmp_path / "vocab.txt")
+    (tmp_path / "encoder.json").write_text(json.dumps({"a": 0}))
+    with pytest.raises(BadInput, match=r"not GPT-2's encoder\.json"):
+        ByteLevelBpe(tmp_path / "encoder.json", tmp_path / "missing.bpe")
+    assert not list(tmp_path.glob("*.model"))
+
+
+def test_largest_possible_vocabulary_is_the_one_named(tmp_path):
+    with pytest.raises(BadInput) as refusal:
+        train_sentencepiece(LINES, tmp_path / "a.model", 50_000)
+    most = int(str(refusal.value).split("at most ")[1].split()[0].replace(",", ""))
+    assert train_sentencepiece(LINES, tmp_path / "b.model", most).names
+    with pytest.raises(BadInput):
+        train_sentencepiece(LINES, tmp_path / "c.model", most + 1)
+
+
+def test_pieces_with_white_space_do_not_get_into_a_dictionary(sentencepiece, tmp_path):
+    broken = SentencePiece(sentencepiece.files[0])
+    broken.names[5] = "a\u00a0b"
+    with pytest.raises(BadInput, match="white space"):
+        broken.write_dictionary(tmp_path / "dict.txt")
+    assert not list(tmp_path.iterdir())
