@@ -1,0 +1,161 @@
+"""Text out of files, folders and archives, one stream at a time and never unpacked to disk."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from alibi_fairseq.errors import BadInput
+
+_COMPRESSED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": None}
+_ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
+# Text bytes per byte of a compressed English file, rounded up; for disk checks only.
+_EXPANSION = 5
+
+
+def is_archive(path: str | os.PathLike) -> bool:
+    """Whether the name is that of an archive of several files."""
+    return str(path).lower().endswith(_ARCHIVES)
+
+
+def is_compressed(path: str | os.PathLike) -> bool:
+    """Whether the name is that of one compressed file."""
+    return Path(path).suffix.lower() in _COMPRESSED and not is_archive(path)
+
+
+def text_files(path: str | os.PathLike) -> list[Path]:
+    """The files below a folder (sorted), or the file itself.
+
+    Raises:
+        BadInput: nothing there.
+    """
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise BadInput(f"{path}: there is no such file or folder.")
+    suffixes = (".txt", *(f".txt{suffix}" for suffix in _COMPRESSED))
+    found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes))
+    if not found:
+        raise BadInput(f"{path}: no text files (*.txt, also .gz, .xz, .bz2, .zst) in this folder.")
+    return found
+
+
+def estimated_text_bytes(path: Path) -> int:
+    """Size of the text in a file, about (exact for plain text)."""
+    packed = is_compressed(path) or is_archive(path)
+    return path.stat().st_size * (_EXPANSION if packed else 1)
+
+
+@contextmanager
+def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> Iterator[BinaryIO]:
+    """A plain or compressed file as a stream of its text's bytes.
+
+    Args:
+        advance: told how many bytes of the file itself were read.
+
+    Raises:
+        BadInput: the file is damaged, or zstandard is needed and missing.
+    """
+    with open(path, "rb") as raw:
+        counted = io.BufferedReader(_Counted(raw, advance), 1 << 20)
+        with _reading(path):
+            yield _decompress(path, counted) if is_compressed(path) else counted
+
+
+def texts(
+    path: Path, advance: Callable[[int], None] = lambda _: None
+) -> Iterator[tuple[str, BinaryIO]]:
+    """(name, stream) of each text in a file: of every ``*.txt`` of an archive, or of itself.
+
+    A stream has to be read before the next one is asked for.
+
+    Args:
+        advance: as for :func:`open_text`.
+
+    Raises:
+        BadInput: the file is damaged.
+    """
+    if not is_archive(path):
+        with open_text(path, advance) as stream:
+            yield path.name, stream
+        return
+    if path.suffix.lower() == ".zip":
+        with _reading(path), zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.filename.lower().endswith(".txt"):
+                    with archive.open(member) as stream:
+                        yield member.filename, stream
+                advance(member.compress_size)
+        return
+    with open(path, "rb") as raw, _reading(path):
+        counted = io.BufferedReader(_Counted(raw, advance), 1 << 20)
+        # "r|*" reads once from front to back, without seeking or unpacking.
+        unpacked = _decompress(path, counted) if path.suffix.lower() == ".zst" else counted
+        with tarfile.open(fileobj=unpacked, mode="r|*") as archive:
+            for member in archive:
+                if member.isfile() and member.name.lower().endswith(".txt"):
+                    yield member.name, archive.extractfile(member)
+
+
+class _Counted(io.RawIOBase):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, raw: BinaryIO, advance: Callable[[int], None]):
+        self._raw = raw
+        self._advance = advance
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._raw.seek(offset, whence)
+
+    def readinto(self, buffer) -> int:
+        count = self._raw.readinto(buffer)
+        self._advance(count)
+        return count
+
+
+def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
+    suffix = path.suffix.lower()
+    if suffix != ".zst":
+        return io.BufferedReader(_COMPRESSED[suffix](stream), 1 << 20)
+    try:
+        import zstandard
+    except ImportError as error:
+        raise BadInput(
+            f"{path}: .zst needs the library zstandard (pip install zstandard), or unpack it "
+            "first with the program zstd."
+        ) from error
+    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(stream), 1 << 20)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    damages = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+    damages += (tarfile.TarError, zipfile.BadZipFile)
+    try:
+        yield
+    except damages as error:
+        raise BadInput(f"{path}: the file is damaged or cut off ({error}).") from error
+
+
+def describe_sources(files: list[Path]) -> str:
+    """A short name for a list of files, from their names and sizes alone (no reading)."""
+    listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in files)
+    return hashlib.sha256(listing.encode()).hexdigest()

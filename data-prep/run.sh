@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# Sourced by the prepare.sh of each corpus: runs `alibi-fairseq prepare` from this checkout with the
+# Python at hand when it has what is needed (a cluster node without a network), otherwise with .venv.
+
+# shellcheck source=scripts/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
+
+prepare() {
+  local python="${PYTHON:-python3}"
+  if [ ! -x "$root/.venv/bin/python" ] &&
+    "$python" -c 'import fairseq, sacremoses, sentencepiece, torch, tqdm' > /dev/null 2>&1; then
+    export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+  else
+    ensure_environment
+    python=python
+  fi
+  exec "$python" -m alibi_fairseq prepare "$@"
+}
