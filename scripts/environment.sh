@@ -39,8 +39,10 @@ ensure_environment() {
     "$python" -m venv "$root/.venv" || fail "$python could not make a virtual environment."
   fi
   echo "Installing the pinned packages into .venv (a few minutes, once) …"
-  # Constrains the isolated builds too; without it they would fetch another torch.
-  PIP_CONSTRAINT="$root/constraints.txt" "$root/.venv/bin/python" -m pip install \
+  # Constrains the isolated builds too (pip since 25.3 has a variable of its own for them); they
+  # would fetch another torch otherwise.
+  PIP_CONSTRAINT="$root/constraints.txt" PIP_BUILD_CONSTRAINT="$root/constraints.txt" \
+    "$root/.venv/bin/python" -m pip install \
     --disable-pip-version-check --editable "$root${extra:+[$extra]}" ||
     fail "pip could not install the packages; its words above say why."
   echo "$wanted" > "$root/.venv/installed-$extra"
