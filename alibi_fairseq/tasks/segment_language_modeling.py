@@ -70,7 +70,13 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")
         self.datasets[split] = TokenStream(lines, self.dictionary.pad(), self.dictionary.eos())
 
-    def get_batch_iterator(
+    def get_batch_iterator(self, dataset, **options):
+        """Batches of a split in the order of the text; sentences to score or continue as ever."""
+        if isinstance(dataset, TokenStream):
+            return self._segments(dataset, **options)
+        return super().get_batch_iterator(dataset, **options)
+
+    def _segments(
         self,
         dataset,
         max_tokens=None,

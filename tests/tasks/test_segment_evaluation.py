@@ -10,6 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 from torch.nn.functional import cross_entropy
 
+from alibi_fairseq import AlibiLanguageModel
 from alibi_fairseq.errors import BadInput
 
 TASK = ["--task", "segment_language_modeling", "--tokens-per-sample", "16"]
@@ -66,6 +67,18 @@ def test_the_softmax_may_be_taken_in_parts(trained):
     whole = run_eval_lm(*trained, *ONE_ROW)["loss"]
     parts = run_eval_lm(*trained, *ONE_ROW, "--softmax-batch", "5")["loss"]
     assert parts == pytest.approx(float(whole), abs=1e-6)
+
+
+@torch.no_grad()
+def test_hub_interface_scores_and_samples_without_a_memory(trained):
+    data, checkpoint = trained
+    hub = AlibiLanguageModel.from_pretrained(checkpoint.parent, checkpoint.name, str(data))
+    found = hub.score("w1 w2 w3 w5")
+    model, end = hub.models[0], hub.task.dictionary.eos()
+    inputs = torch.tensor([[end, *found["tokens"].tolist()[:-1]]])
+    expected = model(inputs)[0][0].log_softmax(-1).gather(1, found["tokens"][:, None])[:, 0]
+    torch.testing.assert_close(found["positional_scores"], expected, rtol=0, atol=1e-5)
+    assert hub.sample("w1 w2", beam=2, max_len_b=9).startswith("w1 w2 ")
 
 
 def test_a_missing_task_is_named(trained):
