@@ -79,7 +79,7 @@ def _merge_cells(kind: str, parts: list[dict]) -> dict:
     cell = {key: value for key, value in shared.items() if key not in _OF_THE_SPLIT}
     cell |= evaluation_cell(total, text) if kind == "evaluation" else position_cell(total)
     if "seconds" in parts[0]:
-        cell["seconds"] = round(sum(part["seconds"] for part in parts), 3)
+        cell["seconds"] = round(sum(part["seconds"] for part in parts), 6)
         cell["tokens_per_second"] = round(total.tokens / cell["seconds"], 1)
         cell["peak_memory_mb"] = max(part["peak_memory_mb"] for part in parts)
     return cell

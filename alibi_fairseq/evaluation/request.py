@@ -74,7 +74,7 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
         raise BadInput(f"--memory-gb must be above 0, not {args.memory_gb}.")
     return Sweep(
         data=Path(args.data.split(":")[0]),
-        checkpoints=[Path(path) for path in args.path],
+        checkpoints=[_shortest(Path(path)) for path in args.path],
         subsets=_names("--subset", args.subset),
         lengths=[_number("--lengths", item) for item in _names("--lengths", args.lengths)],
         strides=[
@@ -90,6 +90,12 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
         memory=None if args.memory_gb is None else int(args.memory_gb * 1e9),
         buckets=buckets,
     )
+
+
+def _shortest(path: Path) -> Path:
+    """Relative to the working directory where it is inside, since results say which file it was."""
+    absolute, here = path.resolve(), Path.cwd().resolve()
+    return absolute.relative_to(here) if absolute.is_relative_to(here) else path
 
 
 def _names(option: str, text: str) -> list[str]:

@@ -196,7 +196,7 @@ def measure_point(
             **_figures(sweep, total, split),
             "min_context": least,
             "mean_context": mean,
-            "seconds": round(seconds, 3),
+            "seconds": round(seconds, 6),
             "tokens_per_second": round(total.tokens / seconds, 1),
             "peak_memory_mb": round(peak.mb(), 1),
         }
