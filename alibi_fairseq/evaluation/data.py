@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 
+from ..dataprep import manifest
 from ..errors import BadInput
 from .text import TextSize, measure_text
 
@@ -67,7 +67,7 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
         raise empty(data, name)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
-    text = _stated_size(data, name) or measure_text(tokens, line_starts, dictionary)
+    text = stated_size(data, name, len(tokens)) or measure_text(tokens, line_starts, dictionary)
     return Split(name, tokens, line_starts, dictionary.eos(), text)
 
 
@@ -77,17 +77,23 @@ def empty(data: Path, name: str) -> BadInput:
 
 
 def corpus_name(data: Path) -> str:
-    """What results call this text: the manifest's name, or that of the folder."""
+    """What results call this text: as its manifest does, or by the name of the folder."""
+    described = manifest.load(data)
+    if described is not None:
+        return described["corpus"]
     folder = data.resolve()
-    named = folder.parent if folder.name in ("data-bin", "data_bin") else folder
-    return _manifest(data).get("corpus") or named.name
+    return (folder.parent if folder.name in ("data-bin", "data_bin") else folder).name
 
 
-def _stated_size(data: Path, name: str) -> TextSize | None:
+def stated_size(data: Path, name: str, tokens: int) -> TextSize | None:
     """The size of a split's text as the preparation of the corpus counted it, if it did."""
-    return None
-
-
-def _manifest(data: Path) -> dict:
-    path = data / "manifest.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    described = manifest.load(data)
+    if described is None or name not in described["splits"]:
+        return None
+    counts = described["splits"][name]
+    if counts["tokens"] != tokens:
+        raise BadInput(
+            f"The split '{name}' in '{data}' has {tokens} tokens but its manifest says "
+            f"{counts['tokens']}; prepare the data again."
+        )
+    return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import sentencepiece
 from fairseq.data import Dictionary
 
+from alibi_fairseq.dataprep import manifest
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
 from alibi_fairseq.evaluation.text import TextSize, measure_text
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
@@ -65,3 +70,33 @@ def test_an_unknown_piece_hides_what_it_stood_for():
     lines = [["\N{LOWER ONE EIGHTH BLOCK}the", "fox"]]
     assert measure_text(*binarised(lines, lines[0])).bytes == len("thefox\n")
     assert measure_text(*binarised(lines, lines[0][:1])) == TextSize()
+
+
+def test_what_the_preparation_counted_goes_first(trained, tmp_path):
+    data = tmp_path / "data-bin"
+    shutil.copytree(trained.data, data)
+    dictionary = load_dictionary(data)
+    found = load_split(data, "valid", dictionary)
+    assert corpus_name(data) == tmp_path.name
+    counts = {"lines": 10, "words": 100, "bytes": 1000, "tokens": len(found.tokens)}
+
+    def describe(**splits):
+        described = manifest.describe(
+            data,
+            corpus="small-text",
+            identified_by=None,
+            splits=splits,
+            tokenizer={"kind": "words"},
+            sources=[],
+            settings={},
+            seconds=1.0,
+        )
+        manifest.save(described, data)
+
+    describe(valid=counts)
+    assert corpus_name(data) == "small-text"
+    assert load_split(data, "valid", dictionary).text == TextSize(words=110, bytes=1000)
+    assert load_split(data, "test", dictionary).text.words != 110
+    describe(valid={**counts, "tokens": 7})
+    with pytest.raises(BadInput, match="its manifest says 7"):
+        load_split(data, "valid", dictionary)
