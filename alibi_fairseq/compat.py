@@ -32,8 +32,7 @@ from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
 from . import launch, registration
-from .errors import BadInput, running_a_command
-from .registration import FOLDER, PACKAGE
+from .errors import running_a_command
 
 #: Names of the workarounds that were needed here.
 applied: list[str] = []
@@ -178,12 +177,7 @@ def this_package_as_user_dir() -> bool:
 
     def wrapper(import_user_module, args):
         user_dir = getattr(args, "user_dir", None)
-        if user_dir is not None and Path(user_dir).name == PACKAGE:
-            if Path(user_dir).resolve() != FOLDER:
-                raise BadInput(
-                    f"Two copies of {PACKAGE} meet: {FOLDER} is imported already and --user-dir "
-                    f"names {user_dir}; leave --user-dir out or uninstall one of them."
-                )
+        if user_dir is not None and registration.is_this_package(user_dir):
             return None
         return import_user_module(args)
 

@@ -52,3 +52,19 @@ def register(name: str) -> None:
     launch.refuse_separate_jobs()
     compat.apply()
     from . import models, tasks  # noqa: F401
+
+
+def is_this_package(user_dir: str) -> bool:
+    """Whether a ``--user-dir`` leads to this copy of the package; False for another plugin.
+
+    Raises:
+        BadInput: it leads to a second copy.
+    """
+    if Path(user_dir).resolve() == FOLDER:
+        return True
+    if Path(user_dir).name == PACKAGE:
+        raise BadInput(
+            f"Two copies of {PACKAGE} meet: {FOLDER} is imported already and --user-dir names "
+            f"{user_dir}; leave --user-dir out or uninstall one of them."
+        )
+    return False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import logging
 import os
 import pickle
 import shutil
 import types
+import warnings
 
 import numpy
 import pytest
@@ -17,7 +19,7 @@ from fairseq.data import TokenBlockDataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
-from alibi_fairseq import compat
+from alibi_fairseq import compat, registration
 from alibi_fairseq.errors import BadInput
 
 PLACES = (
@@ -206,7 +208,7 @@ class TestWholeCheckpoints:
 class TestUserDir:
     def test_a_link_to_this_package_is_this_package(self, upstream, tmp_path):
         link = tmp_path / "alibi_fairseq"
-        link.symlink_to(compat.FOLDER)
+        link.symlink_to(registration.FOLDER)
         args = argparse.Namespace(user_dir=str(link))
         with pytest.raises(ImportError, match="not globally unique"):
             utils.import_user_module(args)
@@ -216,7 +218,7 @@ class TestUserDir:
     def test_a_second_copy_is_named(self, tmp_path):
         copy = tmp_path / "alibi_fairseq"
         copy.mkdir()
-        with pytest.raises(BadInput, match=f"Two copies.*{compat.FOLDER}.*{copy}"):
+        with pytest.raises(BadInput, match=f"Two copies.*{registration.FOLDER}.*{copy}"):
             utils.import_user_module(argparse.Namespace(user_dir=str(copy)))
 
     def test_other_plugins_are_left_alone(self, tmp_path):
@@ -225,3 +227,26 @@ class TestUserDir:
         (plugin / "__init__.py").write_text("loaded = True\n")
         utils.import_user_module(argparse.Namespace(user_dir=str(plugin)))
         assert __import__("plugin_of_a_user").loaded
+
+
+class TestAdviceAndLogging:
+    """What commands print is tested on commands; here, that programs of users stay as they are."""
+
+    def test_not_in_programs_of_users(self, upstream):
+        before = list(warnings.filters), logging.getLogger().level
+        assert not compat.hydra_without_advice()
+        assert not compat.logging_as_asked()
+        assert (list(warnings.filters), logging.getLogger().level) == before
+
+    def test_not_with_the_hydra_that_fairseq_was_written_for(self, upstream):
+        upstream.setattr(compat, "running_a_command", lambda: True)
+        upstream.setattr(compat.hydra, "__version__", "1.0.7")
+        assert not compat.hydra_without_advice()
+
+    def test_not_where_a_command_set_its_logging_up(self, upstream):
+        upstream.setattr(compat, "running_a_command", lambda: True)
+        root = logging.getLogger()
+        upstream.setattr(root, "handlers", [logging.StreamHandler()])
+        root.handlers[0].setFormatter(logging.Formatter("%(message)s"))
+        assert not compat.logging_as_asked()
+        assert len(root.handlers) == 1

@@ -148,10 +148,27 @@ def _this_package(report: Report, usable: bool) -> None:
             "`pip uninstall alibi-fairseq`, or work in its folder."
         )
         return
-    backends = import_module("alibi_fairseq.attention").BACKENDS
-    report.facts.append(("attention", ", ".join(backends)))
+    _attention(report)
     applied = import_module("alibi_fairseq.compat").applied
     report.facts.append(("workarounds", ", ".join(applied) or "none needed"))
+
+
+def _attention(report: Report) -> None:
+    """Which backends can compute an inference step of ALiBi on this machine."""
+    torch = import_module("torch")
+    attention = import_module("alibi_fairseq.attention")
+    positions = import_module("alibi_fairseq.positions")
+    config = positions.PositionConfig(embed_dim=256, num_heads=4, num_layers=1, train_length=128)
+    bias = positions.build_position_method("alibi", config).bias(0, 128)
+    on_gpu = torch.cuda.is_available()
+    kind = {"device": "cuda", "dtype": torch.bfloat16} if on_gpu else {}
+    q = torch.zeros(1, 4, 128, 64, **kind)
+    call = (q, q, q, attention.FutureMask(bias, 128, 128), 0.0)
+    refusals = {name: module.refusal(*call) for name, module in attention.BACKENDS.items()}
+    usable = ", ".join(name for name, refusal in refusals.items() if refusal is None)
+    report.facts.append(("attention", f"{usable} ({'GPU' if on_gpu else 'CPU'})"))
+    for refusal in filter(None, refusals.values()):
+        report.facts.append(("", f"{refusal}"))
 
 
 def _import(report: Report, module: str, title: str, distribution: str, requirement: str = ""):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from pathlib import Path
 
 from ..errors import BadInput
-from ..registration import FOLDER
+from ..registration import FOLDER, is_this_package
 from . import PROGRAM
 
 
@@ -42,7 +41,7 @@ def _check_user_dir(arguments: list[str]) -> None:
     """fairseq knows one ``--user-dir``; a plugin that builds on this one imports it."""
     for flag, following in zip(arguments, [*arguments[1:], ""]):
         name, _, value = flag.partition("=")
-        if name == "--user-dir" and Path(value or following).resolve() != FOLDER:
+        if name == "--user-dir" and not is_this_package(value or following):
             raise BadInput(
                 f"{PROGRAM} sets --user-dir itself and fairseq takes only one; for a plugin of "
                 "your own that imports alibi_fairseq, use fairseq's command."
