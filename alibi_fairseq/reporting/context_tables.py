@@ -70,7 +70,7 @@ def stride_table(points: Iterable[Point]) -> str:
 def position_series(document: dict) -> dict[str, list[dict]]:
     """The cells of a ``position_loss`` document by line of its plot, in order of position."""
     series: dict[str, list[dict]] = defaultdict(list)
-    keys = ("subset", "model", "updates", "checkpoint", "seed", "precision")
+    keys = ("subset", "model", "updates", "checkpoint", "seed", "precision", "model_overrides")
     for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
         run = Run(cell["position_method"], cell["train_length"])
         cut = "non-overlapping" if cell["stride"] == cell["length"] else f"S={cell['stride']}"

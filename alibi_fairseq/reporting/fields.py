@@ -138,6 +138,7 @@ OPTIONAL: dict[str, Check] = {
     "updates": COUNT,
     "seed": _or_null(COUNT),
     "precision": TEXT,
+    "model_overrides": TEXT,
     "shard": TEXT,
     "tokens": POSITIVE_COUNT,
     "words": POSITIVE_COUNT,

@@ -6,6 +6,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 
 from matplotlib.axes import Axes
 
@@ -29,33 +30,28 @@ def draw_strides(
         points: ours, of one split.
         printed: the paper's.
     """
-    methods = sorted({p.position_method for p in (*points, *printed)}, key=method_order)
-    strides = sorted({p.stride for p in (*points, *printed) if not p.nonoverlapping})
-    cuts = ["non-overlapping", *(f"S={stride}" for stride in strides)]
+    everything = [*points, *printed]
+    methods = sorted({p.position_method for p in everything}, key=method_order)
+    strides = sorted({p.stride for p in everything if not p.nonoverlapping})
+    cuts = dict(zip(["non-overlapping", *(f"S={stride}" for stride in strides)], cycle(_CUTS)))
     with style.figure(title, len(methods)) as (figure, panels):
         for axes, method in zip(panels, methods, strict=True):
-            both = [p for p in (*points, *printed) if p.position_method == method]
-            for hollow, source in ((True, printed), (False, points)):
-                own = [p for p in source if p.position_method == method]
-                suffix = " (paper)" if hollow else ""
-                for run, members in runs(own).items():
-                    lengths = sorted({p.train_length for p in both})
-                    look = style.length_look("alibi", run.train_length, lengths)
-                    for place, cut in enumerate(cuts):
-                        cells = [p for p in members if p.inference == cut and p.perplexity]
-                        line = look.line(hollow) | {"linestyle": _CUTS[place % len(_CUTS)]}
-                        label = f"L={run.train_length}, {cut}{suffix}"
-                        if run.variant:
-                            label += f" ({run.variant})"
-                        if cells:
-                            axes.plot(
-                                [p.length for p in cells],
-                                [p.perplexity for p in cells],
-                                label=label,
-                                **line,
-                            )
+            own, theirs = (
+                [p for p in source if p.position_method == method and p.perplexity is not None]
+                for source in (points, printed)
+            )
+            both = own + theirs
+            lengths = sorted({p.train_length for p in both})
+            for source, suffix in ((theirs, " (paper)"), (own, "")):
+                for run, members in runs(source).items():
+                    line = style.length_look("alibi", run.train_length, lengths).line(bool(suffix))
+                    for cut, linestyle in cuts.items():
+                        if cells := [p for p in members if p.inference == cut]:
+                            label = run.label.partition(", ")[2] + f", {cut}{suffix}"
+                            at = ([p.length for p in cells], [p.perplexity for p in cells])
+                            axes.plot(*at, label=label, **line | {"linestyle": linestyle})
             style.length_axis(axes, [p.length for p in both])
-            style.perplexity_axis(axes, [p.perplexity for p in both if p.perplexity])
+            style.perplexity_axis(axes, [p.perplexity for p in both])
             axes.set_title(method_name(method))
         style.legend(figure, panels)
         for path in paths:
@@ -97,7 +93,7 @@ def _powers_of_two(lowest: int, highest: int) -> list[int]:
 def draw_training(document: dict, *paths: os.PathLike) -> None:
     """A ``training`` document: perplexity against updates, one line for each run and split."""
     lines: dict[tuple, list[dict]] = defaultdict(list)
-    keys = ("subset", "model", "checkpoint", "seed", "precision")
+    keys = ("subset", "length", "model", "checkpoint", "seed", "precision")
     for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
         lines[Run(cell["position_method"], cell["train_length"]), suffix].append(cell)
     with style.figure(f"{document['corpus']}: training") as (figure, [axes]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,9 @@ _FOLDERS = (_PACKAGE.parent / "results" / "paper", _PACKAGE / "paper_data")
 # A run counts as the paper's setting from this share of its updates on: the best checkpoint is
 # seldom the last one.
 _LEAST_SHARE_OF_UPDATES = 0.85
+
+# Options whose change leaves the model the same.
+_HARMLESS_OVERRIDES = {"attention_backend"}
 
 OUT_OF_MEMORY = "OOM"
 
@@ -164,6 +168,8 @@ def why_not_comparable(corpus: str, point: Point) -> str | None:
         return f"{corpus} is not a corpus of the paper"
     if point.model != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
+    if set(json.loads(point.model_overrides or "{}")) - _HARMLESS_OVERRIDES:
+        return "options of the model were changed for the evaluation"
     if setting["updates"] is None:
         return None
     if point.updates is None:

@@ -24,12 +24,11 @@ def _lines(item: str, ours: Ours, keep: Callable[[Point], bool] = lambda p: True
             continue
         one = {point.train_length for point in points}
         train_length = one.pop() if len(one) == 1 else None
-        name = (row.label, points[0].position_method, train_length)
-        own = [s for s in row.lines if s[1]]
-        printed.append(Series(f"{row.label} (paper)", *name[1:], points, hollow=True))
-        for variant, found in own:
-            kept = [point for point in found.values() if keep(point)]
-            measured.append(Series(row.label + variant.removeprefix("ours"), *name[1:], kept))
+        model = (points[0].position_method, train_length)
+        printed.append(Series(f"{row.label} (paper)", *model, points, hollow=True))
+        for name, found in row.lines:
+            if kept := [point for point in found.values() if keep(point)]:
+                measured.append(Series(row.label + name.removeprefix("ours"), *model, kept))
     return printed + measured
 
 
@@ -71,24 +70,20 @@ def figure05(training: Iterable[dict], *paths: os.PathLike) -> None:
     """1.3B parameters: perplexity against training time, the paper's end points and our curves.
 
     Args:
-        training: cells of validation losses of our runs in the paper's setting.
+        training: cells of validation losses of our runs in the paper's setting; drawn are those
+            at the length of the panel.
     """
     training = list(training)
     titles = {"left": "evaluated at 1024", "right": "evaluated at 2048"}
     with style.figure("CC100+RoBERTa, 1.3B parameters, validation", 2) as (figure, panels):
         for axes, (panel, title) in zip(panels, titles.items(), strict=True):
-            _end_points([row for row in paper.rows("figure05") if row["panel"] == panel], axes)
-            for line in paper.rows("figure05"):
-                run = Run(line["position_method"], line["train_length"])
-                own = [
-                    c
-                    for c in training
-                    if (c["position_method"], c["train_length"])
-                    == (run.position_method, run.train_length)
-                ]
-                if line["panel"] == panel:
-                    look = style.method_look(run.position_method)
-                    training_line(axes, own, run.label, look)
+            rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
+            _end_points(axes, rows)
+            for row in rows:
+                keys = ("position_method", "train_length", "length")
+                own = [c for c in training if all(c.get(key) == row[key] for key in keys)]
+                run = Run(row["position_method"], row["train_length"])
+                training_line(axes, own, run.label, style.method_look(run.position_method))
             axes.set_title(title)
             axes.set_xlabel("Training time (GPU hours)")
             axes.set_ylabel("Perplexity (lower is better)")
@@ -98,7 +93,7 @@ def figure05(training: Iterable[dict], *paths: os.PathLike) -> None:
             style.save(figure, path)
 
 
-def _end_points(rows: list[dict], axes: Axes) -> None:
+def _end_points(axes: Axes, rows: list[dict]) -> None:
     highest = max(row["perplexity"] for row in rows)
     for row in rows:
         run = Run(row["position_method"], row["train_length"])

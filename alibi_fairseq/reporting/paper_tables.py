@@ -7,13 +7,10 @@ from collections.abc import Iterable
 from alibi_fairseq.reporting import beside, markdown, paper
 from alibi_fairseq.reporting.points import Point, method_name
 
-GRIDS = ("table05", "table08", "table13", "table14", "table15")
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")
 LARGE = ("table11", "table12")
-PERPLEXITY_TABLES = (*SWEEPS, "table05", *TEST_SETS[:2], "table08", *TEST_SETS[2:], *LARGE) + GRIDS[
-    2:
-]
+PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
 
 
 def perplexity_table(item: str, ours: Iterable[Point], training: Iterable[dict] = ()) -> str:

@@ -40,6 +40,7 @@ class Point:
     updates: int | None = None
     checkpoint: str | None = None
     precision: str | None = None
+    model_overrides: str | None = None
     seed: int | None = None
     tokens_per_second: float | None = None
     status: str = ""
@@ -97,8 +98,8 @@ def evaluation_points(document: dict) -> list[Point]:
 def runs(points: Iterable[Point]) -> dict[Run, list[Point]]:
     """Points by run, in table order, each run's sorted by length; seeds averaged.
 
-    Two checkpoints, update counts or precisions of one method, length and seed are different
-    runs, told apart by what differs; different seeds of otherwise one run are averaged.
+    Two checkpoints, update counts, precisions or overrides of one method, length and seed are
+    different runs, told apart by what differs; different seeds of otherwise one run are averaged.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
     for point in points:
@@ -126,6 +127,7 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
     shown = {
         "updates": lambda p: f"{p.updates} updates",
         "precision": lambda p: str(p.precision),
+        "model_overrides": lambda p: p.model_overrides or "as trained",
         "checkpoint": lambda p: str(p.checkpoint),
     }
     needed: list[str] = []
@@ -133,7 +135,7 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
         by_label = defaultdict(set)
         for point in points:
             told_apart = (point.seed, *(getattr(point, key) for key in needed))
-            by_label[told_apart].add((point.updates, point.precision, point.checkpoint))
+            by_label[told_apart].add(tuple(getattr(point, key) for key in shown))
         one_name_many_runs = any(len(same) > 1 for same in by_label.values())
         if one_name_many_runs and len({getattr(point, name) for point in points}) > 1:
             needed.append(name)

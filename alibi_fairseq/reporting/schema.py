@@ -28,10 +28,13 @@ SCHEMA = "alibi_fairseq/results"
 VERSION = 1
 
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
-_RUN = ("model", "position_method", "train_length", "checkpoint", "updates", "seed", "precision")
+_RUN = (
+    *("model", "position_method", "train_length", "checkpoint", "updates", "seed"),
+    *("precision", "model_overrides"),
+)
 _IDENTITY = {
     "evaluation": (*_RUN, "subset", "length", "stride", "shard"),
-    "training": (*_RUN, "subset"),
+    "training": (*_RUN, "subset", "length"),
     "position_loss": (*_RUN, "subset", "length", "stride", "shard", "position_from"),
 }
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.

@@ -10,7 +10,7 @@ from alibi_fairseq.reporting.points import Run, method_order, told_apart
 
 def training_table(document: dict) -> str:
     """The last cell of each run and split: updates, loss, perplexity and cost."""
-    keys = ("subset", "model", "checkpoint", "seed", "precision")
+    keys = ("subset", "length", "model", "checkpoint", "seed", "precision")
     lines: dict[tuple[Run, str], list[dict]] = defaultdict(list)
     for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
         lines[Run(cell["position_method"], cell["train_length"]), suffix].append(cell)

@@ -76,6 +76,7 @@ def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, ca
     [
         ({"model": "alibi_lm_small"}, "the paper's model on wikitext-103 is alibi_lm_wiki103"),
         ({"updates": 5000}, "the paper trains for 286,000 updates"),
+        ({"model_overrides": '{"alibi_scale": 2}'}, "options of the model were changed"),
     ],
 )
 def test_another_model_or_a_shorter_run_is_not_put_beside_the_paper(tmp_path, changes, reason):
@@ -84,7 +85,13 @@ def test_another_model_or_a_shorter_run_is_not_put_beside_the_paper(tmp_path, ch
     assert results.comparable == {}
     [(group, reasons)] = results.reasons.items()
     assert group == ("wikitext-103", changes.get("model", "alibi_lm_wiki103"))
-    assert reasons == [reason]
+    assert len(reasons) == 1 and reason in reasons[0]
+
+
+def test_another_attention_backend_is_still_the_papers_setting(tmp_path):
+    document = in_the_papers_setting(model_overrides='{"attention_backend": "eager"}')
+    save_document(document, tmp_path / "eager.json")
+    assert len(collect([tmp_path / "eager.json"]).comparable["wikitext-103"]) == 36
 
 
 def test_the_same_cell_in_two_files_counts_once(tmp_path):

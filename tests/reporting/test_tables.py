@@ -103,6 +103,19 @@ def test_runs_that_differ_are_never_averaged():
     ]
 
 
+def test_overrides_tell_runs_apart():
+    shown = tables.length_table(
+        document(
+            evaluation_cell(20.0),
+            evaluation_cell(10.0, model_overrides='{"alibi_scale": 2}'),
+        )
+    )
+    assert cells_of(shown)[1:] == [
+        ["ALiBi, L=64 (as trained)", "20.00"],
+        ['ALiBi, L=64 ({"alibi_scale": 2})', "10.00"],
+    ]
+
+
 def test_methods_from_outside_keep_their_name():
     shown = tables.length_table(
         document(evaluation_cell(position_method="mine"), evaluation_cell(position_method="none"))
