@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.points import Point, Run, runs, told_apart
+from alibi_fairseq.reporting.points import Point, Run, labels, runs
 
 
 def strides_compared(points: Iterable[Point]) -> dict[Run, dict[int, dict[str, Point]]]:
@@ -71,14 +71,19 @@ def position_series(document: dict) -> dict[str, list[dict]]:
     """The cells of a ``position_loss`` document by line of its plot, in order of position."""
     series: dict[str, list[dict]] = defaultdict(list)
     keys = ("subset", "model", "updates", "checkpoint", "seed", "precision", "model_overrides")
-    for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
-        run = Run(cell["position_method"], cell["train_length"])
-        cut = "non-overlapping" if cell["stride"] == cell["length"] else f"S={cell['stride']}"
-        series[f"{run.label}, evaluated at {cell['length']}, {cut}{suffix}"].append(cell)
+    cells = document["cells"]
+    for label, cell in zip(labels(cells, _evaluation_label, keys), cells, strict=True):
+        series[label].append(cell)
     return {
         label: sorted(cells, key=lambda cell: cell["position_from"])
         for label, cells in sorted(series.items())
     }
+
+
+def _evaluation_label(cell: dict) -> str:
+    run = Run(cell["position_method"], cell["train_length"])
+    cut = "non-overlapping" if cell["stride"] == cell["length"] else f"S={cell['stride']}"
+    return f"{run.label}, evaluated at {cell['length']}, {cut}"
 
 
 def position_table(document: dict) -> str:

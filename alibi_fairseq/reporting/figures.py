@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -94,7 +95,11 @@ def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series
     Args:
         everything: lines that the training lengths of a method are to be told apart from.
     """
+    seen: Counter = Counter()
     for series in lines:
+        look = _look(series, everything)
+        place = seen[look, series.hollow]
+        seen[look, series.hollow] += 1
         known = [point for point in series.points if point.perplexity is not None]
         lengths = [point.length for point in known]
         axes.plot(
@@ -102,7 +107,7 @@ def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series
             [point.perplexity for point in known],
             label=series.label,
             markevery=style.sparse_markers(lengths),
-            **_look(series, everything).line(hollow=series.hollow),
+            **look.variant(place).line(hollow=series.hollow),
         )
         failed = [point for point in series.points if point.perplexity is None]
         if failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import cycle
 
@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 
 from alibi_fairseq.reporting import paper, style
 from alibi_fairseq.reporting.context_tables import position_series
-from alibi_fairseq.reporting.points import Point, Run, method_name, method_order, runs, told_apart
+from alibi_fairseq.reporting.points import Point, method_name, method_order, runs
 from alibi_fairseq.reporting.speed_tables import EVALUATION, TRAINING, Speeds
+from alibi_fairseq.reporting.training_tables import training_lines
 
 _CUTS = ("-", "--", ":", "-.")  # non-overlapping first, then the strides in order
 
@@ -43,8 +44,11 @@ def draw_strides(
             both = own + theirs
             lengths = sorted({p.train_length for p in both})
             for source, suffix in ((theirs, " (paper)"), (own, "")):
+                seen: Counter = Counter()
                 for run, members in runs(source).items():
-                    line = style.length_look("alibi", run.train_length, lengths).line(bool(suffix))
+                    look = style.length_look("alibi", run.train_length, lengths)
+                    line = look.variant(seen[run.train_length]).line(hollow=bool(suffix))
+                    seen[run.train_length] += 1
                     for cut, linestyle in cuts.items():
                         if cells := [p for p in members if p.inference == cut]:
                             label = run.label.partition(", ")[2] + f", {cut}{suffix}"
@@ -92,16 +96,11 @@ def _powers_of_two(lowest: int, highest: int) -> list[int]:
 
 def draw_training(document: dict, *paths: os.PathLike) -> None:
     """A ``training`` document: perplexity against updates, one line for each run and split."""
-    lines: dict[tuple, list[dict]] = defaultdict(list)
-    keys = ("subset", "length", "model", "checkpoint", "seed", "precision")
-    for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
-        lines[Run(cell["position_method"], cell["train_length"]), suffix].append(cell)
     with style.figure(f"{document['corpus']}: training") as (figure, [axes]):
-        for place, ((run, suffix), cells) in enumerate(sorted(lines.items())):
-            cells = sorted(cells, key=lambda cell: cell["updates"])
+        for place, (label, cells) in enumerate(training_lines(document).items()):
             perplexities = [2 ** cell["loss_bits"] for cell in cells]
             look = style.numbered_look(place).line() | {"markevery": max(1, len(cells) // 12)}
-            axes.plot([c["updates"] for c in cells], perplexities, label=run.label + suffix, **look)
+            axes.plot([cell["updates"] for cell in cells], perplexities, label=label, **look)
         style.perplexity_axis(axes, [2 ** cell["loss_bits"] for cell in document["cells"]])
         axes.set_xlabel("Updates")
         style.legend(figure, [axes])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 
 METHOD_NAMES = {
@@ -112,23 +113,47 @@ def runs(points: Iterable[Point]) -> dict[Run, list[Point]]:
     return result
 
 
-def told_apart(cells: list[dict], keys: Iterable[str]) -> list[str]:
-    """For each cell what its label must add so that differing runs do not share a line.
+def labels(cells: list[dict], base: Callable[[dict], str], keys: Iterable[str]) -> list[str]:
+    """A label for each cell, such that runs that differ do not share a line.
 
-    Only those of ``keys`` whose values differ among the cells: ``(updates 100, seed 2)``.
+    ``base(cell)``, and behind it those of ``keys`` whose values differ among the cells with that
+    label: ``ALiBi, L=64 (updates 100, seed 2)``.
     """
-    differing = [key for key in keys if len({cell.get(key) for cell in cells}) > 1]
-    parts = (", ".join(f"{key} {cell.get(key)}" for key in differing) for cell in cells)
-    return [f" ({text})" if text else "" for text in parts]
+    same_base: dict[str, list[dict]] = defaultdict(list)
+    for cell in cells:
+        same_base[base(cell)].append(cell)
+    found = []
+    for cell in cells:
+        others = same_base[base(cell)]
+        short = _without_common_folder(other.get("checkpoint") for other in others)
+        parts = [
+            f"{key} {short[cell.get(key)] if key == 'checkpoint' else cell.get(key)}"
+            for key in keys
+            if len({other.get(key) for other in others}) > 1
+        ]
+        found.append(base(cell) + (f" ({', '.join(parts)})" if parts else ""))
+    return found
+
+
+def _without_common_folder(paths: Iterable[str | None]) -> dict[str | None, str]:
+    """Each path without the folders that all of them share; still one name for one path."""
+    named = sorted({path for path in paths if path is not None})
+    try:
+        folder = os.path.commonpath([os.path.dirname(path) for path in named])
+    except ValueError:  # none at all, or relative and absolute ones
+        folder = ""
+    short = {path: os.path.relpath(path, folder) if folder else path for path in named}
+    return {None: "unnamed", **short}
 
 
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
+    short = _without_common_folder(point.checkpoint for point in points)
     shown = {
         "updates": lambda p: f"{p.updates} updates",
         "precision": lambda p: str(p.precision),
         "model_overrides": lambda p: p.model_overrides or "as trained",
-        "checkpoint": lambda p: str(p.checkpoint),
+        "checkpoint": lambda p: short[p.checkpoint],
     }
     needed: list[str] = []
     for name in shown:

@@ -63,6 +63,18 @@ class Look:
             "markeredgecolor": self.color,
         }
 
+    def variant(self, place: int) -> Look:
+        """The n-th of several lines that would look the same: another marker, a lighter shade."""
+        if place == 0:
+            return self
+        others = [marker for marker in _MARKERS if marker != self.marker]
+        return Look(_lighter(self.color, 0.4), others[(place - 1) % len(others)], self.linestyle)
+
+
+def _lighter(color: str, share: float) -> str:
+    channels = matplotlib.colors.to_rgb(color)
+    return matplotlib.colors.to_hex([c + (1 - c) * share for c in channels])
+
 
 def method_look(method: str) -> Look:
     """The line of a position method; methods from outside the package get one by their name."""
@@ -77,10 +89,9 @@ def length_look(method: str, train_length: int, train_lengths: Sequence[int]) ->
     """The line of one training length among several of one method: other marker, other shade."""
     look = method_look(method)
     place = sorted(train_lengths).index(train_length)
-    shade = 0.55 * (1 - place / max(1, len(train_lengths) - 1))  # the shortest is the lightest
-    red, green, blue = matplotlib.colors.to_rgb(look.color)
-    color = matplotlib.colors.to_hex([c + (1 - c) * shade for c in (red, green, blue)])
-    return Look(color, _MARKERS[place % len(_MARKERS)], look.linestyle)
+    longer = len(train_lengths) - 1 - place
+    shade = 0.55 * longer / max(1, len(train_lengths) - 1)  # the shortest is the lightest
+    return Look(_lighter(look.color, shade), _MARKERS[place % len(_MARKERS)], look.linestyle)
 
 
 def numbered_look(place: int) -> Look:

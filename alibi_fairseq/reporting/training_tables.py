@@ -5,21 +5,36 @@ from __future__ import annotations
 from collections import defaultdict
 
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.points import Run, method_order, told_apart
+from alibi_fairseq.reporting.points import Run, labels, method_order
+
+
+def training_lines(document: dict) -> dict[str, list[dict]]:
+    """The cells of a training document by run and split, in order of updates."""
+    keys = ("subset", "length", "model", "checkpoint", "seed", "precision")
+    cells = sorted(document["cells"], key=_order)
+    lines: dict[str, list[dict]] = defaultdict(list)
+    for label, cell in zip(labels(cells, _run_label, keys), cells, strict=True):
+        lines[label].append(cell)
+    return dict(lines)
+
+
+def _order(cell: dict) -> tuple:
+    run = (method_order(cell["position_method"]), cell["train_length"], cell["subset"])
+    return (*run, cell["updates"])
+
+
+def _run_label(cell: dict) -> str:
+    return Run(cell["position_method"], cell["train_length"]).label
 
 
 def training_table(document: dict) -> str:
     """The last cell of each run and split: updates, loss, perplexity and cost."""
-    keys = ("subset", "length", "model", "checkpoint", "seed", "precision")
-    lines: dict[tuple[Run, str], list[dict]] = defaultdict(list)
-    for cell, suffix in zip(document["cells"], told_apart(document["cells"], keys), strict=True):
-        lines[Run(cell["position_method"], cell["train_length"]), suffix].append(cell)
     rows = []
-    for run, suffix in sorted(lines, key=lambda k: (method_order(k[0].position_method), k)):
-        last = max(lines[run, suffix], key=lambda cell: cell["updates"])
+    for label, cells in training_lines(document).items():
+        last = cells[-1]
         rows.append(
             [
-                run.label + suffix,
+                label,
                 last["subset"],
                 str(last["updates"]),
                 f"{last['loss_bits']:.3f}",

@@ -75,6 +75,13 @@ def test_readable_ticks_keep_first_and_last():
         assert 3 <= len(ticks) <= 9 and lowest <= min(ticks) and max(ticks) <= highest
 
 
+def test_variants_of_one_run_are_told_apart():
+    cells = [evaluation_cell(length=n, checkpoint=c) for c in ("a", "b", "c") for n in (64, 128)]
+    with style.figure("title") as (_, [axes]):
+        figures.plot_series(axes, figures.measured_series(evaluation_points(document(*cells))))
+    assert len({line.get_marker() for line in axes.get_lines()}) == 3
+
+
 def test_a_dense_sweep_has_few_markers_and_all_its_points():
     lengths = list(range(512, 15512, 100))
     points = [Point("alibi", 512, n, n, "valid", 20.0) for n in lengths]

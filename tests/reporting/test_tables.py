@@ -103,6 +103,19 @@ def test_runs_that_differ_are_never_averaged():
     ]
 
 
+def test_checkpoints_are_named_without_the_folders_they_share():
+    paths = ["/home/me/runs/a/best.pt", "/home/me/runs/b/best.pt"]
+    cells = [evaluation_cell(10.0 + n, checkpoint=path) for n, path in enumerate(paths)]
+    assert [row[0] for row in cells_of(tables.length_table(document(*cells)))[1:]] == [
+        "ALiBi, L=64 (a/best.pt)",
+        "ALiBi, L=64 (b/best.pt)",
+    ]
+    mixed = [*cells, evaluation_cell(9.0, checkpoint="runs/c/best.pt"), evaluation_cell(8.0)]
+    assert [row[0] for row in cells_of(tables.length_table(document(*mixed)))[1:]] == [
+        f"ALiBi, L=64 ({name})" for name in (*paths, "runs/c/best.pt", "unnamed")
+    ]
+
+
 def test_overrides_tell_runs_apart():
     shown = tables.length_table(
         document(
