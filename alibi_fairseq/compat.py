@@ -27,7 +27,6 @@ import torch
 from fairseq import checkpoint_utils, file_io, options, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
-from fairseq.models.wav2vec import wav2vec2_classification
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
@@ -189,9 +188,11 @@ def logging_as_asked() -> bool:
     (``wav2vec2_classification``), and what a command asks for afterwards is ignored (as in
     facebookresearch/fairseq#3592). Undo the one, repeat the other.
     """
+    culprit = sys.modules.get("fairseq.models.wav2vec.wav2vec2_classification")  # since 0.12.3
     root = logging.getLogger()
     by_import = (
-        _mentions(wav2vec2_classification, "logging.basicConfig(level=logging.DEBUG)")
+        culprit is not None
+        and _mentions(culprit, "logging.basicConfig(level=logging.DEBUG)")
         and root.level == logging.DEBUG
         and [getattr(h.formatter, "_fmt", None) for h in root.handlers] == [logging.BASIC_FORMAT]
         and (registration.fairseq_is_ours or running_a_command())

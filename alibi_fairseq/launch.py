@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from fairseq.utils import split_paths
+from fairseq.utils import safe_getattr, split_paths
 from omegaconf import DictConfig
 
 from .errors import BadInput
@@ -38,7 +38,7 @@ def prepare(cfg: DictConfig, program: str) -> None:
 
 
 def _check_lengths(cfg: DictConfig, program: str) -> None:
-    length = _task_option(cfg, "tokens_per_sample")
+    length = safe_getattr(cfg.task, "tokens_per_sample")
     lengths = {
         "--tokens-per-sample": length,
         "--max-tokens": cfg.dataset.max_tokens,
@@ -57,16 +57,11 @@ def _check_lengths(cfg: DictConfig, program: str) -> None:
 
 
 def _check_data(cfg: DictConfig) -> None:
-    for folder in split_paths(_task_option(cfg, "data") or ""):
+    for folder in split_paths(safe_getattr(cfg.task, "data", "")):
         if folder and not Path(folder).is_dir():
             raise BadInput(
                 f"There is no data folder {folder}; name one that fairseq-preprocess has made."
             )
-
-
-def _task_option(cfg: DictConfig, name: str):
-    """An option of the task; None if it has no such option. Older tasks' are a plain namespace."""
-    return cfg.task.get(name) if isinstance(cfg.task, DictConfig) else getattr(cfg.task, name, None)
 
 
 def _on_cpu(cfg: DictConfig) -> bool:
