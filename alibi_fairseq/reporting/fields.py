@@ -154,4 +154,5 @@ OPTIONAL: dict[str, Check] = {
     "gpu_hours": NOT_NEGATIVE,
     "peak_memory_mb": _or_null(POSITIVE),
     "backend": TEXT,
+    "phase": _expect("train or evaluate", lambda v: v in ("train", "evaluate")),
 }

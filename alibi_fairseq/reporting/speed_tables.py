@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from alibi_fairseq.reporting import markdown, paper
 from alibi_fairseq.reporting.points import method_name, method_order
 
-# Benchmark cells of these names are the two columns of Table 1.
+# Benchmark cells of these phases are the two columns of Table 1.
 TRAINING, EVALUATION = "train", "evaluate"
 
 
@@ -42,14 +42,15 @@ def speeds(documents: Iterable[dict]) -> list[Speeds]:
     for document in documents:
         for cell in document["cells"]:
             wanted = {"position_method", "length", "tokens_per_second"} <= cell.keys()
-            if cell["name"] not in (TRAINING, EVALUATION) or not wanted:
+            phase = cell.get("phase")
+            if phase not in (TRAINING, EVALUATION) or not wanted:
                 continue
             machine = machine_of(document["provenance"], cell)
             group = groups.setdefault(machine, Speeds(machine))
             case = (cell["position_method"], cell["length"], cell.get("backend", ""))
-            group.cases.setdefault(case, {}).setdefault(cell["name"], cell)
+            group.cases.setdefault(case, {}).setdefault(phase, cell)
             if cell["ratio"] is not None and cell["baseline"] is not None:
-                group.ratios[case, cell["name"], cell["baseline"]] = cell["ratio"]
+                group.ratios[case, phase, cell["baseline"]] = cell["ratio"]
     return [groups[machine] for machine in sorted(groups)]
 
 

@@ -3,9 +3,10 @@ from results_documents import cells_of, document
 from alibi_fairseq.reporting import more_figures, speed_tables
 
 
-def cell(name="train", method="alibi", length=512, speed=1000.0, **more):
+def cell(phase="train", method="alibi", length=512, speed=1000.0, **more):
     return {
-        "name": name,
+        "name": f"{phase}, {method}",
+        "phase": phase,
         "position_method": method,
         "length": length,
         "baseline": None,
@@ -81,7 +82,9 @@ def test_other_benchmarks_are_tabulated_key_by_key():
         ["baseline", "ratio", "length", "skipped"],
         ["dense", "1.5", "16384", "yes"],
     ]
-    assert "train:" in text and speed_tables.speeds([document(other, kind="benchmark")]) == []
+    assert (
+        "train, alibi:" in text and speed_tables.speeds([document(other, kind="benchmark")]) == []
+    )
 
 
 def test_bars_are_drawn_for_what_was_measured(tmp_path):
