@@ -13,6 +13,6 @@ ruff format --check .
 echo "== shellcheck"
 git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
 echo "== pytest"
-# Many small models: more threads than cores only wait for each other.
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
-python -m pytest "$@"
+# Many small models: one process per core with one thread each keeps every core busy.
+export OMP_NUM_THREADS=1
+python -m pytest --numprocesses auto "$@"
