@@ -27,7 +27,7 @@ def adaptive_softmax(tied: bool, vocabulary: int = 50) -> AdaptiveSoftmax:
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("words", [(0, 50), (0, 10), (25, 50), (10, 11)])
 def test_adaptive_softmax_as_fairseq(monkeypatch, chunk, tied, words):
-    monkeypatch.setattr(scoring, "CHUNK", chunk)
+    monkeypatch.setitem(scoring.CHUNK, "cpu", chunk)
     softmax = adaptive_softmax(tied)
     features, targets = torch.randn(1, 40, 16), torch.randint(*words, (1, 40))
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_adaptive_softmax_as_fairseq(monkeypatch, chunk, tied, words):
     ],
 )
 def test_losses_of_a_model_as_fairseq(monkeypatch, chunk, flags):
-    monkeypatch.setattr(scoring, "CHUNK", chunk)
+    monkeypatch.setitem(scoring.CHUNK, "cpu", chunk)
     model = small_model("alibi", *flags)
     tokens, targets = random_tokens(3, 12), random_tokens(3, 12)
     with torch.no_grad():
