@@ -15,7 +15,7 @@ WORDS = 20
 #: A model and a schedule that take milliseconds per update.
 SMALL = (
     "--arch alibi_lm --decoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 "
-    "--decoder-attention-heads 2 --dropout 0.1 --optimizer adam --lr 0.003 --cpu --seed 5 "
+    "--decoder-attention-heads 2 --dropout 0.1 --optimizer adam --lr 0.003 --seed 5 "
     "--no-progress-bar --log-format none --no-epoch-checkpoints --num-workers 0 "
     "--required-batch-size-multiple 1 --distributed-world-size 1 "
 )
@@ -44,9 +44,9 @@ def write_corpus(folder: Path, **tokens: int) -> Path:
     return folder
 
 
-def run_train(data: Path, save_dir: Path, *flags: str) -> dict:
-    """Train as ``fairseq-train`` would, and load the last checkpoint."""
-    command = [str(data), "--save-dir", str(save_dir), *SMALL.split(), *flags]
+def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") -> dict:
+    """Train as ``fairseq-train`` would, and load the last checkpoint; without ``device``, on a GPU."""
+    command = [str(data), "--save-dir", str(save_dir), *SMALL.split(), *device.split(), *flags]
     arguments = options.parse_args_and_arch(options.get_training_parser(), command)
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier run
     config = convert_namespace_to_omegaconf(arguments)

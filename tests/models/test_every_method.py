@@ -120,19 +120,36 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("data"), train=2500, valid=300)
 
 
-@pytest.mark.parametrize("method", EVERY_METHOD)
-def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
-    task, more, longer = "language_modeling", [], []
-    if method == "transformer_xl":
-        task, more = "segment_language_modeling", ["--mem-len", "16"]
-    if method == "learned":
-        longer = ["--model-overrides", "{'clamp_learned_positions': True}"]
-    flags = ["--task", task, "--tokens-per-sample", "16"]
+def task_flags(method: str, length: int) -> list[str]:
+    """The task a method is trained and evaluated with."""
+    task = "segment_language_modeling" if method == "transformer_xl" else "language_modeling"
+    return ["--task", task, "--tokens-per-sample", str(length)]
+
+
+def train(method: str, corpus, folder, *flags: str, device: str = "--cpu") -> dict:
+    """40 updates; every parameter stays finite, and something is learned."""
+    memory = ["--mem-len", "16"] if method == "transformer_xl" else []
     schedule = ["--max-tokens", "256", "--lr", "0.02", "--max-update", "40"]
-    state = run_train(corpus, tmp_path, *flags, *schedule, "--position-method", method, *more)
+    options = [*task_flags(method, 16), *schedule, "--position-method", method, *memory, *flags]
+    state = run_train(corpus, folder, *options, device=device)
     assert all(value.isfinite().all() for value in state["model"].values())
     assert state["extra_state"]["val_loss"] < 0.8 * math.log2(24)  # bits of a guess at random
+    return state
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
+    train(method, corpus, tmp_path)
+    clamped = ["--model-overrides", "{'clamp_learned_positions': True}"]
     for length in (16, 64):
-        flags = ["--task", task, "--tokens-per-sample", str(length), "--gen-subset", "valid"]
-        found = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags, *longer)
+        flags = [*task_flags(method, length), "--gen-subset", "valid"]
+        flags += clamped if method == "learned" else []
+        found = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags)
         assert math.isfinite(found["loss"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["--fp16", "--bf16", "--memory-efficient-bf16"])
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_real_training_on_a_gpu_in_half_precision(method, precision, corpus, tmp_path):
+    train(method, corpus, tmp_path, precision, device="")
