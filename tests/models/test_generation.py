@@ -44,3 +44,28 @@ def test_generator_equals_naive_beam_search(method, beam):
     best = [hypothesis["tokens"][:total].tolist() for hypothesis in found]
     assert best[0] == expected[0][0][1:]
     assert {tuple(tokens) for tokens in best} == {tuple(tokens[1:]) for tokens, _ in expected}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@torch.no_grad()
+def test_prefixes_of_different_lengths_do_not_disturb_each_other(method):
+    model = small_model(method)
+    model.decoder.embed_tokens.weight.mul_(4)
+    prefixes = [random_tokens(1, length)[0] for length in (2, 7, 4)]
+    total = max(map(len, prefixes)) + NEW_TOKENS
+    generator = SequenceGenerator(
+        [model], dictionary_of(60), beam_size=2, max_len_a=0, max_len_b=total, min_len=total
+    )
+
+    def generate(rows: list[torch.Tensor]) -> list[list[dict]]:
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+        lengths = torch.tensor([len(row) for row in rows])
+        sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+        return generator.generate([model], sample, prefix_tokens=tokens)
+
+    for prefix, together in zip(prefixes, generate(prefixes)):
+        (alone,) = generate([prefix])
+        for ours, theirs in zip(together, alone):
+            assert ours["tokens"].tolist() == theirs["tokens"].tolist()
+            assert ours["tokens"][: len(prefix)].tolist() == prefix.tolist()
+            torch.testing.assert_close(ours["score"], theirs["score"], rtol=0, atol=1e-5)
