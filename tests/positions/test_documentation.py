@@ -44,7 +44,15 @@ def test_the_guides_method_trains_with_the_real_command(plugin, tmp_path):
     save = tmp_path / "model"
     subprocess.run(
         [sys.executable, "-m", "fairseq_cli.train", str(data), "--user-dir", str(plugin)]
-        + [*SMALL.split(), "--cpu", *flags.split(), "--position-method", "root", "--save-dir", str(save)],
+        + [
+            *SMALL.split(),
+            "--cpu",
+            *flags.split(),
+            "--position-method",
+            "root",
+            "--save-dir",
+            str(save),
+        ],
         env=environment,
         check=True,
         capture_output=True,
