@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from . import eager
-from .choose import BACKENDS, check_backend, choose
+from .chooser import BACKENDS, check_backend, choose
 from .future_mask import FutureMask
 
 

@@ -119,10 +119,13 @@ class _Operands:
         return wide
 
     def heads_back(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(H, B, T, D) -> (B, H, T, D), heads where they came from."""
+        """(H, B, T, D) -> (B, H, T, D), heads where they came from.
+
+        Laid out as (T, B, H, D), so that joining the heads behind it copies nothing.
+        """
         if self.order is not None:
             x = x[sorted(range(len(self.order)), key=self.order.__getitem__)]
-        return x.transpose(0, 1).to(dtype)
+        return x.permute(2, 1, 0, 3).to(dtype).contiguous().permute(1, 2, 0, 3)
 
     def blocks(self, group: Group) -> Iterator[tuple[slice, slice, slice]]:
         """(pairs, queries, keys) of all blocks of a group; sets the positions of the keys."""

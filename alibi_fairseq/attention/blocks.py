@@ -13,15 +13,29 @@ from torch.utils.checkpoint import checkpoint
 
 from .future_mask import FutureMask
 
-#: Queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
+#: Most queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
 QUERY_BLOCK = 256
+#: Scores of a block where they are held as a tensor, about 8 MB each in fp32.
+SCORES = 2**21
 
 
-def query_blocks(queries: int, offset: int) -> Iterator[tuple[int, int, int]]:
+def query_blocks(queries: int, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
     """(first query, one past the last query, number of keys the last one may see) of each block."""
-    for start in range(0, queries, QUERY_BLOCK):
-        stop = min(start + QUERY_BLOCK, queries)
+    for start in range(0, queries, size):
+        stop = min(start + size, queries)
         yield start, stop, offset + stop
+
+
+def bounded_block(q: Tensor, keys: int) -> int:
+    """Queries per block whose scores against all keys, over batch and heads, fit in ``SCORES``.
+
+    The result is a power of two, 16 at least, and depends on shapes alone: attention dropout is
+    drawn block by block, and every backend that draws it must cut the queries in the same places.
+    """
+    size = QUERY_BLOCK
+    while size > 16 and size * keys * q.shape[0] * q.shape[1] > SCORES:
+        size //= 2
+    return size
 
 
 def attend_block(
@@ -57,8 +71,8 @@ def attend_recomputing(
     def output(q_block, k_block, v_block, start):
         return attend_block(q_block, k_block, v_block, mask, start, dropout_p)[0]
 
-    outputs = []
-    for start, stop, visible in query_blocks(q.shape[2], mask.offset):
+    outputs, size = [], bounded_block(q, mask.keys)
+    for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
         block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible], start)
         if torch.is_grad_enabled():
             outputs.append(checkpoint(output, *block, use_reentrant=False))

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..positions import ScoreBias
-from .blocks import attend_block, query_blocks
+from .blocks import attend_block, bounded_block, query_blocks
 from .future_mask import FutureMask
 
 
@@ -45,8 +45,8 @@ def attend_with_weights(
     Returns:
         Output (B, H, T, D) in the type of v, weights before dropout (B, H, T, S) in at least fp32.
     """
-    outputs, weights = [], []
-    for start, stop, visible in query_blocks(q.shape[2], mask.offset):
+    outputs, weights, size = [], [], bounded_block(q, mask.keys)
+    for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
         block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible])
         output, weight = attend_block(*block, mask, start, dropout_p)
         outputs.append(output)

@@ -1,16 +1,17 @@
-"""ALiBi in a causal kernel that knows no bias: the term m·j written into extra head dimensions.
+"""ALiBi in a causal kernel that knows no bias: its term written into extra head dimensions.
 
-softmax cannot tell −m·(i − j) from m·(j − r) for any r that is the same for a whole row, and m·j is
-a product of something of the query's head and something of the key: with q' = [q, m·√D] and
-k' = [k, j − r], the kernel's q'·k'/√D is q·k/√D + m·(j − r).
+−m·(i − j) is a sum of two products of something of the query with something of the key: with
+q' = [m·√D, i, q] and k' = [j, −m·√D, k] the kernel's q'·k'/√D is q·k/√D − m·(i − j), and no kernel
+needs to know. Memory is O(T·D): the bias is never a matrix.
 
-Precision: r is the middle of a block of queries, so that |m·(j − r)| stays small where the
-attention is. Slope and position are each split into parts that the type represents exactly (bf16
-has 8 bits, fp16 11, fp32 24), so their products are exact in the kernel's sums, and what is left is
-the rounding of sums of numbers up to m·block/2: against float64 the output is off by less than 5e-6
-of its largest value in fp32 at any length (absolute positions: 8e-5 at 16k and growing).
-
-Memory: O(T·D), whatever the kernel: the bias is never a matrix.
+Precision: m·j alone is large far from the start of the text, and its rounding would be felt even in
+fp32 (8e-5 in the weights at 16k keys). So the slope is split into three parts of 8 bits, whose
+products with positions up to 65,536 are exact in a kernel's fp32 sums, and the terms of query and
+key stand side by side in front, where they cancel before anything else is added. In fp32 the output
+is then off by less than 5e-6 of its largest value against float64, at any length; the test of this
+module holds that bound. bf16 and fp16 hold positions in two parts and need no i: softmax does not
+see what all keys of a row have in common, and the rounding of fp32 sums of up to m·S is below their
+own.
 
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys it may see, D head size,
 E extra dimensions.
@@ -25,14 +26,13 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ..positions import ScoreBias
 from ..positions.alibi import LinearBias
+from .blocks import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
 
-#: Queries that share a reference position; the coarser the type, the more may.
-BLOCK = {torch.float64: 1024, torch.float32: 128, torch.float16: 1024, torch.bfloat16: 1024}
 #: Positions are split at this number: both parts then have at most 8 significant bits.
 RADIX = 256
-#: Kernels want head sizes that are multiples of this.
-ALIGNMENT = 8
+#: Kernels want head sizes that are multiples of this; all extra dimensions fit in it.
+EXTRA = 8
 
 
 def expresses(bias: ScoreBias | None) -> bool:
@@ -57,74 +57,101 @@ def _most_positions(dtype: torch.dtype) -> int:
     digits = round(1 / torch.finfo(dtype).eps) * 2  # integers up to here are exact
     if digits >= RADIX**2:
         return digits
-    return min(digits * RADIX, int(torch.finfo(dtype).max)) - BLOCK[dtype]
+    return min(digits * RADIX, int(torch.finfo(dtype).max))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     width = q.shape[-1]
-    slopes = None if mask.bias is None else slope_parts(mask.bias.slopes(q.device), width, q.dtype)
-    block, outputs = BLOCK[q.dtype], []
-    for start in range(0, q.shape[2], block):
-        q_block = q[:, :, start : start + block]  # (B, H, n, D)
-        visible = mask.offset + start + q_block.shape[2]
-        k_block, v_block = k[:, :, :visible], v[:, :, :visible]  # (B, H, K, D)
-        if slopes is not None:
-            positions = torch.arange(visible, device=q.device) - (visible - q_block.shape[2] // 2)
-            positions = position_parts(positions, q.dtype)  # (P, K)
-            q_block = _append(q_block, slopes.repeat_interleave(len(positions), 1)[:, None])
-            k_block = _append(k_block, positions.repeat(slopes.shape[1], 1).T)
-            v_block = pad(v_block, (0, q_block.shape[-1] - width))  # kernels want equal widths
-        square = q_block.shape[2] == visible
-        outputs.append(
-            scaled_dot_product_attention(
-                q_block,
-                k_block,
-                v_block,
-                attn_mask=None if square else causal_lower_right(q_block.shape[2], visible),
-                dropout_p=dropout_p,
-                is_causal=square,
-                scale=width**-0.5,
-            )[..., :width]
+    if mask.bias is not None:
+        for_queries, for_keys = extra_dimensions(mask.bias.slopes(q.device), mask, width, q.dtype)
+        q, k = _in_front(for_queries, q), _in_front(for_keys, k)  # (B, H, T or S, E + D)
+        v = pad(v, (0, EXTRA))  # kernels want equal widths
+    if mask.offset == 0:
+        out = scaled_dot_product_attention(
+            q, k, v, dropout_p=dropout_p, is_causal=True, scale=width**-0.5
         )
-    return torch.cat(outputs, dim=2)
+        return out[..., :width]
+    # On the CPU torch makes a matrix of the causal mask when there are more keys than queries.
+    block = QUERY_BLOCK if q.device.type == "cpu" else mask.queries
+    outputs = [
+        scaled_dot_product_attention(
+            q[:, :, start:stop],
+            k[:, :, :visible],
+            v[:, :, :visible],
+            attn_mask=causal_lower_right(stop - start, visible),
+            dropout_p=dropout_p,
+            scale=width**-0.5,
+        )
+        for start, stop, visible in query_blocks(mask.queries, mask.offset, block)
+    ]
+    return torch.cat(outputs, dim=2)[..., :width]
 
 
-def slope_parts(slopes: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Numbers of a type whose sum is slope·√D to the precision of fp32.
+def extra_dimensions(
+    slopes: Tensor, mask: FutureMask, width: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """What to put in front of the queries and the keys.
 
     Args:
         slopes: (H,) fp32.
+        mask: gives the positions.
         width: head size D; the kernel will divide by its root.
 
     Returns:
-        (H, P) in ``dtype``, largest part first.
+        (H, T, E) and (H, S, E) in ``dtype``.
+    """
+    parts = slope_parts(slopes, width)  # (H, 3)
+    keys = position_parts(torch.arange(mask.keys, device=slopes.device), dtype)  # (P, S)
+    heads = slopes.shape[0]
+    for_queries = slopes.new_zeros(heads, mask.queries, EXTRA, dtype=torch.float64)
+    for_keys = slopes.new_zeros(heads, mask.keys, EXTRA, dtype=torch.float64)
+    for index in range(parts.shape[1]):
+        part = parts[:, index, None]  # (H, 1)
+        for_queries[..., 2 * index] = part
+        for_keys[..., 2 * index] = keys[0]
+        if len(keys) == 2:
+            for_queries[..., 2 * index + 1] = part
+            for_keys[..., 2 * index + 1] = keys[1]
+        else:
+            for_queries[..., 2 * index + 1] = keys[0, mask.offset :]
+            for_keys[..., 2 * index + 1] = -part
+    return for_queries.to(dtype), for_keys.to(dtype)
+
+
+def slope_parts(slopes: Tensor, width: int) -> Tensor:
+    """Three numbers of 8 bits whose sum is slope·√D to the precision of fp32.
+
+    Args:
+        slopes: (H,) fp32.
+        width: head size D.
+
+    Returns:
+        (H, 3) float64, largest part first.
     """
     rest = slopes.double() * width**0.5
     parts = []
-    for _ in range({torch.bfloat16: 3, torch.float16: 3, torch.float32: 2}.get(dtype, 1)):
-        parts.append(rest.to(dtype))
-        rest = rest - parts[-1].double()
+    for _ in range(3):
+        parts.append(rest.bfloat16().double())
+        rest = rest - parts[-1]
     return torch.stack(parts, dim=-1)
 
 
 def position_parts(positions: Tensor, dtype: torch.dtype) -> Tensor:
-    """Numbers of a type whose sum is the position exactly.
+    """Numbers that a type represents and whose sum is the position.
 
     Args:
-        positions: (K,) integers.
+        positions: (S,) integers.
 
     Returns:
-        (P, K) in ``dtype``.
+        (P, S) float64; one part for fp32 and fp64, two for narrower types.
     """
     if torch.finfo(dtype).eps <= 2.0**-23:
-        return positions.to(dtype)[None]
+        return positions.double()[None]
     low = positions % RADIX
-    return torch.stack([positions - low, low]).to(dtype)
+    return torch.stack([positions - low, low]).double()
 
 
-def _append(x: Tensor, extra: Tensor) -> Tensor:
-    """(B, H, n, D) with extra (..., E) -> (B, H, n, D + E), rounded up to the alignment."""
-    width = x.shape[-1] + extra.shape[-1]
-    extra = pad(extra, (0, -width % ALIGNMENT))
-    return torch.cat([x, extra.expand(*x.shape[:-1], extra.shape[-1])], dim=-1)
+def _in_front(extra: Tensor, x: Tensor) -> Tensor:
+    """(H, n, E), (B, H, n, D) -> (B, H, n, E + D)."""
+    return torch.cat([extra.expand(x.shape[0], *extra.shape), x], dim=-1)

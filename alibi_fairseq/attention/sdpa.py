@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ..positions import ScoreBias
-from .blocks import attend_recomputing, query_blocks
+from .blocks import QUERY_BLOCK, attend_recomputing, query_blocks
 from .future_mask import FutureMask
 
 
@@ -36,7 +36,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     if mask.is_plain_causal:
         return scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=True)
     outputs = []
-    for start, stop, visible in query_blocks(q.shape[2], mask.offset):
+    for start, stop, visible in query_blocks(q.shape[2], mask.offset, QUERY_BLOCK):
         q_block = q[:, :, start:stop]  # (B, H, n, D)
         k_block, v_block = k[:, :, :visible], v[:, :, :visible]  # (B, H, K, D)
         scores_mask = mask.block(q_block, k_block, start, q.dtype)

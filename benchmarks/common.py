@@ -1,0 +1,131 @@
+"""Timing in turns, peaks, and results with provenance, for every benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from alibi_fairseq.reporting.provenance import collect_provenance
+from alibi_fairseq.reporting.schema import new_document, save_document
+
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
+#: What the models read: no benchmark needs data, so each runs from a bare checkout.
+CORPUS = "random tokens"
+
+
+def device() -> torch.device:
+    """The GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def precision(where: torch.device) -> torch.dtype:
+    """bf16 on a GPU, fp32 on the CPU: what each trains in."""
+    return torch.bfloat16 if where.type == "cuda" else torch.float32
+
+
+def synchronise() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds_in_turns(
+    functions: dict[str, Callable[[], object]], rounds: int, label: str = ""
+) -> dict[str, list[float]]:
+    """Seconds of every function in every round, A B C A B C …, after one call each to warm up.
+
+    What else the machine does then falls on all of them, and ratios within a round are fair.
+    """
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    total = (rounds + 1) * len(functions)
+    with tqdm(total=total, desc=label, leave=False, disable=not sys.stderr.isatty()) as bar:
+        for turn in range(rounds + 1):
+            for name, function in functions.items():
+                synchronise()
+                began = time.perf_counter()
+                function()
+                synchronise()
+                if turn > 0:
+                    times[name].append(time.perf_counter() - began)
+                bar.update()
+    return times
+
+
+def ratio(times: dict[str, list[float]], name: str, baseline: str) -> float:
+    """How many times as fast as the baseline: median over rounds of the ratio within a round."""
+    pairs = zip(times[baseline], times[name], strict=True)
+    return statistics.median(slow / fast for slow, fast in pairs)
+
+
+def matmul_peak(where: torch.device, dtype: torch.dtype) -> float:
+    """The machine's own matrix-product peak in FLOP/s: the best of several large products."""
+    size = 8192 if where.type == "cuda" else 2048
+    a, b = (torch.randn(size, size, device=where, dtype=dtype) for _ in range(2))
+    times = seconds_in_turns({"product": lambda: a @ b}, rounds=8)["product"]
+    return 2 * size**3 / min(times)
+
+
+def peak_memory_mb(where: torch.device) -> float:
+    """Most memory in use so far: of the device if it is a GPU, else of this process."""
+    if where.type == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+
+
+def forget_peak() -> None:
+    """Start the GPU's high-water mark anew."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+
+
+def in_a_process_of_its_own(module: str, *arguments: object) -> float:
+    """The number that ``python -m module arguments`` prints last."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return float(done.stdout.split()[-1])
+
+
+def parser(doc: str, default_name: str) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    made = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="fewer lengths and rounds")
+    made.add_argument("--rounds", type=int, help="timed rounds (default: 9, or 5 with --quick)")
+    made.add_argument("--threads", type=int, help="CPU threads (default: torch's)")
+    made.add_argument("--out", type=Path, help=f"default: results/benchmarks/{default_name}-….json")
+    return made
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Settings that every benchmark shares."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    args.rounds = args.rounds or (5 if args.quick else 9)
+    torch.manual_seed(1)
+
+
+def save(args: argparse.Namespace, name: str, cells: list[dict], began: float) -> Path:
+    """Write one benchmark's results and say where; returns the path."""
+    where = device()
+    path = args.out or RESULTS / f"{name}-{where.type}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = ["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]
+    kind = {torch.float32: "fp32", torch.bfloat16: "bf16"}[precision(where)]
+    provenance = collect_provenance(
+        seconds=time.time() - began, precision=kind, seed=1, command=command
+    )
+    save_document(new_document("benchmark", CORPUS, provenance, cells), path)
+    print(f"written to {path}")
+    return path

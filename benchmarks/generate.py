@@ -1,0 +1,86 @@
+"""Generation with cached keys: ``python -m benchmarks.generate [--quick]``.
+
+Tokens per second of greedy decoding after a prompt, stock fairseq's sinusoidal model beside ours
+with sinusoidal positions and with ALiBi, in turns. Weights are as initialised.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import torch
+
+from alibi_fairseq.models.decoder import AlibiDecoder
+
+from . import common, models
+from .train import shape
+
+VARIANTS = ("stock", "sinusoidal", "alibi")
+
+
+def main() -> None:
+    parser = common.parser(__doc__, "generate")
+    args = parser.parse_args()
+    common.prepare(args)
+    began, cells = time.time(), []
+    for prompt, new in (
+        ((64, 32), (512, 32)) if args.quick else ((64, 128), (512, 128), (2048, 128))
+    ):
+        cells += measure(args, prompt, new)
+    common.save(args, "generate", cells, began)
+
+
+@torch.no_grad()
+def decode(model, tokens: torch.Tensor, new: int) -> torch.Tensor:
+    """Append the most probable next token, ``new`` times."""
+    state: dict = {}
+    # Stock fairseq's cache takes one new token per call; ours takes the prompt in one.
+    first = tokens.shape[1] if isinstance(model.decoder, AlibiDecoder) else 1
+    prompt = tokens.shape[1]
+    for end in range(first, prompt + new):
+        scores, _ = model(tokens[:, :end], incremental_state=state)
+        if end >= prompt:
+            logits = model.get_normalized_probs((scores[:, -1:], None), log_probs=True, sample=None)
+            tokens = torch.cat([tokens, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
+    return tokens
+
+
+def measure(args, prompt: int, new: int) -> list[dict]:
+    """One cell per variant."""
+    where = common.device()
+    functions = {}
+    for name in VARIANTS:
+        model, dictionary = models.build(name, shape(), prompt + new)
+        model.to(where, common.precision(where)).eval()
+        tokens = models.sample(dictionary, 4, prompt, where)["net_input"]["src_tokens"]
+        functions[name] = lambda model=model, tokens=tokens: decode(model, tokens, new)
+    times = common.seconds_in_turns(functions, args.rounds, f"generation after {prompt} tokens")
+    cells = []
+    for name in VARIANTS:
+        seconds = statistics.median(times[name])
+        cells.append(
+            {
+                "name": f"generation, {name}",
+                "variant": name,
+                "model": shape().name,
+                "weights": "random",
+                "prompt": prompt,
+                "new_tokens": new,
+                "batch": 4,
+                "rounds": args.rounds,
+                "baseline": "stock",
+                "ratio": round(common.ratio(times, name, "stock"), 3),
+                "tokens_per_second": round(4 * new / seconds, 1),
+            }
+        )
+        print(
+            f"{prompt:6d} tokens of prompt  {name:12s} {4 * new / seconds:8.1f} tokens/s  "
+            f"{cells[-1]['ratio']:.2f} x stock",
+            flush=True,
+        )
+    return cells
+
+
+if __name__ == "__main__":
+    main()

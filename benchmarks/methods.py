@@ -1,0 +1,115 @@
+"""The counterpart of the paper's Table 1: ``python -m benchmarks.methods [--quick]``.
+
+Every position method at L = 512, 1024 and 3072: training speed, evaluation speed and peak memory,
+as ratios to our own sinusoidal model in the same run, beside the paper's ratios (one V100). Weights
+are as initialised.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import time
+
+from alibi_fairseq.positions import METHODS
+
+from . import common, models
+from .train import peak_memory, shape, stepper
+
+BASELINE = "sinusoidal"
+PAPER = common.RESULTS.parent / "paper" / "table01.csv"
+
+
+def main() -> None:
+    parser = common.parser(__doc__, "methods")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 3072])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    args = parser.parse_args()
+    common.prepare(args)
+    began, cells = time.time(), []
+    for length in args.lengths:
+        cells += measure(args, length)
+    common.save(args, "methods", cells, began)
+
+
+def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
+    """Ratios to sinusoidal of the paper's Table 1, by method and length."""
+    with PAPER.open(encoding="utf-8") as file:
+        rows = {
+            (row["position_method"], int(row["train_length"])): row for row in csv.DictReader(file)
+        }
+    columns = {
+        "train_words_per_second": "paper_ratio",
+        "eval_words_per_second": "paper_evaluation_ratio",
+        "train_memory_gb": "paper_memory_ratio",
+    }
+    return {
+        (method, length): {
+            key: round(float(row[column]) / float(rows[BASELINE, length][column]), 3)
+            for column, key in columns.items()
+        }
+        for (method, length), row in rows.items()
+    }
+
+
+def measure(args, length: int) -> list[dict]:
+    """One cell per method."""
+    built = {name: stepper(name, length, 0.0) for name in args.methods}
+    training = common.seconds_in_turns(
+        {name: step for name, (_, step) in built.items()}, args.rounds, f"training at {length}"
+    )
+    dictionary = models.build(BASELINE, shape(), length)[1]
+    evaluation = common.seconds_in_turns(
+        {
+            name: models.evaluation_step(model, dictionary, shape(), length)
+            for name, (model, _) in built.items()
+        },
+        args.rounds,
+        f"evaluation at {length}",
+    )
+    del built
+    memory = {name: measured_memory(name, length) for name in args.methods}
+    paper, cells = paper_ratios(), []
+    tokens = shape().batch(length) * length
+    for name in args.methods:
+        cells.append(
+            {
+                "name": f"table 1, {name}",
+                "position_method": name,
+                "model": shape().name,
+                "weights": "random",
+                "train_length": length,
+                "length": length,
+                "rounds": args.rounds,
+                "baseline": BASELINE,
+                "ratio": round(common.ratio(training, name, BASELINE), 3),
+                "tokens_per_second": round(tokens / statistics.median(training[name]), 1),
+                "evaluation_ratio": round(common.ratio(evaluation, name, BASELINE), 3),
+                "evaluation_tokens_per_second": round(
+                    tokens / statistics.median(evaluation[name]), 1
+                ),
+                "peak_memory_mb": round(memory[name], 1),
+                "memory_ratio": round(memory[name] / memory[BASELINE], 3),
+                **paper.get((name, length), {}),
+            }
+        )
+        print(
+            f"{length:6d} tokens  {name:16s} training {cells[-1]['ratio']:.2f} x  "
+            f"evaluation {cells[-1]['evaluation_ratio']:.2f} x  "
+            f"memory {cells[-1]['memory_ratio']:.2f} x sinusoidal",
+            flush=True,
+        )
+    return cells
+
+
+def measured_memory(method: str, length: int) -> float:
+    """MB at most in use while one model of this method trains."""
+    if common.device().type == "cuda":
+        common.forget_peak()
+        return peak_memory(method, length, 0.0)
+    own = ("--peak-memory-of", method, length, 0.0)
+    return common.in_a_process_of_its_own("benchmarks.train", *own)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""The models that are compared, and one training step of each, as ``fairseq-train`` takes it.
+
+- ``stock``: fairseq's own ``transformer_lm`` with sinusoidal positions;
+- ``materialised``: ALiBi on it as the authors do it, a (B·H, T, T) mask with +m·j written into it;
+- ``no bias``: our decoder without positions, the ideal of a dense causal kernel;
+- any of our position methods, with the backend that ``auto`` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from types import SimpleNamespace
+
+import torch
+from fairseq import criterions, models, options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerDecoder
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from fairseq.optim.adam import Adam
+
+import alibi_fairseq.models  # noqa: F401  (registers the models)
+from alibi_fairseq.positions import METHODS, alibi_slopes
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of a model and of a training step."""
+
+    name: str
+    words: int
+    flags: tuple[str, ...]
+    stock_flags: tuple[str, ...]
+    criterion: str
+    tokens: int
+
+    def batch(self, length: int) -> int:
+        return max(1, self.tokens // length)
+
+
+_SMALL = (
+    "--decoder-layers 4 --decoder-embed-dim 512 --decoder-ffn-embed-dim 2048 "
+    "--decoder-attention-heads 8"
+)
+_WIKI = (
+    "--decoder-layers 16 --decoder-embed-dim 1024 --decoder-ffn-embed-dim 4096 "
+    "--decoder-attention-heads 8 --dropout 0.3 --activation-dropout 0.1 "
+    "--adaptive-input --adaptive-input-cutoff 20000,60000 --adaptive-softmax-cutoff 20000,60000 "
+    "--adaptive-softmax-dropout 0.2 --tie-adaptive-weights --tie-adaptive-proj"
+)
+
+#: 4 layers, d=512, 8 heads, FFN 2048, 8 thousand words, 3,072 tokens per step.
+SMALL = Shape(
+    "4 layers, d=512",
+    8192,
+    tuple(_SMALL.split()),
+    ("--share-decoder-input-output-embed", "--decoder-normalize-before"),
+    "cross_entropy",
+    3072,
+)
+#: The paper's WikiText-103 model, 9,216 tokens per step.
+WIKI103 = Shape(
+    "alibi_lm_wiki103",
+    267_744,
+    (*_WIKI.split(), "--no-decoder-final-norm"),
+    ("--decoder-normalize-before",),
+    "adaptive_loss",
+    9216,
+)
+
+
+class MaterialisedDecoder(TransformerDecoder):
+    """fairseq's decoder with the authors' mask: built once, kept for all steps of a length."""
+
+    _alibi_mask: torch.Tensor | None = None
+
+    def buffered_future_mask(self, tensor):
+        length, batch, _ = tensor.shape  # (T, B, C)
+        heads = self.args_heads
+        shape = (batch * heads, length, length)
+        mask = self._alibi_mask
+        if mask is None or mask.shape != shape or mask.device != tensor.device:
+            causal = torch.full((length, length), -torch.inf).triu_(1)
+            bias = alibi_slopes(heads).view(-1, 1, 1) * torch.arange(length)  # (H, 1, T)
+            mask = (causal + bias).to(tensor).repeat(batch, 1, 1)  # (B·H, T, T)
+            object.__setattr__(self, "_alibi_mask", mask)
+        return mask
+
+
+@register_model("benchmark_materialised", dataclass=TransformerLanguageModelConfig)
+class MaterialisedModel(TransformerLanguageModel):
+    """The authors' method on stock fairseq."""
+
+    @classmethod
+    def build_model(cls, args, task):
+        args.no_token_positional_embeddings = True
+        stock = super().build_model(args, task)
+        embed = stock.decoder.embed_tokens
+        decoder = MaterialisedDecoder(args, task.target_dictionary, embed, no_encoder_attn=True)
+        decoder.args_heads = args.decoder_attention_heads
+        return cls(decoder)
+
+
+def build(name: str, shape: Shape, length: int, attention_dropout: float = 0.0):
+    """A model with random weights and its dictionary.
+
+    Args:
+        name: ``stock``, ``materialised``, ``no bias``, or one of our position methods.
+        shape: the size.
+        length: tokens per sample.
+    """
+    dictionary = Dictionary()
+    for word in range(shape.words - len(dictionary)):
+        dictionary.add_symbol(f"w{word}")
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    flags = ["data", "--task", "language_modeling", "--tokens-per-sample", str(length)]
+    flags += [*shape.flags, "--attention-dropout", str(attention_dropout)]
+    if name in ("stock", "materialised"):
+        arch = {"stock": "transformer_lm", "materialised": "benchmark_materialised"}[name]
+        flags += ["--arch", arch, *shape.stock_flags]
+    else:
+        method = "none" if name == "no bias" else name
+        assert method in METHODS, name
+        flags += ["--arch", "alibi_lm", "--position-method", method]
+        if "--adaptive-input" in shape.flags:
+            flags += ["--no-share-decoder-input-output-embed"]
+    with redirect_stderr(StringIO()):  # hydra's advice on its own configuration
+        parsed = options.parse_args_and_arch(options.get_training_parser(), flags)
+        model = models.build_model(convert_namespace_to_omegaconf(parsed).model, task)
+    return model, dictionary
+
+
+def sample(dictionary: Dictionary, batch: int, length: int, where: torch.device) -> dict:
+    """A batch of random tokens, as frequent as words are (Zipf's law)."""
+    ranks = torch.arange(len(dictionary) - dictionary.nspecial, device=where)
+    drawn = torch.multinomial(1 / (ranks + 2.7), batch * (length + 1), replacement=True)
+    tokens = drawn.view(batch, length + 1) + dictionary.nspecial
+    return {
+        "net_input": {
+            "src_tokens": tokens[:, :-1].contiguous(),
+            "src_lengths": torch.full((batch,), length, device=where),
+        },
+        "target": tokens[:, 1:].contiguous(),
+        "ntokens": batch * length,
+    }
+
+
+def training_step(model, dictionary, shape: Shape, length: int) -> Callable[[], float]:
+    """Forward, loss, backward, clipping and update, on the device the model is on."""
+    parameter = next(model.parameters())
+    task = SimpleNamespace(target_dictionary=dictionary)
+    criterion = criterions.CRITERION_REGISTRY[shape.criterion](task, False)
+    optimiser = Adam(model.parameters(), lr=1e-4)
+    batch = sample(dictionary, shape.batch(length), length, parameter.device)
+    model.train()
+
+    def step() -> float:
+        optimiser.zero_grad()
+        loss, size, _ = criterion(model, batch)
+        loss.backward()
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.div_(size)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimiser.step()
+        return float(loss.detach())
+
+    return step
+
+
+def evaluation_step(model, dictionary, shape: Shape, length: int) -> Callable[[], None]:
+    """Forward pass to the features, the part of evaluation that positions have a hand in."""
+    parameter = next(model.parameters())
+    batch = sample(dictionary, shape.batch(length), length, parameter.device)
+
+    def step() -> None:
+        model.eval()
+        with torch.no_grad():
+            model.extract_features(**batch["net_input"])
+        model.train()
+
+    return step
+
+
+def flops_per_step(model, shape: Shape, length: int) -> float:
+    """Of matrix products in a training step.
+
+    Six per weight and token, and 6·T·C per token and layer for the attention of T queries to half
+    of T keys, forward and backward without recomputation. Of an adaptive softmax only the head is
+    counted, which is nearly all of it on natural text.
+    """
+    tokens = shape.batch(length) * length
+    decoder = model.decoder
+    weights = sum(p.numel() for p in decoder.layers.parameters() if p.dim() == 2)
+    head = shape.words if decoder.adaptive_softmax is None else decoder.adaptive_softmax.cutoff[0]
+    weights += head * decoder.embed_dim
+    attention = 6 * length * decoder.embed_dim * len(decoder.layers)
+    return float(tokens * (6 * weights + attention))

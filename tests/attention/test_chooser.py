@@ -1,0 +1,144 @@
+"""Which backend is taken, and what is said when one cannot be."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+
+import pytest
+import torch
+from attention_calls import Call
+
+from alibi_fairseq.attention import BACKENDS, attend, chooser, flash
+from alibi_fairseq.errors import BadInput
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    chooser._say.cache_clear()
+    flash._kernel.cache_clear()
+    yield
+    flash._kernel.cache_clear()
+
+
+def chosen(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwargs) -> str:
+    q, k, v, _ = call.tensors()
+    if device:
+        q, k, v = (x.to(device) for x in (q, k, v))
+    return chooser.choose("auto", q, k, v, call.mask(), dropout_p, **kwargs)
+
+
+def test_auto_on_the_cpu():
+    assert chosen(Call()) == "skipping"
+    assert chosen(Call(length=1, cached=100)) == "sdpa"
+    assert chosen(Call(padded=True)) == "sdpa"
+    assert chosen(Call(), dropout_p=0.1) == "sdpa"
+    for method in ("none", "sinusoidal", "t5", "kerple", "sandwich", "transformer_xl"):
+        assert chosen(Call(method=method)) == "sdpa"
+
+
+def test_preferences_on_a_gpu():
+    """Only the order can be looked at here: what refuses is asked again on the machine."""
+    q = types.SimpleNamespace(device=torch.device("cuda"), shape=(1, 8, 512, 64))
+    alibi, learned, nothing = (Call(method=m).mask() for m in ("alibi", "t5", "none"))
+    assert chooser._preferences(q, alibi, 0.0)[:2] == ("flash", "flex")
+    assert "flex" not in chooser._preferences(q, alibi, 0.1)
+    assert chooser._preferences(q, nothing, 0.0) == ("sdpa",)
+    assert chooser._preferences(q, learned, 0.0) == ("flex", "sdpa")
+    q.shape = (1, 8, 16384, 64)
+    assert chooser._preferences(q, alibi, 0.0)[0] == "skipping"
+
+
+def test_it_says_once_which_it_took(caplog):
+    q, k, v, _ = Call().tensors()
+    with caplog.at_level(logging.INFO, logger="alibi_fairseq"):
+        attend(q, k, v, Call().mask())
+        attend(q, k, v, Call().mask())
+    assert [r.getMessage() for r in caplog.records] == [
+        "attention backend: skipping (cpu, float32)"
+    ]
+
+
+REFUSED = {
+    "flash": (Call(), 0.0, "flash needs the package flash-attn"),
+    "fold": (Call(method="t5"), 0.0, "fold can express ALiBi and no other bias"),
+    "skipping": (Call(), 0.1, "skipping has no attention dropout"),
+    "flex": (Call(), 0.0, "flex has no backward pass on the CPU"),
+}
+
+
+@pytest.mark.parametrize("backend", list(REFUSED))
+def test_a_backend_that_cannot_says_why_and_which_can(backend, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    call, dropout_p, reason = REFUSED[backend]
+    q, k, v, _ = (x.requires_grad_() for x in call.tensors())
+    with pytest.raises(BadInput) as stopped:
+        attend(q, k, v, call.mask(), dropout_p, backend=backend, strict=True)
+    sentence = str(stopped.value)
+    assert reason in sentence and "\n" not in sentence
+    named = sentence.split("--attention-backend ")[1].split()[0]
+    attend(q, k, v, call.mask(), dropout_p, backend=named, strict=True)
+
+
+@pytest.mark.parametrize("backend", list(REFUSED))
+def test_a_stored_backend_that_cannot_is_replaced_with_one_line(backend, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    call, dropout_p, reason = REFUSED[backend]
+    q, k, v, _ = (x.requires_grad_() for x in call.tensors())
+    with caplog.at_level(logging.WARNING, logger="alibi_fairseq"):
+        for _ in range(2):
+            attend(q, k, v, call.mask(), dropout_p, backend=backend)
+    assert len(caplog.records) == 1
+    assert reason in caplog.text
+
+
+def test_flash_attention_is_called_as_its_documentation_says(monkeypatch):
+    """With a stand-in that follows flash_attn_func's contract, as the package needs a GPU."""
+    seen = {}
+
+    def flash_attn_func(
+        q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, alibi_slopes=None
+    ):
+        seen.update(dropout_p=dropout_p, causal=causal, slopes=alibi_slopes)
+        q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))  # from (B, T, H, D)
+        queries, keys = q.shape[2], k.shape[2]
+        distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
+        scores = q @ k.transpose(2, 3) * softmax_scale
+        scores = scores - alibi_slopes.double().view(-1, 1, 1) * distance.abs()
+        scores = scores.masked_fill(distance < 0, -torch.inf) if causal else scores
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+
+    package = types.ModuleType("flash_attn")
+    package.flash_attn_func = flash_attn_func
+    monkeypatch.setitem(sys.modules, "flash_attn", package)
+    call = Call(cached=50, dtype=torch.bfloat16)
+    q, k, v, _ = call.tensors()
+    found = flash.attend(q, k, v, call.mask(), 0.1)
+    expected, _ = attend(q.double(), k.double(), v.double(), call.mask(), backend="eager")
+    torch.testing.assert_close(found, expected)
+    assert seen["dropout_p"] == 0.1 and seen["causal"]
+    assert seen["slopes"].dtype == torch.float32 and seen["slopes"].shape == (8,)
+
+
+def test_flash_refuses_what_it_cannot_do(monkeypatch):
+    package = types.ModuleType("flash_attn")
+    package.flash_attn_func = None
+    q, k, v, _ = Call().tensors()
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    assert "not installed" in flash.refusal(q, k, v, Call().mask(), 0.0)
+    flash._kernel.cache_clear()
+    package.flash_attn_func = print
+    monkeypatch.setitem(sys.modules, "flash_attn", package)
+    assert "GPU" in flash.refusal(q, k, v, Call().mask(), 0.0)
+    on_gpu = types.SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32, shape=q.shape)
+    assert "fp16 and bf16" in flash.refusal(on_gpu, k, v, Call().mask(), 0.0)
+    on_gpu.dtype, on_gpu.shape = torch.bfloat16, (1, 1, 8, 512)
+    assert "512" in flash.refusal(on_gpu, k, v, Call().mask(), 0.0)
+
+
+def test_an_unknown_backend_is_one_sentence():
+    with pytest.raises(BadInput, match="Choose one of: auto, eager, sdpa, fold, flex, flash"):
+        chooser.check_backend("xformers")
+    for name in ("auto", *BACKENDS):
+        chooser.check_backend(name)

@@ -1,0 +1,82 @@
+"""No path but ``eager`` needs memory that grows with the square of the length."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from attention_calls import Call
+
+from alibi_fairseq.attention import attend
+
+LENGTH = 2048
+PATHS = [
+    ("sdpa", "alibi", 0.0),
+    ("sdpa", "alibi", 0.1),
+    ("sdpa", "t5", 0.0),
+    ("sdpa", "transformer_xl", 0.0),
+    ("fold", "alibi", 0.0),
+    ("skipping", "alibi", 0.0),
+]
+
+
+def _status(field: str) -> float:
+    text = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+) kB", text)[1]) / 1024
+
+
+@pytest.fixture(autouse=True)
+def _freed_memory_is_given_back():
+    """Otherwise the holes that blocks of growing size leave in the heap count as memory in use."""
+    set_option, mmap_threshold = ctypes.CDLL(None).mallopt, -3
+    set_option(mmap_threshold, 2**18)
+    yield
+    set_option(mmap_threshold, 2**25)
+
+
+def peak_memory(function) -> float:
+    """Most megabytes in use during a call, beyond what was in use before."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark anew
+    except OSError:
+        pytest.skip("the high-water mark of memory cannot be reset here")
+    before = _status("VmRSS")
+    function()
+    return _status("VmHWM") - before
+
+
+def forward_and_backward(backend: str, method: str, dropout_p: float, length: int) -> float:
+    call = Call(method=method, batch=1, heads=8, length=length, width=8, size=0.5)
+    q, k, v, grad = call.tensors()
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    bias_and_mask = call.mask()
+
+    def once():
+        out, _ = attend(*inputs, bias_and_mask, dropout_p, backend=backend, strict=True)
+        torch.autograd.grad(out, inputs, grad)
+
+    return peak_memory(once)
+
+
+def growth(*path) -> float:
+    forward_and_backward(*path, LENGTH)  # kernels and their memory pools are set up once
+    return forward_and_backward(*path, 2 * LENGTH) - forward_and_backward(*path, LENGTH)
+
+
+@pytest.mark.parametrize(("backend", "method", "dropout_p"), PATHS)
+def test_memory_grows_with_the_length_and_not_its_square(backend, method, dropout_p):
+    one_matrix = 8 * LENGTH**2 * 4 / 2**20  # (H, T, T) at the shorter length, MB
+    # From T to 2T a single (H, T, T) grows by three times that; what is linear, by less than one.
+    assert growth(backend, method, dropout_p) < one_matrix
+
+
+def test_the_measure_sees_a_matrix():
+    """The reference does hold all weights, and this test could tell."""
+    one_matrix = 8 * LENGTH**2 * 4 / 2**20
+    assert growth("eager", "alibi", 0.0) > 3 * one_matrix
