@@ -100,6 +100,13 @@ _TYPES_IN_CHECKPOINTS = [
 ]
 
 
+def values_only() -> AbstractContextManager:
+    """Inside of it ``torch.load(…, weights_only=True)`` also reads the types that checkpoints of
+    older fairseq hold (facebookresearch/fairseq#5610), and still refuses all others.
+    """
+    return torch.serialization.safe_globals(_TYPES_IN_CHECKPOINTS)
+
+
 def _allow_types(module, name: str, allowed: list) -> bool:
     if torch.__version__ < (2, 6) or _mentions(getattr(module, name), "weights_only"):
         return False

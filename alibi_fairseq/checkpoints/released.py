@@ -1,0 +1,218 @@
+"""The authors' released WikiText-103 checkpoints as checkpoints of this plugin.
+
+They were written by a fork of fairseq 1.0.0a0 (github.com/ofirpress/attention_with_linear_biases):
+the options are an ``argparse.Namespace`` with the architecture's name, ALiBi is not among them
+because the fork had no other method, and the sinusoidal module that it kept without using it left
+a buffer behind. Everything else is fairseq's ``transformer_lm``, as our models are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from fairseq import models
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from ..errors import BadInput
+from ..files import atomic_write
+
+ARCHITECTURE = "alibi_lm_wiki103"
+#: What the fork's unused sinusoidal module left in the state dict; nothing reads it.
+LEFTOVERS = ("decoder.embed_positions._float_tensor", "decoder.embed_positions.weights")
+#: Options that say where things lay on the machine of whoever trained the model.
+PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "restore_file")
+
+
+@dataclass(frozen=True)
+class Import:
+    """A translated checkpoint, ready to be written.
+
+    Attributes:
+        state: what ``torch.save`` writes.
+        parameters: parameters of the model, each counted once.
+        train_length: L.
+        used: names of the file's tensors that the model took.
+        dropped: names of the file's tensors that nothing reads.
+    """
+
+    state: dict
+    parameters: int
+    train_length: int
+    used: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+    def save(self, folder: str | os.PathLike, dictionary: str | os.PathLike) -> Path:
+        """Write ``checkpoint_best.pt`` and ``dict.txt`` into a folder; returns the checkpoint.
+
+        Args:
+            dictionary: the dictionary file, copied as it is.
+        """
+        path = Path(folder) / "checkpoint_best.pt"
+        if path.exists():
+            raise BadInput(f"{path} is there already; name another folder with --out.")
+        with atomic_write(Path(folder) / "dict.txt", "wb") as stream:
+            stream.write(Path(dictionary).read_bytes())
+        with atomic_write(path, "wb") as stream:
+            torch.save(self.state, stream)
+        return path
+
+
+def read_dictionary(path: str | os.PathLike) -> Dictionary:
+    """fairseq's dictionary file.
+
+    Raises:
+        BadInput: there is none, or it is none.
+    """
+    try:
+        return Dictionary.load(str(path))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInput(
+            f"{path} is not a dictionary; name the dict.txt that fairseq-preprocess wrote."
+        ) from error
+
+
+def import_released(state: dict, dictionary: Dictionary, source: str = "The checkpoint") -> Import:
+    """Translate a checkpoint of the authors' fork.
+
+    Args:
+        state: as :func:`alibi_fairseq.checkpoints.read_checkpoint` gives it.
+        dictionary: the one the model was trained with.
+        source: what to call the file in messages.
+
+    Raises:
+        BadInput: it is no such checkpoint, the dictionary has another size, or a tensor is missing
+            or left over.
+    """
+    weights = state.get("model")
+    if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
+        raise BadInput(f"{source} holds no model.")
+    cfg = translate_options(options_of(state, source))
+    check_dictionary(weights, dictionary, source)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    with torch.device("meta"):
+        model = models.build_model(cfg.model, task)
+    kept = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
+    check_tensors(kept, model.state_dict(), source)
+    check_ties(kept, model, source)
+    return Import(
+        state={
+            "args": None,
+            "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+            "model": kept,
+            "criterion": None,
+            "optimizer_history": [last_history(state)],
+            "task_state": {},
+            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        },
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        train_length=cfg.model.train_length,
+        used=tuple(kept),
+        dropped=tuple(name for name in weights if name in LEFTOVERS),
+    )
+
+
+def options_of(state: dict, source: str) -> dict:
+    """The options the model was trained with, flat."""
+    args, cfg = state.get("args"), state.get("cfg")
+    if isinstance(args, argparse.Namespace):
+        return dict(vars(args))
+    if isinstance(cfg, DictConfig):
+        cfg = OmegaConf.to_container(cfg)
+    if not isinstance(cfg, dict):
+        raise BadInput(f"{source} does not say which options its model was trained with.")
+    flat: dict = {}
+    for group in cfg.values():
+        values = vars(group) if isinstance(group, argparse.Namespace) else group
+        if isinstance(values, dict):
+            flat.update(values)
+    flat["arch"] = (cfg.get("model") or {}).get("_name")
+    return flat
+
+
+def translate_options(options: dict) -> DictConfig:
+    """fairseq's whole configuration for the same model under this plugin's name."""
+    architecture = str(options.get("arch"))
+    length = options.get("tokens_per_sample")
+    if not architecture.startswith("transformer_lm") or not isinstance(length, int):
+        raise BadInput(
+            f"The checkpoint's architecture is {architecture}, not transformer_lm_wiki103; only "
+            "the authors' ALiBi language models can be imported."
+        )
+    kept = {
+        name: value
+        for name, value in options.items()
+        if name not in PLACES and not name.startswith(("distributed_", "_"))
+    }
+    names = {
+        "arch": ARCHITECTURE,
+        "task": "language_modeling",
+        "criterion": "adaptive_loss" if options.get("adaptive_softmax_cutoff") else "cross_entropy",
+        "optimizer": "nag",
+        "lr_scheduler": "cosine",
+    }
+    ours = {"position_method": "alibi", "attention_backend": "auto", "train_length": length}
+    return convert_namespace_to_omegaconf(argparse.Namespace(**{**kept, **names, **ours}))
+
+
+def last_history(state: dict) -> dict:
+    """How far the training came, as fairseq stores it; its optimizer is not taken over."""
+    history = state.get("optimizer_history") or [{}]
+    return {
+        "criterion_name": str(history[-1].get("criterion_name", "AdaptiveLoss")),
+        "optimizer_name": str(history[-1].get("optimizer_name", "FairseqNAG")),
+        "lr_scheduler_state": {},
+        "num_updates": int(history[-1].get("num_updates", 0)),
+    }
+
+
+def check_dictionary(weights: dict[str, Tensor], dictionary: Dictionary, source: str) -> None:
+    """The embeddings have one row per dictionary entry."""
+    bands = [name for name in weights if _is_embedding(name)]
+    rows = sum(weights[name].shape[0] for name in bands)
+    if not bands:
+        raise BadInput(f"{source} has no word embeddings; it is no language model of fairseq.")
+    if rows != len(dictionary):
+        raise BadInput(
+            f"{source} was trained with a dictionary of {rows:,} entries and this one has "
+            f"{len(dictionary):,} (fairseq's four special symbols counted); use the dict.txt of the "
+            "text it was trained on."
+        )
+
+
+def _is_embedding(name: str) -> bool:
+    adaptive = name.startswith("decoder.embed_tokens.embeddings.") and name.endswith(".0.weight")
+    return adaptive or name == "decoder.embed_tokens.weight"
+
+
+def check_tensors(found: dict[str, Tensor], needed: dict[str, Tensor], source: str) -> None:
+    """The file and the model hold tensors of the same names and shapes."""
+    for name in needed:
+        if name not in found:
+            raise BadInput(f"{source} lacks {name}, which its options ask for.")
+        if found[name].shape != needed[name].shape:
+            raise BadInput(
+                f"{source} has {name} as {tuple(found[name].shape)}, but its options ask for "
+                f"{tuple(needed[name].shape)}."
+            )
+    for name in found:
+        if name not in needed:
+            raise BadInput(f"{source} holds {name}, which no part of an ALiBi model uses.")
+
+
+def check_ties(weights: dict[str, Tensor], model: torch.nn.Module, source: str) -> None:
+    """What the model holds once and the file twice is the same in both places."""
+    first_name: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first = first_name.setdefault(id(parameter), name)
+        if not torch.equal(weights[first], weights[name]):
+            raise BadInput(
+                f"{source} has different numbers in {first} and {name}, which its options tie."
+            )

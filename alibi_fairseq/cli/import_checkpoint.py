@@ -1,0 +1,54 @@
+"""``alibi-fairseq import-checkpoint``: a released checkpoint as one of this plugin's."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from ..checkpoints import Import, import_released, read_checkpoint
+from ..checkpoints.released import read_dictionary
+from ..errors import BadInput
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="IN.pt", help="file of the authors' release")
+    parser.add_argument("--dict", required=True, help="the dict.txt it was trained with")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write into")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="load what was written with fairseq and compare it with the file tensor by tensor",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    dictionary = read_dictionary(args.dict)
+    imported = import_released(read_checkpoint(args.checkpoint), dictionary, args.checkpoint)
+    path = imported.save(args.out, args.dict)
+    print(f"Wrote {path} and dict.txt beside it.")
+    if args.verify:
+        verify(imported, path)
+
+
+def verify(imported: Import, path: Path) -> None:
+    """Load the written file as fairseq-eval-lm does and print what it holds.
+
+    Raises:
+        BadInput: a tensor did not arrive as it was.
+    """
+    from fairseq import checkpoint_utils
+
+    (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(path)], arg_overrides={"data": str(path.parent)}
+    )
+    arrived = model.state_dict()
+    for name in imported.used:
+        if not torch.equal(arrived[name], imported.state["model"][name].to(arrived[name].dtype)):
+            raise BadInput(f"{name} changed on the way into {path}; remove the file and try again.")
+    total = len(imported.used) + len(imported.dropped)
+    left = f"; nothing reads {', '.join(imported.dropped)}" if imported.dropped else ""
+    print(f"parameters  {imported.parameters:,}")
+    print(f"L           {cfg.model.train_length}, position method {cfg.model.position_method}")
+    print(f"tensors     {len(imported.used)} of the file's {total} used, all equal{left}")

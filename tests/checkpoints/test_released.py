@@ -1,0 +1,243 @@
+"""Released checkpoints become ours: the same function, every tensor used, nothing run on the way."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import pickle
+
+import pytest
+import torch
+from checkpoints.released_format import (
+    LENGTH,
+    WORDS,
+    log_probabilities,
+    released_state,
+    write_dictionary,
+)
+from commands import as_process, in_process
+from conftest import random_tokens
+from fairseq import checkpoint_utils
+from omegaconf import OmegaConf
+
+from alibi_fairseq.checkpoints import import_released, read_checkpoint
+from alibi_fairseq.checkpoints.released import read_dictionary
+from alibi_fairseq.cli import main
+from alibi_fairseq.errors import BadInput
+
+
+@pytest.fixture
+def dictionary(tmp_path):
+    return write_dictionary(tmp_path / "dict.txt")
+
+
+def imported(tmp_path, dictionary, state, **save_options):
+    source = tmp_path / "alibi_wt103_L32.pt"
+    torch.save(state, source, **save_options)
+    out = tmp_path / "imported"
+    code = main(
+        ["import-checkpoint", str(source), "--dict", str(dictionary), "--out", str(out), "--verify"]
+    )
+    assert code == 0
+    return out / "checkpoint_best.pt"
+
+
+def loaded(path):
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(path)], arg_overrides={"data": str(path.parent)}
+    )
+    return model.eval()
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_the_imported_model_is_the_authors_formula(tmp_path, dictionary, half, zipped):
+    state = released_state(half)
+    path = imported(tmp_path, dictionary, state, _use_new_zipfile_serialization=zipped)
+    model = loaded(path)
+    for length in (LENGTH, 4 * LENGTH):
+        tokens = random_tokens(2, length, WORDS)
+        ours = model.get_normalized_probs(model(tokens), log_probs=True)
+        expected = log_probabilities(state["model"], tokens)
+        torch.testing.assert_close(ours.double(), expected, rtol=0, atol=1e-5)
+
+
+def test_the_reference_notices_the_bias():
+    weights = released_state()["model"]
+    tokens = random_tokens(1, LENGTH, WORDS)
+    with_bias = log_probabilities(weights, tokens)
+    assert (log_probabilities(weights, tokens, bias_times=0.99) - with_bias).abs().max() > 1e-4
+
+
+def test_verify_prints_parameters_length_and_tensors(tmp_path, dictionary, capsys):
+    state = released_state()
+    imported(tmp_path, dictionary, state)
+    shown = capsys.readouterr().out
+    unique = {
+        t.data_ptr(): t.numel() for n, t in state["model"].items() if n.endswith(("ht", "as"))
+    }
+    assert f"parameters  {sum(unique.values()):,}\n" in shown
+    assert f"L           {LENGTH}, position method alibi" in shown
+    count = len(state["model"])
+    assert f"{count - 1} of the file's {count} used" in shown
+    assert "nothing reads decoder.embed_positions._float_tensor" in shown
+
+
+def test_fairseq_eval_lm_evaluates_it_at_any_length(tmp_path, dictionary, capfd):
+    """The same perplexity that the formula gives for the same words."""
+    state = released_state()
+    path = imported(tmp_path, dictionary, state)
+    words = random_tokens(1, 95, WORDS)[0]
+    (tmp_path / "text").write_text(" ".join(f"w{int(i) - 4}" for i in words) + "\n")
+    data = tmp_path / "data-bin"
+    in_process(
+        *("preprocess", "--only-source", "--srcdict", dictionary, "--testpref", tmp_path / "text"),
+        *("--destdir", data, "--workers", 1),
+    )
+    capfd.readouterr()
+    length = 96
+    result = as_process(
+        *("-m", "alibi_fairseq", "eval-lm", data, "--path", path, "--gen-subset", "test", "--cpu"),
+        *("--tokens-per-sample", length, "--max-tokens", length, "--sample-break-mode", "none"),
+    )
+    assert result.returncode == 0, result.stderr
+    tokens = torch.cat([words, torch.tensor([2])])  # the line's end is predicted as well
+    given = torch.cat([torch.tensor([2]), words])
+    expected = log_probabilities(state["model"], given[None])[0]
+    loss = -expected[torch.arange(length), tokens].mean() / torch.log(torch.tensor(2.0))
+    assert f"Loss (base 2): {loss:.4f}" in result.stdout + result.stderr
+
+
+def test_options_in_a_configuration_are_read_as_well(tmp_path, dictionary):
+    """fairseq of that spring could also store them by group."""
+    state = released_state()
+    args = vars(state["args"])
+    model = {k: v for k, v in args.items() if k.startswith(("decoder", "adaptive", "tie", "no_"))}
+    groups = {
+        "common": {"seed": 1},
+        "task": {"_name": "language_modeling", "tokens_per_sample": LENGTH},
+        "model": {"_name": "transformer_lm_wiki103", "tokens_per_sample": LENGTH, **model},
+    }
+    expected = import_released(state, read_dictionary(dictionary)).state["cfg"]["model"]
+    for cfg in (groups, OmegaConf.create(groups)):
+        source = tmp_path / "in.pt"
+        torch.save({**state, "args": None, "cfg": cfg}, source)
+        found = import_released(read_checkpoint(source), read_dictionary(dictionary))
+        assert found.train_length == LENGTH
+        for option in ("decoder_layers", "adaptive_input", "no_decoder_final_norm"):
+            assert found.state["cfg"]["model"][option] == expected[option], option
+
+
+def test_nothing_of_the_authors_machine_stays(dictionary):
+    state = import_released(released_state(), read_dictionary(dictionary)).state
+    assert "somebody" not in str(state["cfg"])
+    assert "last_optimizer_state" not in state
+    assert state["optimizer_history"][0]["num_updates"] == 286000
+
+
+def broken(change):
+    state = released_state()
+    state["args"] = copy.copy(state["args"])
+    change(state)
+    return state
+
+
+def drop(name):
+    return lambda state: state["model"].pop(name)
+
+
+def put(name, tensor):
+    return lambda state: state["model"].__setitem__(name, tensor)
+
+
+def option(name, value):
+    return lambda state: setattr(state["args"], name, value)
+
+
+FC1 = "decoder.layers.1.fc1.weight"
+FIRST = "decoder.embed_tokens.embeddings.0.0.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (drop(FC1), f"lacks {FC1}"),
+        (
+            put(FC1, torch.zeros(3, 3)),
+            rf"has {FC1} as \(3, 3\), but its options ask for \(96, 64\)",
+        ),
+        (put("decoder.layers.7.x", torch.zeros(1)), "holds decoder.layers.7.x, which no part"),
+        (put(FIRST, torch.zeros(24, 64)), "different numbers in .* which its options tie"),
+        (put(FIRST, torch.zeros(25, 64)), "dictionary of 65 entries and this one has 64"),
+        (option("arch", "transformer_wmt_en_de"), "architecture is transformer_wmt_en_de"),
+        (option("tokens_per_sample", None), "only the authors' ALiBi language models"),
+        (lambda state: state.pop("args"), "does not say which options"),
+        (lambda state: state.pop("model"), "holds no model"),
+        (lambda state: state["model"].clear(), "has no word embeddings"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_sentence(dictionary, change, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        import_released(broken(change), read_dictionary(dictionary))
+
+
+class Calls:
+    """Pickles as a call, as an attacker's object would."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+HOSTILE = {
+    "a shell command": lambda mark: Calls(os.system, f"touch {mark}"),
+    "code": lambda mark: Calls(eval, f"open({str(mark)!r}, 'w')"),
+    "any attribute": lambda mark: Calls(getattr, str(mark), "upper"),
+    "inside the options": lambda mark: argparse.Namespace(arch=Calls(os.mkdir, str(mark))),
+    "another pickle": lambda mark: Calls(pickle.loads, pickle.dumps(Calls(os.mkdir, str(mark)))),
+}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_files_are_refused_unread(tmp_path, dictionary, capsys, kind, zipped):
+    mark, source, out = tmp_path / "mark", tmp_path / "in.pt", tmp_path / "out"
+    state = {**released_state(), "args": HOSTILE[kind](mark)}
+    torch.save(state, source, _use_new_zipfile_serialization=zipped)
+    command = ["import-checkpoint", source, "--dict", dictionary, "--out", out]
+    assert main([str(word) for word in command]) == 2
+    error = capsys.readouterr().err
+    assert "not on the list of types that only hold values" in error and error.count("\n") == 1
+    assert not mark.exists() and not out.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 cut short"])
+def test_damaged_files_are_refused(tmp_path, content):
+    path = tmp_path / "in.pt"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="is not a checkpoint, or it is damaged"):
+        read_checkpoint(path)
+
+
+def test_a_cut_file_is_refused(tmp_path):
+    path = tmp_path / "in.pt"
+    torch.save(released_state(), path)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(BadInput, match="damaged"):
+        read_checkpoint(path)
+
+
+def test_missing_files_and_taken_folders_are_refused(tmp_path, dictionary, capsys):
+    with pytest.raises(BadInput, match="There is no checkpoint nowhere.pt"):
+        read_checkpoint("nowhere.pt")
+    with pytest.raises(BadInput, match="is not a dictionary"):
+        read_dictionary(tmp_path / "none.txt")
+    path = imported(tmp_path, dictionary, released_state())
+    before = path.read_bytes()
+    command = ["import-checkpoint", tmp_path / "alibi_wt103_L32.pt", "--dict", dictionary]
+    assert main([str(w) for w in [*command, "--out", path.parent]]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert path.read_bytes() == before
