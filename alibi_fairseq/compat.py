@@ -30,7 +30,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from . import launch, registration
+from . import launch, preemption, registration
 from .errors import running_a_command
 
 #: Names of the workarounds that were needed here.
@@ -153,7 +153,7 @@ def look_before_start() -> bool:
 
     def wrapper(call_main, cfg, main, **keywords):
         launch.prepare(cfg, program=Path(inspect.getfile(main)).stem)
-        with launch.nothing_left_behind(cfg.checkpoint.save_dir):
+        with launch.nothing_left_behind(cfg.checkpoint.save_dir), preemption.signals_as_before():
             return call_main(cfg, main, **keywords)
 
     return _wrap(distributed_utils, "call_main", wrapper)
@@ -172,6 +172,21 @@ def whole_checkpoints() -> bool:
         return dst_path
 
     return _wrap(file_io.PathManager, "copy", wrapper, kind=staticmethod)
+
+
+def saving_when_told_to_stop() -> bool:
+    """fairseq's loop looks at no signals, so a run that a cluster ends loses what came after its last
+    checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
+
+    Loading the checkpoint is the last thing before the loop in which fairseq shows its trainer.
+    """
+
+    def wrapper(load_checkpoint, cfg, trainer, **keywords):
+        loaded = load_checkpoint(cfg, trainer, **keywords)
+        preemption.save_and_stop_when_told(trainer)
+        return loaded
+
+    return _wrap(checkpoint_utils, "load_checkpoint", wrapper)
 
 
 def this_package_as_user_dir() -> bool:
@@ -242,6 +257,7 @@ WORKAROUNDS = (
     torchrun_without_gpu,
     look_before_start,
     whole_checkpoints,
+    saving_when_told_to_stop,
     this_package_as_user_dir,
     logging_as_asked,
     hydra_without_advice,

@@ -48,3 +48,11 @@ ensure_environment() {
   echo "$wanted" > "$root/.venv/installed-$extra"
   export PATH="$root/.venv/bin:$PATH"
 }
+
+# The Python that is active if it can train (a cluster's own environment), otherwise .venv.
+ensure_training_environment() {
+  if ! python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "fairseq"))))' 2> /dev/null; then
+    ensure_environment
+  fi
+  export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+}

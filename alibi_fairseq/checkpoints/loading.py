@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import zipfile
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
         raise BadInput(f"There is no checkpoint {path}.")
     try:
         with values_only():
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except pickle.UnpicklingError as error:
         raise BadInput(_refusal(path, str(error))) from error
     except (RuntimeError, EOFError, ValueError, KeyError) as error:
@@ -35,6 +36,19 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     if not isinstance(state, dict):
         raise BadInput(f"{path} holds a {type(state).__name__}, not a checkpoint of fairseq.")
     return state
+
+
+def _is_zip(path) -> bool:
+    """Files of torch 1.6 and later; their tensors can stay on the disk until they are used."""
+    return zipfile.is_zipfile(path)
+
+
+def updates_of(path: str | os.PathLike) -> int:
+    """How many updates a checkpoint of fairseq has seen."""
+    history = read_checkpoint(path).get("optimizer_history")
+    if not history or "num_updates" not in history[-1]:
+        raise BadInput(f"{path} does not say how many updates it has seen.")
+    return history[-1]["num_updates"]
 
 
 def _refusal(path, message: str) -> str:

@@ -21,6 +21,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from ..dictionaries import STATE_KEY, fingerprint
 from ..errors import BadInput
 from ..files import atomic_write
 
@@ -109,7 +110,7 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
             "model": kept,
             "criterion": None,
             "optimizer_history": [last_history(state)],
-            "task_state": {},
+            "task_state": {STATE_KEY: fingerprint(dictionary)},
             "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
         },
         parameters=sum(parameter.numel() for parameter in model.parameters()),

@@ -22,6 +22,7 @@ VERBS = {
     "merge-shards": ("merge_shards", "join the results of all shards of a sweep"),
     "report": ("report", "put results beside the paper's: tables and figures"),
     "check-env": ("check_env", "say what is installed, what is wrong with it, how to mend it"),
+    "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),
 }
 

@@ -29,12 +29,12 @@ OPTIONS: Settings = merge(
     },
 )
 CHOICES = {
+    **wikitext103.CHOICES,
     ("model", "_name"): "width and depth are not restated for books; taken from WikiText-103",
     ("optimization", "max_update"): "59 epochs (Shortformer A.5) of about 700M tokens",
     ("optimization", "lr"): "WikiText-103's (Shortformer A.5), as all of the optimiser",
     ("lr_scheduler", "lr_period_updates"): "one cosine over the whole run, as on WikiText-103",
     ("dataset", "max_tokens"): "WikiText-103's batch",
-    ("checkpoint", "no_epoch_checkpoints"): "keeps the best and the last; changes no number",
     ("checkpoint", "save_interval_updates"): "an epoch lasts 9,500 updates; lose less than that",
     ("checkpoint", "keep_interval_updates"): "one is enough to resume from",
 }

@@ -24,7 +24,11 @@ OPTIONS: Settings = {
     "task": {"_name": "language_modeling", "sample_break_mode": "none"},
     "model": {"_name": "alibi_lm_1b3"},
     "criterion": {"_name": "cross_entropy"},
-    "dataset": {"skip_invalid_size_inputs_valid_test": True, "required_batch_size_multiple": 1},
+    "dataset": {
+        "skip_invalid_size_inputs_valid_test": True,
+        "required_batch_size_multiple": 1,
+        "num_workers": 0,
+    },
     "optimization": {"lr": [2e-4], "clip_norm": 1.0},
     "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8},
     "lr_scheduler": {
@@ -45,6 +49,10 @@ CHOICES = {
     ("common", "memory_efficient_fp16"): "with full fp16 the optimiser would not fit 32 GB",
     ("task", "sample_break_mode"): "as on WikiText-103: no token is padding",
     ("criterion", "_name"): "tied softmax; adaptive softmax pays only for very large vocabularies",
+    (
+        "dataset",
+        "num_workers",
+    ): "a signal to the whole job would end loader processes first; changes no number",
     ("dataset", "max_tokens"): "one sequence of 2048 fits 32 GB by the paper's own 29.3 GB",
     ("optimization", "update_freq"): "2,097,152 tokens: 50k updates are then one epoch of 461 GB",
     ("optimization", "lr"): _GPT3,

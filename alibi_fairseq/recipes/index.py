@@ -20,9 +20,8 @@ every file in this folder; a test compares the two forms of each recipe field by
 | `CORPUS/NAME.sh` | `configs/CORPUS/NAME.sh DATA_BIN --save-dir FOLDER`: the same with `fairseq-train` |
 | `CORPUS/run_config/*.yaml` | `+run_config=1_gpu` behind `--config-name`: other machines, tokens per update kept; the head of each recipe says which one |
 
-`scripts/train.sh --gpus N CORPUS/NAME DATA_BIN` takes any number of GPUs: it keeps the tokens per
-update, or stops and says which numbers can ([docs/cluster.md](../docs/cluster.md)). Where the paper
-is silent a value is marked "our choice" with the reason ([docs/paper-runs.md](../docs/paper-runs.md)).
+Another number of GPUs keeps the tokens per update when `--update-freq` changes in proportion. Where
+the paper is silent a value is marked "our choice" with the reason, in the recipe itself.
 
 "Expected" is the paper's validation perplexity at the training length. GPU hours are for one V100,
 at the speeds the paper measured.

@@ -28,7 +28,8 @@ exec fairseq-train --user-dir "$plugin" \
     --task language_modeling --sample-break-mode none --tokens-per-sample 1024 \
     --arch alibi_lm_1b3 --position-method sinusoidal \
     --criterion cross_entropy \
-    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --max-tokens 2048 \
+    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --num-workers 0 \
+    --max-tokens 2048 \
     --lr 0.0002 --clip-norm 1.0 --max-update 50000 --update-freq 8 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-08 \
     --lr-scheduler polynomial_decay --warmup-updates 500 --total-num-update 50000.0 \

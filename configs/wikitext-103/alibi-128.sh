@@ -24,7 +24,8 @@ exec fairseq-train --user-dir "$plugin" \
     --task language_modeling --sample-break-mode none --tokens-per-sample 128 \
     --arch alibi_lm_wiki103 --position-method alibi \
     --criterion adaptive_loss \
-    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --max-tokens 9216 \
+    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --num-workers 0 \
+    --max-tokens 9216 \
     --lr 1.0 --clip-norm 0.1 --stop-min-lr 1e-09 --max-update 286000 --update-freq 1 \
     --optimizer nag \
     --lr-scheduler cosine --warmup-updates 16000 --warmup-init-lr 1e-07 --min-lr 0.0001 \

@@ -53,7 +53,10 @@ ONE_OF_EACH = {(r.corpus.name, r.position_method): path for path, r in RECIPES.i
 def test_the_model_has_the_parameters_its_file_states(path):
     recipe = RECIPES[path]
     dictionary = DictionaryOf(recipe.corpus.dictionary)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    sequential = recipe.options["task"]["_name"] == "segment_language_modeling"
+    task = SimpleNamespace(
+        source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
+    )
     with torch.device("meta"):
         model = models.build_model(configuration(path).model, task)
     assert sum(parameter.numel() for parameter in model.parameters()) == recipe.parameters

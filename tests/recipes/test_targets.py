@@ -66,6 +66,7 @@ def test_every_recipe_but_the_additions_fills_a_cell():
         "wikitext-103/sinusoidal-2048-corrected",
         "wikitext-103/learned-512",
         "wikitext-103/none-512",
+        "wikitext-103/transformer-xl-512",
     }
 
 

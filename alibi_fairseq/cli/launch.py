@@ -1,0 +1,83 @@
+"""``alibi-fairseq launch``: train a recipe on this machine, or as one node of several."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+
+from ..errors import BadInput
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "alibi-fairseq launch [--gpus N | --cpu N] [--nodes N --rendezvous HOST:PORT] "
+        "RECIPE DATA --save-dir DIR [fairseq-train flags]"
+    )
+    parser.add_argument("--gpus", type=int, help="of all nodes together (default: all there are)")
+    parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
+    parser.add_argument("--nodes", type=int, default=1, help="run this command once on each")
+    parser.add_argument("--rendezvous", metavar="HOST:PORT", help="first node and a free port")
+    parser.add_argument("--job", default="alibi", help="a name the nodes agree on")
+    parser.add_argument(
+        "--restarts", type=int, default=3, help="start all processes again after one failed"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
+    parser.add_argument("recipe", metavar="RECIPE", help="e.g. wikitext-103/alibi-512")
+    parser.add_argument("data", metavar="DATA", help="data-bin folder, or several joined by ':'")
+    parser.add_argument("flags", nargs=argparse.REMAINDER, help="of fairseq-train; they win")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Returns the training's exit code, 75 when it saved and stopped because it was told to."""
+    from ..launcher import plan, process
+    from ..launcher.plan import refuse_being_one_of_many
+    from ..recipes import find_recipe
+
+    refuse_being_one_of_many(os.environ, args.nodes)
+    recipe = find_recipe(args.recipe)
+    command = plan(recipe, args.data, machine(args), args.flags, args.restarts)
+    save_dir = flag_value(args.flags, "--save-dir")
+    if save_dir is None:
+        raise BadInput("Name a folder for the checkpoints: --save-dir DIR behind the data folder.")
+    check_data(args.data)
+    if args.dry_run:
+        print(shlex.join(command))
+        return 0
+    updates = int(flag_value(args.flags, "--max-update") or recipe.updates)
+    if process.has_reached(save_dir, updates):
+        print(f"{save_dir} has reached {updates:,} updates; nothing to do.")
+        return 0
+    return process.run(command)
+
+
+def machine(args: argparse.Namespace):
+    from ..launcher import Machine
+
+    processes = args.gpus if args.cpu is None else args.cpu * args.nodes
+    if args.cpu is not None and args.gpus is not None:
+        raise BadInput("Choose one of --gpus and --cpu.")
+    if processes is None:
+        import torch
+
+        processes = torch.cuda.device_count() * args.nodes
+        if processes == 0:
+            raise BadInput("There is no GPU here; use --cpu N for N processes on the CPU.")
+    return Machine(processes, args.cpu is not None, args.nodes, args.rendezvous, args.job)
+
+
+def flag_value(flags: list[str], name: str) -> str | None:
+    """The value of the last ``--name VALUE`` or ``--name=VALUE``."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(name, dest="value")
+    return parser.parse_known_args(flags)[0].value
+
+
+def check_data(data: str) -> None:
+    """Before anything is started several times over."""
+    for folder in data.split(os.pathsep):
+        if not (Path(folder) / "dict.txt").is_file():
+            raise BadInput(
+                f"There is no prepared data in {folder} (no dict.txt); see data-prep/README.md."
+            )

@@ -1,0 +1,100 @@
+"""From a recipe and a machine to the command that trains. Pure: nothing is started here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import BadInput
+from ..recipes import Recipe, flags, merge
+
+#: This plugin's fairseq-train.
+TRAIN = ["-m", "alibi_fairseq", "train"]
+#: torchrun, by the interpreter that runs us.
+TORCHRUN = ["-m", "torch.distributed.run"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run is given.
+
+    Attributes:
+        processes: of all nodes together; each has one GPU, or shares the CPU.
+        cpu: no GPU is used.
+        nodes: computers; each runs the same command once.
+        rendezvous: ``HOST:PORT`` on the first node where the others ask to join; with several nodes.
+        job: a name that all nodes agree on, so that two jobs never join each other.
+    """
+
+    processes: int
+    cpu: bool = False
+    nodes: int = 1
+    rendezvous: str | None = None
+    job: str = "alibi"
+
+
+def plan(
+    recipe: Recipe, data: str, machine: Machine, extra: list[str], restarts: int = 0
+) -> list[str]:
+    """The command for one node.
+
+    Args:
+        data: data-bin folder, or several joined by ``:``.
+        extra: further flags of ``fairseq-train``; they win over the recipe's.
+        restarts: how often torchrun starts all processes again after one failed.
+
+    Raises:
+        BadInput: the processes cannot share an update evenly, or nodes and processes do not fit.
+    """
+    check_nodes(machine)
+    settings = recipe.settings(machine.processes)
+    if machine.cpu:
+        half = {name: False for name in settings["common"] if "fp16" in name}
+        settings = merge(settings, {"common": {**half, "cpu": True}})
+    train = [*TRAIN, data, *flags(settings), *extra]
+    if machine.processes == 1:
+        return [sys.executable, *train]
+    return [sys.executable, *TORCHRUN, *torchrun_flags(machine, restarts), *train]
+
+
+def check_nodes(machine: Machine) -> None:
+    if machine.nodes < 1 or machine.processes < 1:
+        raise BadInput("The numbers of nodes and of processes must be at least 1.")
+    if machine.processes % machine.nodes:
+        raise BadInput(
+            f"{machine.processes} processes cannot be spread evenly over {machine.nodes} nodes; "
+            f"make --gpus a multiple of {machine.nodes}."
+        )
+    if machine.nodes > 1 and not machine.rendezvous:
+        raise BadInput(
+            "With several nodes, --rendezvous HOST:PORT must name the first node and a free port."
+        )
+
+
+def torchrun_flags(machine: Machine, restarts: int) -> list[str]:
+    flags = [f"--nnodes={machine.nodes}"]
+    flags += [f"--nproc-per-node={machine.processes // machine.nodes}"]
+    flags += [f"--max-restarts={restarts}"]
+    if machine.nodes == 1:
+        return [*flags, "--standalone"]
+    flags += ["--rdzv-backend=c10d", f"--rdzv-endpoint={machine.rendezvous}"]
+    return [*flags, f"--rdzv-id={machine.job}"]
+
+
+def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None:
+    """Stop if several launchers were started where each would start the whole run.
+
+    The processes of a run are joined by :mod:`alibi_fairseq.launch`; this is about the launcher.
+
+    Raises:
+        BadInput: torchrun started it, or srun started another number of it than there are nodes.
+    """
+    if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment:
+        raise BadInput("The launcher starts torchrun itself; start it without torchrun.")
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
+    if tasks != nodes:
+        raise BadInput(
+            f"srun started {tasks} launchers for {nodes} node{'s' if nodes > 1 else ''}, and each "
+            "would start a whole run; use srun --ntasks-per-node=1 and --nodes with their number."
+        )

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Train a recipe of configs/ on this machine, or as one node of several.
+#
+#   scripts/train.sh [--gpus N] wikitext-103/alibi-512 data-bin/wikitext-103 --save-dir runs/alibi-512
+#   scripts/train.sh --cpu 2 …                       two processes on the CPU
+#   scripts/train.sh --nodes 4 --gpus 32 --rendezvous node1:29500 …     the same command on each node
+#
+# Any number of GPUs keeps the recipe's tokens per update, or is refused with those that can. Flags of
+# fairseq-train may follow and win. The same command again resumes; SIGTERM, SIGUSR1 and Ctrl-C save
+# first, and the exit code is then 75. docs/cluster.md has SLURM and everything that can go wrong.
+set -euo pipefail
+
+# shellcheck source=scripts/environment.sh
+source "$(dirname "$0")/environment.sh"
+ensure_training_environment
+exec python -m alibi_fairseq launch "$@"

@@ -1,0 +1,124 @@
+"""How the launcher ends a run: quick stand-ins for the training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+import torch
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.launcher import STOPPED_EARLY, process
+
+# Listens to SIGUSR1 after a while, as a training does, and says so by a file.
+LISTENER = """
+import signal, sys, time
+def stop(*_):
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    time.sleep(0.5)  # saves
+    sys.exit({code})
+open({mark!r} + "-early", "w").close()
+time.sleep({starts_after})
+signal.signal(signal.SIGUSR1, stop)
+open({mark!r}, "w").close()
+time.sleep(60)
+"""
+
+
+def listener(mark, code=0, starts_after=0.0):
+    return [
+        sys.executable,
+        "-c",
+        LISTENER.format(mark=str(mark), code=code, starts_after=starts_after),
+    ]
+
+
+def tell(*signals, when):
+    """Send signals to this process one after the other, the first as soon as a file is there."""
+
+    def send():
+        while not when.exists():
+            time.sleep(0.01)
+        for number in signals:
+            os.kill(os.getpid(), number)
+            time.sleep(0.2)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(process, "INTERVAL", 0.05)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 75])
+def test_the_exit_code_is_the_commands(code):
+    assert process.run([sys.executable, "-c", f"raise SystemExit({code})"]) == code
+
+
+def test_a_command_that_a_signal_ends_counts_as_in_a_shell():
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert process.run([sys.executable, "-c", kill]) == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", process.STOPPING)
+def test_a_wish_to_stop_is_passed_on_and_told_apart_from_the_end(tmp_path, number):
+    tell(number, when=tmp_path / "mark")
+    assert process.run(listener(tmp_path / "mark")) == STOPPED_EARLY
+
+
+def test_a_wish_that_comes_too_early_is_kept(tmp_path):
+    """SIGUSR1 would end a process that does not listen yet."""
+    tell(signal.SIGTERM, when=tmp_path / "mark-early")
+    assert process.run(listener(tmp_path / "mark", starts_after=1.0)) == STOPPED_EARLY
+
+
+def test_two_warnings_at_once_are_one_wish(tmp_path):
+    tell(signal.SIGTERM, signal.SIGUSR1, when=tmp_path / "mark")
+    assert process.run(listener(tmp_path / "mark")) == STOPPED_EARLY
+
+
+def test_a_failure_while_stopping_is_a_failure(tmp_path):
+    tell(signal.SIGUSR1, when=tmp_path / "mark")
+    assert process.run(listener(tmp_path / "mark", code=3)) == 3
+
+
+# Ignores SIGUSR1, as does what it starts in a session of its own; says that process's number.
+DEAF = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+child = subprocess.Popen(sleep, start_new_session=True)
+with open({mark!r}, "w") as mark:
+    mark.write(str(child.pid))
+time.sleep(60)
+"""
+
+
+def test_a_second_interrupt_ends_everything_now(tmp_path):
+    tell(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
+    command = [sys.executable, "-c", DEAF.format(mark=str(tmp_path / "mark"))]
+    assert process.run(command) == 128 + signal.SIGKILL
+    child = int((tmp_path / "mark").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_signals_mean_afterwards_what_they_meant_before():
+    before = [signal.getsignal(number) for number in process.STOPPING]
+    process.run([sys.executable, "-c", ""])
+    assert [signal.getsignal(number) for number in process.STOPPING] == before
+
+
+def test_a_finished_run_is_recognised_by_its_last_checkpoint(tmp_path):
+    assert not process.has_reached(tmp_path, 1)
+    torch.save({"optimizer_history": [{"num_updates": 7}]}, tmp_path / "checkpoint_last.pt")
+    assert process.has_reached(tmp_path, 7)
+    assert not process.has_reached(tmp_path, 8)
+    torch.save({"optimizer_history": []}, tmp_path / "checkpoint_last.pt")
+    with pytest.raises(BadInput, match="does not say how many updates"):
+        process.has_reached(tmp_path, 7)
