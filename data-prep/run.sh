@@ -8,7 +8,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
 prepare() {
   local python="${PYTHON:-python3}"
   if [ ! -x "$root/.venv/bin/python" ] &&
-    "$python" -c 'import fairseq, sacremoses, sentencepiece, torch, tqdm' > /dev/null 2>&1; then
+    "$python" -c 'import sys; from importlib.util import find_spec
+sys.exit(not all(map(find_spec, "fairseq sacremoses sentencepiece torch tqdm".split())))'; then
     export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
   else
     ensure_environment

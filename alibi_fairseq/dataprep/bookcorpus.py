@@ -115,7 +115,7 @@ def prepare(
         plain = {split: workspace.work / f"{split}.txt" for split in SPLITS}
         workspace.step("join", lambda: _join(books, texts, plain, blank_line=not line_edition))
         shutil.rmtree(texts, ignore_errors=True)
-        load, arguments = _tokeniser(workspace, plain["train"], vocabulary, wordpiece, workers)
+        load, arguments = _tokeniser(workspace, plain["train"], vocabulary, wordpiece)
         pieces = {split: workspace.work / f"{split}.pieces" for split in SPLITS}
         counts = {
             split: workspace.step(
@@ -137,8 +137,9 @@ def prepare(
                 dictionary=dictionary,
                 workers=workers,
             )
-        tokeniser.copy_files(workspace.unfinished_data_bin)
-        write_list(books, workspace.unfinished_data_bin / LIST_NAME)
+        write_list(books, workspace.work / LIST_NAME)
+        for file in (*tokeniser.files, workspace.work / LIST_NAME):
+            workspace.add(file)
         for split in SPLITS:
             counts[split]["books"] = sum(book.split == split for book in books)
         manifest = manifests.describe(
@@ -232,14 +233,13 @@ def _tokeniser(
     train: Path,
     vocabulary: int,
     wordpiece: str | os.PathLike | None,
-    workers: int,
 ) -> tuple[type[Tokeniser], tuple]:
     if wordpiece:
         return WordPiece, (str(wordpiece),)
     model = workspace.work / "sentencepiece.model"
     if not model.exists():
         print("training sentencepiece …", flush=True)
-        train_sentencepiece(sample_lines(train, _SAMPLE), model, vocabulary, threads=workers)
+        train_sentencepiece(sample_lines(train, _SAMPLE), model, vocabulary)
     return SentencePiece, (str(model),)
 
 

@@ -104,7 +104,7 @@ def prepare(
                 "tokens would take more than half of it; give more text or fewer --valid-tokens."
             )
         load, arguments = _tokeniser(
-            workspace, runs, read["bytes"], settings, encoder_json, vocab_bpe, set_aside, workers
+            workspace, runs, read["bytes"], settings, encoder_json, vocab_bpe, set_aside
         )
         tokeniser = load(*arguments)
         valid = workspace.step(
@@ -119,10 +119,13 @@ def prepare(
         names = sharding.join_parts(
             parts, folder, workspace.unfinished_data_bin, len(tokeniser.names) + 4, workers
         )
+        dictionary = workspace.work / "dict.txt"
+        tokeniser.write_dictionary(dictionary)
         for name in names:
-            tokeniser.write_dictionary(workspace.unfinished_data_bin / name / "dict.txt")
+            workspace.add(dictionary, name)
         sharding.move_validation(workspace.work / "valid", workspace.unfinished_data_bin / names[0])
-        tokeniser.copy_files(workspace.unfinished_data_bin)
+        for file in tokeniser.files:
+            workspace.add(file)
         of_that_size = read["bytes"] >= 0.9 * PAPER_BYTES
         train = {k: sum(part[k] for part in written) for k in sharding.COUNTS}
         manifest = manifests.describe(
@@ -162,7 +165,6 @@ def _tokeniser(
     encoder_json: str | os.PathLike | None,
     vocab_bpe: str | os.PathLike | None,
     set_aside: int,
-    workers: int,
 ) -> tuple[type[Tokeniser], tuple]:
     if encoder_json is not None:
         return ByteLevelBpe, (str(encoder_json), str(vocab_bpe))
@@ -173,7 +175,7 @@ def _tokeniser(
         model = workspace.work / "sentencepiece.model"
         if not model.exists():
             print("training sentencepiece …", flush=True)
-            train_sentencepiece(lines, model, settings["vocabulary"], threads=workers)
+            train_sentencepiece(lines, model, settings["vocabulary"])
         return SentencePiece, (str(model),)
     files = workspace.work / "encoder.json", workspace.work / "vocab.bpe"
     if not all(file.exists() for file in files):

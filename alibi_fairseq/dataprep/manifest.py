@@ -22,7 +22,7 @@ FILE_NAME = "manifest.json"
 COUNTS = ("lines", "words", "bytes", "tokens")
 
 # Names that only the paper's corpora may bear.
-_PROTECTED = ("wikitext", "bookcorpus", "cc100", "roberta")
+_PROTECTED = ("wikitext", "bookcorpus", "bookslarge", "cc100", "roberta")
 _REQUIRED = (
     *("corpus", "identified_by", "splits", "dictionary", "tokenizer"),
     *("sources", "settings", "provenance"),

@@ -121,6 +121,7 @@ def join_parts(
     for part in parts:
         by_shard.setdefault(part.shard, []).append(part.number)
     digits = max(2, len(str(len(by_shard) - 1)))
+    destination.mkdir(exist_ok=True)
     names = [f"shard{shard:0{digits}d}" for shard in by_shard]
     work = functools.partial(_join, folder, destination, entries)
     with progress(len(names), "joining", "shards") as bar:
@@ -240,8 +241,8 @@ def _join(folder: Path, destination: Path, entries: int, task: tuple[str, list[i
     shard = destination / name
     if shard.exists():
         return
-    attempt = destination / f".{name}-{os.getpid()}"
-    attempt.mkdir(parents=True)
+    attempt = folder / f".{name}-{os.getpid()}"
+    attempt.mkdir()
     builder = _builder(attempt / "train", entries)
     prefixes = [str(folder / f"part{number:06d}") for number in numbers]
     for prefix in prefixes:

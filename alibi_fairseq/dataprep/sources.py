@@ -22,6 +22,7 @@ _COMPRESSED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": Non
 _ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
 # Text bytes per byte of a compressed English file, rounded up; for disk checks only.
 _EXPANSION = 5
+_DAMAGES = (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
 
 def is_archive(path: str | os.PathLike) -> bool:
@@ -70,8 +71,7 @@ def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> It
     """
     with open(path, "rb") as raw:
         counted = io.BufferedReader(_Counted(raw, advance), 1 << 20)
-        with _reading(path):
-            yield _decompress(path, counted) if is_compressed(path) else counted
+        yield _named(path, _decompress(path, counted)) if is_compressed(path) else counted
 
 
 def texts(
@@ -96,7 +96,7 @@ def texts(
             for member in archive.infolist():
                 if member.filename.lower().endswith(".txt"):
                     with archive.open(member) as stream:
-                        yield member.filename, stream
+                        yield member.filename, _named(path, stream)
                 advance(member.compress_size)
         return
     with open(path, "rb") as raw, _reading(path):
@@ -106,7 +106,26 @@ def texts(
         with tarfile.open(fileobj=unpacked, mode="r|*") as archive:
             for member in archive:
                 if member.isfile() and member.name.lower().endswith(".txt"):
-                    yield member.name, archive.extractfile(member)
+                    yield member.name, _named(path, archive.extractfile(member))
+
+
+class _Named(io.RawIOBase):
+    """A stream whose damages are told with the name of its file, wherever it is read."""
+
+    def __init__(self, path: Path, stream: BinaryIO):
+        self._path = path
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        with _reading(self._path):
+            return self._stream.readinto(buffer)
+
+
+def _named(path: Path, stream: BinaryIO) -> BinaryIO:
+    return io.BufferedReader(_Named(path, stream), 1 << 20)
 
 
 class _Counted(io.RawIOBase):
@@ -134,25 +153,54 @@ class _Counted(io.RawIOBase):
 def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
     suffix = path.suffix.lower()
     if suffix != ".zst":
-        return io.BufferedReader(_COMPRESSED[suffix](stream), 1 << 20)
+        return _COMPRESSED[suffix](stream)
     try:
         import zstandard
     except ImportError as error:
         raise BadInput(
-            f"{path}: .zst needs the library zstandard (pip install zstandard), or unpack it "
-            "first with the program zstd."
+            f"{path}: .zst needs the library zstandard (pip install 'alibi-fairseq[zstd]'), or "
+            "unpack it first with the program zstd."
         ) from error
-    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(stream), 1 << 20)
+    return io.BufferedReader(_Zstandard(zstandard.ZstdDecompressor(), stream), 1 << 20)
+
+
+class _Zstandard(io.RawIOBase):
+    """Frames of zstd one after the other. The library's own reader takes a cut-off file as whole."""
+
+    def __init__(self, decompressor, stream: BinaryIO):
+        self._decompressor, self._stream = decompressor, stream
+        self._frame = None
+        self._packed = self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._ready:
+            self._packed = self._packed or self._stream.read(1 << 17)
+            if not self._packed:
+                if self._frame:
+                    raise EOFError("the last frame has no end")
+                return 0
+            self._frame = self._frame or self._decompressor.decompressobj()
+            self._ready, self._packed = self._frame.decompress(self._packed), b""
+            if self._frame.eof:
+                self._packed, self._frame = self._frame.unused_data, None
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    damages = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
-    damages += (tarfile.TarError, zipfile.BadZipFile)
     try:
         yield
-    except damages as error:
-        raise BadInput(f"{path}: the file is damaged or cut off ({error}).") from error
+    except Exception as error:
+        # bz2 raises a bare OSError; one from the disk has a number.
+        by_kind = isinstance(error, _DAMAGES) or type(error).__name__ == "ZstdError"
+        if by_kind or (isinstance(error, OSError) and error.errno is None):
+            raise BadInput(f"{path}: the file is damaged or cut off ({error}).") from error
+        raise
 
 
 def describe_sources(files: list[Path]) -> str:

@@ -6,9 +6,9 @@ dictionary, because ``dict.txt`` lists the pieces in the order of their numbers.
 
 from __future__ import annotations
 
+import io
 import os
 import re
-import shutil
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,11 +53,6 @@ class Tokeniser:
                 flag = " #fairseq:overwrite" if name in _RESERVED else ""
                 stream.write(f"{name} 1{flag}\n")
 
-    def copy_files(self, folder: Path) -> None:
-        """Copy ``files`` into a folder."""
-        for path in self.files:
-            shutil.copy(path, folder)
-
     def describe(self) -> dict:
         """The manifest's entry."""
         return {
@@ -90,7 +85,6 @@ def train_sentencepiece(
     entries: int,
     *,
     byte_fallback: bool = True,
-    threads: int = 1,
 ) -> SentencePiece:
     """Train a byte-pair encoding on lines of text; the same lines give the same model.
 
@@ -99,22 +93,22 @@ def train_sentencepiece(
 
     Args:
         lines: the training text; held in memory, about five times its size.
-        model: file to be written, ending in ``.model``; the ``.vocab`` beside it is for reading.
+        model: file to be written.
         entries: size of the fairseq dictionary, its four special symbols included.
         byte_fallback: spell rare characters as bytes, so that no text holds an unknown token.
-        threads: for the parts of the training that use them.
 
     Raises:
         BadInput: the text is too small for so many pieces, or so few pieces cannot spell it.
     """
     import sentencepiece
 
-    model = Path(model)
-    attempt = model.with_name(f".{model.name}.attempt")
+    # Into memory: sentencepiece would keep the path of a file of its own inside of it. The number
+    # of threads is kept too, so it is the same everywhere.
+    trained = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
-            model_prefix=str(attempt),
+            model_writer=trained,
             vocab_size=entries - SPECIAL + 1,  # with sentencepiece's own <unk>
             model_type="bpe",
             byte_fallback=byte_fallback,
@@ -123,13 +117,13 @@ def train_sentencepiece(
             bos_id=-1,
             eos_id=-1,
             max_sentence_length=_LONGEST_LINE,
-            num_threads=threads,
+            num_threads=4,
             minloglevel=2,
         )
     except RuntimeError as error:
         raise _vocabulary_size_error(str(error), entries) from error
-    for suffix in (".vocab", ".model"):
-        os.replace(f"{attempt}{suffix}", model.with_suffix(suffix))
+    with atomic_write(model, "wb") as out:
+        out.write(trained.getvalue())
     return SentencePiece(model)
 
 
@@ -170,9 +164,11 @@ class WordPiece(Tokeniser):
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{path}: not a readable WordPiece vocabulary ({error}).") from error
         self.names = [name.rstrip("\r") for name in self.names]
-        if "[UNK]" not in self.names or len(set(self.names)) != len(self.names):
+        missing = {"[UNK]", "[CLS]", "[SEP]"} - set(self.names)
+        if missing or len(set(self.names)) != len(self.names):
             raise BadInput(
-                f"{path}: not a BERT vocabulary (one piece per line, none twice, [UNK] among them)."
+                f"{path}: not a BERT vocabulary (one piece per line, none twice, and among them "
+                "[UNK], [CLS] and [SEP])."
             )
         self.files = [path]
         self.lower_case = not any(

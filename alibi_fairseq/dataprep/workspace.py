@@ -67,9 +67,17 @@ class Workspace:
             json.dump(result, stream)
         return result
 
+    def add(self, file: Path, folder: str = "") -> None:
+        """Copy a file into the unfinished binary data.
+
+        Nothing is written there under a temporary name: a killed run would leave it to be published.
+        """
+        shutil.copyfile(file, self.unfinished_data_bin / folder / file.name)
+
     def publish(self, manifest: dict) -> None:
         """Move the finished binary data, with its manifest, to ``OUT/data-bin``."""
-        manifests.save(manifest, self.unfinished_data_bin)
+        manifests.save(manifest, self.work)
+        self.add(self.work / manifests.FILE_NAME)
         os.replace(self.unfinished_data_bin, self.data_bin)
         shutil.rmtree(self.work)
 

@@ -1,0 +1,94 @@
+"""Small texts in the layouts of the three corpora."""
+
+from __future__ import annotations
+
+import random
+import tarfile
+import zipfile
+from pathlib import Path
+
+WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "a",
+    "is",
+    "that",
+    "it",
+    "was",
+    "for",
+    "on",
+    "are",
+    "as",
+    "with",
+    "his",
+    "they",
+    "at",
+    "be",
+    "this",
+    "from",
+    "I",
+]
+
+
+def sentences(seed: int, count: int) -> list[str]:
+    """Random sentences; two seeds share no run of eight words to speak of."""
+    draw = random.Random(seed)
+    words = WORDS + [f"w{seed}x{n}" for n in range(30)]
+    return [" ".join(draw.choices(words, k=draw.randint(4, 20))) for _ in range(count)]
+
+
+def wikitext_files(folder: Path) -> dict[str, Path]:
+    """``wiki.{train,valid,test}.tokens``, with what a reader could stumble over."""
+    folder.mkdir(parents=True)
+    paths = {}
+    for number, (split, count) in enumerate((("train", 400), ("valid", 20), ("test", 30))):
+        lines = [
+            " ",
+            " = Title = ",
+            " ",
+            *(f" {s} @-@ <unk> € . " for s in sentences(number, count)),
+        ]
+        paths[split] = folder / f"wiki.{split}.tokens"
+        paths[split].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return paths
+
+
+def wikitext_zip(path: Path, folder: Path) -> Path:
+    """The same three files as the official archive holds them."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in wikitext_files(folder).values():
+            archive.write(file, f"wikitext-103/{file.name}")
+    return path
+
+
+def books(folder: Path, count: int = 12) -> Path:
+    """Books, the last of which repeats half of the first."""
+    folder.mkdir(parents=True)
+    texts = [sentences(100 + n, 60) for n in range(count)]
+    texts[-1] = texts[0][:30] + texts[-1][30:]
+    for number, lines in enumerate(texts):
+        text = "“Quoted”  – text…\n\n" + "\n".join(lines) + "\n"
+        (folder / f"book{number:02d}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def tarred(folder: Path, path: Path) -> Path:
+    """A folder as an archive."""
+    with tarfile.open(path, f"w:{path.suffix[1:]}") as archive:
+        archive.add(folder, folder.name)
+    return path
+
+
+def documents_file(path: Path, count: int = 300) -> Path:
+    """Documents of one to nine lines between empty lines."""
+    draw = random.Random(5)
+    lines = sentences(7, 9 * count)
+    with open(path, "w", encoding="utf-8") as out:
+        for _ in range(count):
+            for _ in range(draw.randint(1, 9)):
+                out.write(lines.pop() + "\n")
+            out.write("\n")
+    return path

@@ -1,0 +1,209 @@
+import json
+import lzma
+
+import numpy as np
+import pytest
+from fairseq.data import Dictionary, data_utils
+from killing import files_of, killed_at
+from preparations import books, documents_file, sentences, tarred
+
+from alibi_fairseq.dataprep import cc100_roberta, documents, shards, shuffle
+from alibi_fairseq.dataprep.binarise import binarise
+from alibi_fairseq.dataprep.tokenisers import SentencePiece, train_byte_level_bpe
+from alibi_fairseq.errors import BadInput
+
+SETTINGS = dict(vocabulary=350, valid_tokens=300, shards=3)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return documents_file(tmp_path_factory.mktemp("source") / "text.txt")
+
+
+@pytest.fixture(scope="module")
+def prepared(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepared") / "out"
+    manifest, done = cc100_roberta.prepare([source], out, workers=2, **SETTINGS)
+    assert done
+    return out, manifest
+
+
+def documents_of(path):
+    return [text.strip("\n") for text in path.read_text(encoding="utf-8").strip().split("\n\n")]
+
+
+def stored(folder, split, model):
+    """The documents of a split as text, with the tokens of each."""
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    items = data_utils.load_indexed_dataset(str(folder / split), dictionary)
+    found = []
+    for item in items:
+        words = [dictionary[i] for i in item.tolist()]
+        assert words[-2:] == ["</s>", "</s>"]
+        lines = " ".join(words[:-2]).split(" </s> ")
+        found.append("\n".join(model._model.decode(line.split()) for line in lines))
+    return found, items.sizes
+
+
+def test_every_document_is_in_one_place(prepared, source):
+    out, manifest = prepared
+    data_bin = out / "data-bin"
+    model = SentencePiece(data_bin / "sentencepiece.model")
+    train, sizes = [], []
+    for name in ("shard00", "shard01", "shard02"):
+        texts, lengths = stored(data_bin / name, "train", model)
+        assert len(texts) > 60
+        train += texts
+        sizes += lengths.tolist()
+        assert (data_bin / name / "valid.bin").exists() == (name == "shard00")
+    valid, valid_sizes = stored(data_bin / "shard00", "valid", model)
+    everything = documents_of(source)
+    *whole, last = valid
+    beginnings = [text for text in everything if text.startswith(last)]
+    assert beginnings  # the last validation document ends with the line that reached 300 tokens
+    assert sorted(train + whole + beginnings[:1]) == sorted(everything)
+    assert train + whole != everything
+    assert 300 <= valid_sizes.sum() < 300 + 40
+    for split, texts, total in (("train", train, sum(sizes)), ("valid", valid, valid_sizes.sum())):
+        text = "".join(document + "\n\n" for document in texts)
+        assert manifest["splits"][split] == {
+            "documents": len(texts),
+            "lines": text.count("\n"),
+            "words": len(text.split()),
+            "bytes": len(text.encode()),
+            "tokens": total,
+            "unknown": 0,
+        }
+
+
+def test_tokens_are_those_of_fairseq_preprocess(prepared, tmp_path):
+    data_bin = prepared[0] / "data-bin"
+    shard = data_bin / "shard01"
+    model = SentencePiece(data_bin / "sentencepiece.model")
+    texts, sizes = stored(shard, "train", model)
+    lines = [line for text in texts for line in [*text.split("\n"), ""]]
+    (tmp_path / "pieces").write_text(
+        "".join(" ".join(model.names[i] for i in ids) + "\n" for ids in model.encode(lines))
+    )
+    binarise(
+        {"train": tmp_path / "pieces"},
+        tmp_path / "data-bin",
+        expected_tokens={"train": int(sizes.sum())},
+        dictionary=shard / "dict.txt",
+    )
+    assert (tmp_path / "data-bin" / "train.bin").read_bytes() == (shard / "train.bin").read_bytes()
+
+
+def test_fairseq_takes_the_shards_one_per_epoch(prepared):
+    from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+    out, manifest = prepared
+    data = ":".join(str(out / "data-bin" / name) for name in manifest["shards"])
+    config = LanguageModelingConfig(
+        data=data,
+        tokens_per_sample=64,
+        dataset_impl=None,
+        seed=1,
+        batch_size=None,
+        shorten_method="none",
+        shorten_data_split_list="",
+        use_plasma_view=False,
+        plasma_path="",
+    )
+    task = LanguageModelingTask.setup_task(config)
+    tokens = []
+    for epoch in (1, 2, 3, 4):
+        task.load_dataset("train", epoch=epoch)
+        tokens.append(sum(task.dataset("train").sizes))
+    assert sum(tokens[:3]) == manifest["splits"]["train"]["tokens"]
+    assert tokens[3] == tokens[0] != tokens[1]
+    task.load_dataset("valid", epoch=1)
+    assert sum(task.dataset("valid").sizes) == manifest["splits"]["valid"]["tokens"]
+
+
+def test_packing_portions_runs_and_workers_do_not_matter(prepared, source, tmp_path, monkeypatch):
+    packed = tmp_path / "text.txt.xz"
+    packed.write_bytes(lzma.compress(source.read_bytes()))
+    monkeypatch.setattr(documents, "PORTION", 5000)
+    monkeypatch.setattr(shuffle, "RUN", 3000)
+    monkeypatch.setattr(shards, "_PART", (1000, 1000))
+    for name, path in (("packed", packed), ("plain", source)):
+        cc100_roberta.prepare([path], tmp_path / name, workers=1, **SETTINGS)
+        assert files_of(tmp_path / name) == files_of(prepared[0])
+
+
+def test_second_run_does_nothing(prepared, source, monkeypatch):
+    monkeypatch.setattr(cc100_roberta, "write_runs", None)
+    again, done = cc100_roberta.prepare([source], prepared[0], **SETTINGS)
+    assert not done
+    assert again == json.loads(json.dumps(prepared[1]))
+
+
+def test_killed_again_and_again_gives_the_same_bytes(prepared, source, tmp_path):
+    """Each run gets a little further than the one before, and is killed there."""
+    kills = 0
+    while killed_at(
+        kills + 1, kills % 2 == 0, cc100_roberta.prepare, [source], tmp_path, **SETTINGS
+    ):
+        kills += 1
+    assert kills >= 5
+    assert files_of(tmp_path) == files_of(prepared[0])
+
+
+def test_byte_level_bpe_trained_or_brought(source, tmp_path):
+    trained, _ = cc100_roberta.prepare(
+        [source], tmp_path / "a", tokenizer="byte-level-bpe", **{**SETTINGS, "vocabulary": 310}
+    )
+    assert trained["tokenizer"]["kind"] == "byte-level-bpe"
+    assert trained["dictionary"]["entries"] == 310
+    train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300)
+    files = {
+        "encoder_json": tmp_path / "bpe" / "encoder.json",
+        "vocab_bpe": tmp_path / "bpe" / "vocab.bpe",
+    }
+    brought, _ = cc100_roberta.prepare([source], tmp_path / "b", **files, **SETTINGS)
+    assert brought["dictionary"]["entries"] == 300
+    assert (tmp_path / "b" / "data-bin" / "vocab.bpe").exists()
+    for manifest in (trained, brought):
+        assert manifest["splits"]["train"]["unknown"] == 0
+
+
+def test_archive_of_books(tmp_path):
+    archive = tarred(books(tmp_path / "books"), tmp_path / "books.tar.gz")
+    manifest, _ = cc100_roberta.prepare([archive], tmp_path / "out", **{**SETTINGS, "shards": None})
+    assert manifest["shards"] == ["shard00"]
+    assert (manifest["corpus"], manifest["identified_by"]) == ("books", None)
+    # Every book has one empty line, so it is two documents.
+    total = sum(manifest["splits"][split]["documents"] for split in ("train", "valid"))
+    assert total in (24, 25)
+
+
+def test_bad_input_leaves_nothing(source, tmp_path):
+    out = tmp_path / "out"
+    for settings, words in [
+        (dict(valid_tokens=100_000), "more than half of it"),
+        (dict(memory=0.5), "one process needs 1.15 GB"),
+        (dict(encoder_json=source), "belong together"),
+        (dict(encoder_json=source, vocab_bpe=source), "not GPT-2's"),
+    ]:
+        with pytest.raises(BadInput, match=words):
+            cc100_roberta.prepare([source], out, **{**SETTINGS, **settings})
+        assert not out.exists()
+    with pytest.raises(BadInput, match="no such file"):
+        cc100_roberta.prepare([tmp_path / "none.txt"], out)
+    (tmp_path / "blank.txt").write_text("\n \n")
+    with pytest.raises(BadInput, match="has 0 bytes"):
+        cc100_roberta.prepare([tmp_path / "blank.txt"], out)
+    assert not out.exists()
+
+
+def test_parts_cover_the_keys_and_fill_the_shards():
+    for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
+        parts = shards.plan(12345, total, count, cc100_roberta.SHARD)
+        assert parts[0].low == 12345
+        assert parts[-1].high == shuffle.KEYS
+        assert [p.low for p in parts[1:]] == [p.high for p in parts[:-1]]
+        per_shard = np.bincount([p.shard for p in parts])
+        assert len(set(per_shard)) == 1
+        assert len(per_shard) == (count or max(1, round(total / 4e9)))
+        assert total / len(parts) <= 128_000_000

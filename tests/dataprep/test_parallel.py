@@ -1,0 +1,72 @@
+import os
+import signal
+import time
+
+import pytest
+
+from alibi_fairseq.dataprep import parallel
+
+
+def square(n):
+    return n * n
+
+
+def fail_at_three(n):
+    if n == 3:
+        raise KeyError(n)
+    return n
+
+
+def parent_of_a_sleeper(path):
+    for _ in parallel.map_in_order(sleep_and_tell, [path] * 2, workers=2):
+        pass
+
+
+def sleep_and_tell(path):
+    with open(f"{path}/{os.getpid()}", "w"):
+        pass
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_order_and_items_only_as_needed(workers):
+    taken = []
+
+    def items():
+        for n in range(40):
+            taken.append(n)
+            yield n
+
+    results = parallel.map_in_order(square, items(), workers)
+    assert [next(results) for _ in range(5)] == [0, 1, 4, 9, 16]
+    assert len(taken) <= 5 + 2 * workers
+    assert list(results) == [n * n for n in range(5, 40)]
+
+
+def test_failure_in_a_worker_comes_through():
+    with pytest.raises(KeyError):
+        list(parallel.map_in_order(fail_at_three, range(9), 2))
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    process = parallel.process_context().Process(target=parent_of_a_sleeper, args=(str(tmp_path),))
+    process.start()
+    deadline = time.monotonic() + 300
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(workers) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().split()[2] != "Z"
