@@ -1,8 +1,8 @@
 """Which backend computes a call, and a sentence on why.
 
-The order of preference comes from measurements kept in ``benchmarks/README.md``: on the CPU, ALiBi
-with skipping is ahead of every dense kernel from 512 tokens on, with or without a bias; everything
-else is fastest in torch's own kernels.
+The order of preference on the CPU follows short measurements of attention alone: ALiBi with skipping
+was ahead of the dense kernels from 512 tokens on; everything else is fastest in torch's own kernels.
+The order on a GPU is reasoned, not measured yet. ``python -m benchmarks.suite`` measures both.
 """
 
 from __future__ import annotations
