@@ -94,7 +94,7 @@ def prepare(
     # The runs hold the text once; two bytes per token are about half of it.
     size = sum(map(estimated_text_bytes, files))
     check_disk(out, 1.6 * size, "The preparation")
-    workers = max(1, min(workers, int((memory - _OWN_MEMORY) / _WORKER_MEMORY)))
+    workers = min(workers, most_workers(memory))
     with workspace:
         runs, read = write_runs(portions(files), seed, workspace.work / "runs", workers, size)
         set_aside = int(KEYS * min(1.0, valid_tokens * _BYTES_PER_TOKEN / max(1, read["bytes"])))
@@ -151,6 +151,11 @@ def prepare(
         )
         workspace.publish(manifest)
     return manifest, True
+
+
+def most_workers(memory: float) -> int:
+    """Processes that fit into ``memory`` GB (10^9 bytes), one at least."""
+    return max(1, int((memory - _OWN_MEMORY) / _WORKER_MEMORY))
 
 
 def _rate(count: int, seconds: float) -> float:
