@@ -162,6 +162,11 @@ _SENTENCES = (
         r"--tokens-per-sample.",
     ),
     (
+        r"^ModuleNotFoundError: No module named '(matplotlib|tensorboard)'",
+        r"\1 is not installed; pip install \1, or do this where it is: results are files that can "
+        r"be copied.",
+    ),
+    (
         r"^UnpicklingError: Weights only load failed.*Unsupported (?:global|class): GLOBAL (\S+)",
         r"The checkpoint holds an object of \1, which is not on the list of types that are safe "
         r"to load, so it was not read.",

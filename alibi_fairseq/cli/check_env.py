@@ -18,9 +18,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 INSTALL = "PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt pip install ."
 NEEDED = (
-    *("sentencepiece", "sacremoses", "tensorboard", "tensorboardX", "matplotlib", "tqdm"),
-    *("psutil", "hydra-core", "omegaconf"),
+    *("sentencepiece", "sacremoses", "tensorboardX", "tqdm", "psutil", "hydra-core", "omegaconf"),
 )
+# Training and evaluation do without; a bundle for a machine without a network leaves them out.
+FOR_PICTURES = ("matplotlib", "tensorboard")
 COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
 
 
@@ -123,11 +124,14 @@ def _fairseq(report: Report):
 
 def _packages(report: Report) -> None:
     _import(report, "numpy", "NumPy", "numpy")
-    found = {name: _version(name) for name in NEEDED}
+    found = {name: _version(name) for name in (*NEEDED, *FOR_PICTURES)}
     have = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     report.facts.append(("others", have))
-    missing = [name for name, version in found.items() if version is None]
-    if missing:
+    if without := [name for name in FOR_PICTURES if found[name] is None]:
+        report.facts.append(
+            ("not here", f"{', '.join(without)} (only figures and eval --tensorboard need them)")
+        )
+    if missing := [name for name in NEEDED if found[name] is None]:
         report.problems.append(
             f"Not installed: {', '.join(missing)}; `pip install {' '.join(missing)}`."
         )

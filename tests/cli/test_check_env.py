@@ -75,6 +75,13 @@ def test_missing_packages(versions):
     assert "Not installed: sentencepiece, tqdm; `pip install sentencepiece tqdm`." in problems()
 
 
+def test_what_only_figures_need_is_no_problem(versions):
+    versions.update({"matplotlib": None, "tensorboard": None})
+    report = check_env.examine()
+    assert "not installed" not in " ".join(report.problems).lower()
+    assert dict(report.facts)["not here"].startswith("matplotlib, tensorboard (only figures")
+
+
 def test_a_gpu_that_this_torch_cannot_use(monkeypatch):
     monkeypatch.setattr(check_env.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

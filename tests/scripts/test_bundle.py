@@ -1,0 +1,205 @@
+"""Bundles for machines without a network: what is gathered, what is refused, what is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLE = ROOT / "scripts" / "bundle_wheels.sh"
+INSTALL = ROOT / "scripts" / "install_offline.sh"
+HERE = "{}.{}".format(*sys.version_info[:2])
+
+# A Python whose pip writes down what it is asked for, and makes small files instead of wheels.
+STAND_IN = """#!/usr/bin/env bash
+if [ "$1 $2" != "-m pip" ]; then exec "$REAL" "$@"; fi
+shift 2
+echo "$*" >> "$LOG"
+verb=$1
+while [ $# -gt 1 ]; do
+  case "$1" in --dest | --wheel-dir) folder=$2 ;; esac
+  last=$2
+  shift
+done
+case "$verb" in
+  download)
+    if [[ "$last" == fairseq* ]]; then
+      [ "${BINARY:-1}" -eq 1 ] || exit 1
+      head -c "${FAIRSEQ:-1000}" /dev/zero > "$folder/fairseq_fixed-1-cp312-cp312-linux.whl"
+    fi
+    [ "${BROKEN:-0}" -eq 0 ] || exit 1
+    ;;
+  wheel) echo wheel > "$folder/$(basename "${last%%=*}")-1-py3-none-any.whl" ;;
+esac
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Runs a script with the stand-in for Python; returns the finished process and pip's log."""
+    python = tmp_path / "python"
+    python.write_text(STAND_IN)
+    python.chmod(0o755)
+    log = tmp_path / "log"
+
+    def run(path, *arguments, **variables):
+        log.write_text("")
+        variables = {"PYTHON": str(python), "REAL": sys.executable, "LOG": str(log), **variables}
+        done = subprocess.run(
+            ["bash", path, *map(str, arguments)],
+            env={**os.environ, **variables},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done, log.read_text().splitlines()
+
+    return run
+
+
+def refused(done, sentence):
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+
+
+def test_a_bundle_lists_what_it_holds(script, tmp_path):
+    done, asked = script(BUNDLE, "--out", "bundle")
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "bundle" / "SHA256SUMS").read_text().splitlines()
+    listed = dict(reversed(line.split("  ")) for line in lines)
+    held = {p.name: p for p in (tmp_path / "bundle").iterdir() if p.name != "SHA256SUMS"}
+    assert listed == {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in held.items()}
+    assert {"install_offline.sh", "fairseq_fixed-1-cp312-cp312-linux.whl"} <= set(held)
+    assert len([line for line in asked if line.startswith("wheel")]) == 2  # antlr4, this project
+    assert not [line for line in asked if re.search(r"\b(torch|numpy|nvidia\S*)==", line)]
+    pins = re.findall(r"\S+==\S+", " ".join(asked))
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    assert set(pins) - set(constraints) == {"sacrebleu==2.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change", "sentence"),
+    [
+        (["--python", "3.9"], {}, "--python is 3.11 or later, such as 3.12, not '3.9'."),
+        (["--python"], {}, "--python needs a value."),
+        (["--torch"], {}, "there is no option --torch; see --help."),
+        (["--out", "log"], {}, "log exists; delete it or choose another --out."),
+        (["--out", "b"], {"FAIRSEQ": "30000000"}, "more than the 30000000"),
+        (["--out", "b"], {"BROKEN": "1"}, "pip could not download"),
+        (["--out", "b", "--python", "3.19"], {"BINARY": "0"}, "no Python 3.19 with pip here"),
+    ],
+)
+def test_no_bundle_and_nothing_left(script, tmp_path, arguments, change, sentence):
+    before = {path.name for path in tmp_path.iterdir()} | {"log"}
+    done, _ = script(BUNDLE, *arguments, **change)
+    refused(done, sentence)
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """A bundle of three wheels: this project, one that is installed here, one that is not."""
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    tag = "cp{}{}".format(*sys.version_info[:2])
+    names = ["alibi_fairseq-0.1.0-py3-none-any.whl", "hydra_core-1.3.2-py3-none-any.whl"]
+    names += [f"not_here-1-{tag}-{tag}-linux_x86_64.whl"]
+    for name in names:
+        (folder / name).write_text(name)
+    write_sums(folder)
+    return folder
+
+
+def write_sums(folder):
+    wheels = folder.glob("*.whl")
+    sums = [f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}" for p in wheels]
+    (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+
+
+def test_what_is_missing_is_installed_without_an_index(script, bundle):
+    (bundle / "stranger-1-py3-none-any.whl").write_text("not listed")
+    done, asked = script(INSTALL, bundle)
+    assert done.returncode == 0, done.stderr
+    (command,) = asked
+    assert {"--isolated", "--no-index", "--no-deps"} <= set(command.split())
+    wheels = {word for word in command.split() if word.endswith(".whl")}
+    assert {wheel.split("-")[0] for wheel in wheels} == {"alibi_fairseq", "not_here"}
+    assert "Everything that is needed is here and works." in done.stdout
+
+
+def test_a_damaged_bundle_is_not_installed(script, bundle):
+    (bundle / "hydra_core-1.3.2-py3-none-any.whl").write_text("cut off")
+    done, asked = script(INSTALL, bundle)
+    refused(done, "does not match its SHA256SUMS; copy it here again.")
+    assert asked == []
+
+
+def test_a_bundle_for_another_python_is_not_installed(script, bundle):
+    (bundle / "fairseq_fixed-1-cp399-cp399-linux_x86_64.whl").touch()
+    write_sums(bundle)
+    done, asked = script(INSTALL, bundle)
+    refused(done, f"the bundle is for Python 3.99, and this is {HERE}")
+    assert asked == []
+
+
+def test_other_mistakes_at_installing(script, bundle, tmp_path):
+    refused(script(INSTALL, tmp_path)[0], "is no bundle of bundle_wheels.sh")
+    refused(script(INSTALL, bundle, PYTHON="/none")[0], "there is no /none; set PYTHON=")
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    refused(script(INSTALL, bundle, PYTHON=str(bare))[0], "has no pip; install_offline.sh needs")
+
+
+@pytest.mark.slow
+def test_train_where_there_is_nothing_but_torch(tmp_path):
+    """A real bundle into a fresh environment whose pip reaches nothing."""
+    site = Path(os.path.dirname(__import__("torch").__file__)).parent
+    there = tmp_path / "there"
+    there.mkdir()
+    torchs = (
+        "torch torchgen numpy sympy mpmath networkx jinja2 markupsafe filelock fsspec functorch"
+    )
+    for path in site.iterdir():
+        if re.split(r"[-.]", path.name.lower())[0] in [*torchs.split(), "typing_extensions"]:
+            (there / path.name).symlink_to(path)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (packages / "there.pth").write_text(f"{there}\n")
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run(
+        ["bash", BUNDLE, "--python", HERE, "--out", tmp_path / "bundle"],
+        env={**os.environ, "PYTHON": sys.executable},
+        check=True,
+    )
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "PIP_INDEX_URL"), "http://127.0.0.1:9")
+    alone = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))} | nowhere
+
+    def run(*command):
+        done = subprocess.run(
+            command, env=alone, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    install = ["env", f"PYTHON={python}", "bash", tmp_path / "bundle" / "install_offline.sh"]
+    assert "Everything that is needed is here and works." in run(*install)
+    assert "Installing into" in run(*install)  # again changes nothing
+    for wheel in (tmp_path / "bundle").glob("*.whl"):
+        assert zipfile.ZipFile(wheel).testzip() is None
+    (tmp_path / "text").write_text("".join(f"the word {n % 97} is here\n" for n in range(2000)))
+    ours = [str(python), "-m", "alibi_fairseq"]
+    run(*ours, "preprocess", "--only-source", "--trainpref", "text", "--destdir", "data")
+    options = "--task language_modeling --arch alibi_lm_tiny --position-method alibi --cpu"
+    options += " --tokens-per-sample 64 --max-tokens 512 --optimizer adam --lr 0.001 --max-update 3"
+    options += " --disable-validation --no-epoch-checkpoints --save-dir run"
+    assert "num_updates 3" in run(*ours, "train", "data", *options.split())
+    assert (tmp_path / "run" / "checkpoint_last.pt").exists()
