@@ -23,6 +23,7 @@ VERBS = {
     "report": ("report", "put results beside the paper's: tables and figures"),
     "check-env": ("check_env", "say what is installed, what is wrong with it, how to mend it"),
     "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
+    "reproduce": ("reproduce", "a table or figure of the paper, from the text to the report"),
     "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),
 }
 
@@ -39,7 +40,7 @@ FAIRSEQ_COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb. Returns the exit code: 2 for bad input, said in one line."""
+    """Run a verb. Returns the exit code: 2 for bad input, said in one line; 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments and arguments[0] in FAIRSEQ_COMMANDS:
@@ -50,6 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"{PROGRAM}: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        return 130
 
 
 def _run_verb(arguments: list[str]) -> int:

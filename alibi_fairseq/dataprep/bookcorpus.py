@@ -44,6 +44,7 @@ CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
 VOCABULARY = 29_000  # dictionary entries; the paper says 29K
 LIST_NAME = "splits.tsv"
+_TEXT_BYTES = 5 * TOKENS  # about: a word and a space
 _SAMPLE = 256_000_000  # bytes of text that sentencepiece is trained on at most
 
 
@@ -92,8 +93,7 @@ def prepare(
     workspace = Workspace(out, settings)
     if manifest := workspace.finished():
         return manifest, False
-    # Normalised text twice, its pieces, and the binary data of a part of it.
-    check_disk(out, 3.5 * sum(map(estimated_text_bytes, files)), "The preparation")
+    check_disk(out, disk_needed(files), "The preparation")
     with workspace:
         line_edition = is_line_edition(paths)
         genuine = line_edition and _is_genuine(workspace, paths, files, allow_other_text)
@@ -160,6 +160,15 @@ def prepare(
         )
         workspace.publish(manifest)
     return manifest, True
+
+
+def disk_needed(files: list[Path] | None) -> float:
+    """Bytes that the preparation takes at its fullest moment, about; None: of the edition with one
+    sentence per line.
+    """
+    text = _TEXT_BYTES if files is None else sum(map(estimated_text_bytes, files))
+    # Normalised text twice, its pieces, and the binary data of a part of it.
+    return 3.5 * text
 
 
 def _read_wordpiece(path: str | os.PathLike) -> str:

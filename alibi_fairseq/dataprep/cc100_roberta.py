@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.dataprep import shards as sharding
@@ -91,9 +92,8 @@ def prepare(
     workspace = Workspace(out, settings)
     if manifest := workspace.finished():
         return manifest, False
-    # The runs hold the text once; two bytes per token are about half of it.
     size = sum(map(estimated_text_bytes, files))
-    check_disk(out, 1.6 * size, "The preparation")
+    check_disk(out, disk_needed(files), "The preparation")
     workers = min(workers, most_workers(memory))
     with workspace:
         runs, read = write_runs(portions(files), seed, workspace.work / "runs", workers, size)
@@ -126,7 +126,7 @@ def prepare(
         sharding.move_validation(workspace.work / "valid", workspace.unfinished_data_bin / names[0])
         for file in tokeniser.files:
             workspace.add(file)
-        of_that_size = read["bytes"] >= 0.9 * PAPER_BYTES
+        of_that_size = is_of_that_size(read["bytes"])
         train = {k: sum(part[k] for part in written) for k in sharding.COUNTS}
         manifest = manifests.describe(
             workspace.unfinished_data_bin,
@@ -156,6 +156,18 @@ def prepare(
 def most_workers(memory: float) -> int:
     """Processes that fit into ``memory`` GB (10^9 bytes), one at least."""
     return max(1, int((memory - _OWN_MEMORY) / _WORKER_MEMORY))
+
+
+def is_of_that_size(text_bytes: float) -> bool:
+    """Whether it may be the paper's text, which is not published; nothing but its size tells."""
+    return text_bytes >= 0.9 * PAPER_BYTES
+
+
+def disk_needed(files: list[Path] | None) -> float:
+    """Bytes that the preparation takes at its fullest moment, about; None: of the paper's text."""
+    text = PAPER_BYTES if files is None else sum(map(estimated_text_bytes, files))
+    # The runs hold the text once; two bytes per token are about half of it.
+    return 1.6 * text
 
 
 def _rate(count: int, seconds: float) -> float:

@@ -71,11 +71,11 @@ def prepare(
             not have its layout.
     """
     started = time.time()
-    official, source_id = _identify(archive, from_dir, allow_other_text)
+    official, source_id = identify(archive, from_dir, allow_other_text)
     workspace = Workspace(out, {"source": source_id})
     if manifest := workspace.finished():
         return manifest, False
-    check_disk(out, 2.5 * _size(archive, from_dir), "The preparation")
+    check_disk(out, disk_needed(archive, from_dir), "The preparation")
     with workspace:
         if archive is None and from_dir is None:
             archive, mirror = download(mirrors or MIRRORS, workspace.work)
@@ -131,10 +131,14 @@ def prepare(
     return manifest, True
 
 
-def _identify(
+def identify(
     archive: str | os.PathLike | None, from_dir: str | os.PathLike | None, allow_other_text: bool
 ) -> tuple[bool, str]:
-    """Whether it is an official archive by its hash, and a name for the source's contents."""
+    """Whether it is an official archive by its hash, and a name for the source's contents.
+
+    Raises:
+        BadInput: there is no such source, or it is an archive of other text, which is not allowed.
+    """
     if archive is not None and from_dir is not None:
         raise BadInput("--archive and --from-dir are two sources; give one of them.")
     if from_dir is not None:
@@ -155,6 +159,11 @@ def _identify(
             "official wikitext-103-v1.zip; --allow-other-text prepares it under another name."
         )
     return False, found
+
+
+def disk_needed(archive: str | os.PathLike | None, from_dir: str | os.PathLike | None) -> float:
+    """Bytes that the preparation takes at its fullest moment, about."""
+    return 2.5 * _size(archive, from_dir)
 
 
 def _size(archive: str | os.PathLike | None, from_dir: str | os.PathLike | None) -> int:

@@ -125,13 +125,14 @@ class Workspace:
                 )
 
 
-def check_disk(folder: str | os.PathLike, needed: float, what: str) -> None:
+def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str = "--out") -> None:
     """Stop before the work when the disk is too small for it.
 
     Args:
         folder: where the files will go; need not exist yet.
         needed: bytes, at the fullest moment.
         what: of what, for the sentence.
+        option: the flag that names the folder, for the sentence.
     """
     existing = Path(folder).resolve()
     while not existing.exists():
@@ -140,5 +141,5 @@ def check_disk(folder: str | os.PathLike, needed: float, what: str) -> None:
     if free < needed:
         raise BadInput(
             f"{what} needs about {needed / 1e9:.1f} GB in {folder}, but only {free / 1e9:.1f} GB "
-            "are free there; make room or choose another --out."
+            f"are free there; make room or choose another {option}."
         )

@@ -15,9 +15,10 @@ from tqdm import tqdm
 
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
+from ..launcher.progress import Progress
 from .corpus import split_text
 from .settings import SEED, TRAIN_LENGTH, Settings, task_flags
-from .steps import Progress, fairseq_command, once, run
+from .steps import fairseq_command, once, run
 
 SPLITS = ("train", "valid", "test")
 SUBSET = "valid"

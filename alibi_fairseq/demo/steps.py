@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tqdm import tqdm
-
 from ..errors import BadInput
 from ..files import atomic_write
+from ..launcher.progress import Progress
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -79,23 +78,3 @@ def _child(command: list[str]) -> Iterator[subprocess.Popen]:
         if process.poll() is None:
             process.terminate()
             process.wait()
-
-
-class Progress:
-    """A progress bar that reads the log lines of ``fairseq-train --log-format json``."""
-
-    def __init__(self, title: str, updates: int):
-        self.bar = tqdm(total=updates, desc=title, unit="update", dynamic_ncols=True)
-
-    def see(self, line: str) -> None:
-        """Move the bar when the line says how far the training is."""
-        _, brace, rest = line.partition("| train_inner | {")
-        if not brace:
-            return
-        seen = json.loads("{" + rest)
-        self.bar.update(int(seen["num_updates"]) - self.bar.n)
-        self.bar.set_postfix_str(f"loss {seen['loss']} bits")
-
-    def close(self) -> None:
-        """Leave the bar as it stands."""
-        self.bar.close()

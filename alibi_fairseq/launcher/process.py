@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -23,17 +25,29 @@ ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 INTERVAL = 0.5
 
 
-def run(command: list[str]) -> int:
+def run(
+    command: list[str],
+    ask: Callable[[int], None] | None = None,
+    log: IO | None = None,
+    watch: Callable[[], None] = lambda: None,
+) -> int:
     """Run a training command, passing the wish to stop on to the processes that train.
 
     torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large
     checkpoint. So the command runs in a session of its own, where no signal for this process
     reaches it, and the workers themselves are sent SIGUSR1 (:mod:`alibi_fairseq.preemption`).
 
+    Args:
+        ask: how to ask the process with a number to stop, again and again until it does;
+            :func:`ask_to_stop` by default.
+        log: takes what the command prints, instead of this process's own output.
+        watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
+
     Returns:
         The command's exit code; ``STOPPED_EARLY`` when it saved and stopped as it was told to.
     """
     told = {"times": 0}
+    ask = ask or ask_to_stop
 
     def listen(number, frame):
         told["times"] += number == signal.SIGINT or not told["times"]
@@ -45,6 +59,8 @@ def run(command: list[str]) -> int:
         env={**os.environ, **ENVIRONMENT},
         start_new_session=True,
         preexec_fn=ignore_usr1,
+        stdout=log,
+        stderr=log and subprocess.STDOUT,
     )
     try:
         while process.poll() is None:
@@ -52,11 +68,12 @@ def run(command: list[str]) -> int:
                 kill_all(process.pid)
             elif told["times"]:
                 # Again and again: a worker that is still starting does not listen yet.
-                ask_to_stop(process.pid)
+                ask(process.pid)
             try:
                 process.wait(INTERVAL)
             except subprocess.TimeoutExpired:
-                continue
+                watch()
+        watch()
     finally:
         if process.poll() is None:
             kill_all(process.pid)

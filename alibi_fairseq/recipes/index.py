@@ -24,7 +24,8 @@ Another number of GPUs keeps the tokens per update when `--update-freq` changes 
 the paper is silent a value is marked "our choice" with the reason, in the recipe itself.
 
 "Expected" is the paper's validation perplexity at the training length. GPU hours are for one V100,
-at the speeds the paper measured.
+at the speeds the paper measured. `scripts/reproduce.sh` runs all that a table needs
+([docs/paper-runs.md](../docs/paper-runs.md)).
 """
 
 COLUMNS = (

@@ -93,20 +93,26 @@ def tiny(recipe: Recipe) -> Settings:
     }
 
 
-def smoke(recipe: Recipe) -> Settings:
-    """A few updates on the CPU: the same code path, no result worth anything."""
-    updates = 4
-    schedule: dict[str, object] = {"warmup_updates": 1}
-    if recipe.options["lr_scheduler"]["_name"] == "cosine":
-        schedule["lr_period_updates"] = updates - 1
+def shortened(recipe: Recipe, updates: int) -> Settings:
+    """So many updates, the schedule compressed to them."""
+    options = recipe.options["lr_scheduler"]
+    warmup = max(1, round(options["warmup_updates"] * updates / recipe.updates))
+    schedule: dict[str, object] = {"warmup_updates": warmup}
+    if options["_name"] == "cosine":
+        schedule["lr_period_updates"] = updates - warmup
     else:
         schedule["total_num_update"] = float(updates)
+    return {"optimization": {"max_update": updates}, "lr_scheduler": schedule}
+
+
+def smoke(recipe: Recipe) -> Settings:
+    """A few updates on the CPU: the same code path, no result worth anything."""
     return merge(
         tiny(recipe),
+        shortened(recipe, updates=4),
         {
             "common": {"log_interval": 1},
             "dataset": {"max_tokens": 3072, "max_valid_steps": 1},
-            "optimization": {"max_update": updates, "update_freq": [1]},
-            "lr_scheduler": schedule,
+            "optimization": {"update_freq": [1]},
         },
     )

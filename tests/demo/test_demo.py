@@ -10,8 +10,9 @@ import pytest
 from alibi_fairseq.demo import __main__ as demo
 from alibi_fairseq.demo.corpus import split_text
 from alibi_fairseq.demo.settings import task_flags
-from alibi_fairseq.demo.steps import Progress, fairseq_command, once, run
+from alibi_fairseq.demo.steps import fairseq_command, once, run
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.launcher.progress import Progress
 
 
 def test_embedded_text_is_the_same_every_time_and_its_parts_share_no_stretch():

@@ -1,0 +1,88 @@
+"""``alibi-fairseq reproduce``: a table or figure of the paper, from the text to the report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import BadInput
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from ..reproduce.scales import SCALES
+
+    parser.add_argument("name", metavar="TABLE|FIGURE|all", help="e.g. table5, figure1")
+    parser.add_argument(
+        "--corpus",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="text of wikitext-103, bookcorpus or cc100-roberta: a file or a folder (repeatable)",
+    )
+    parser.add_argument(
+        "--allow-other-text",
+        action="store_true",
+        help="accept texts that are not the paper's; nothing then calls them so",
+    )
+    parser.add_argument(
+        "--scale",
+        choices=list(SCALES),
+        default="paper",
+        help="; ".join(f"{name}: {scale.worth}" for name, scale in SCALES.items()),
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print commands, tokens, V100 hours and disk"
+    )
+    parser.add_argument("--gpus", type=int, help="of this machine (default: all; smoke: none)")
+    parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
+    parser.add_argument(
+        "--work-dir",
+        type=Path,
+        default=Path("runs/reproduce"),
+        metavar="FOLDER",
+        help="for all that is made, a folder per scale (default: %(default)s)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Returns 75 when it was told to stop, with all that was done kept."""
+    from ..reproduce import dry_run, plan, sources
+    from ..reproduce.pipeline import Pipeline
+    from ..reproduce.run import carry_out
+    from ..reproduce.scales import SCALES
+
+    items = plan.find_items(args.name)
+    runs = plan.runs_for(items)
+    given = sources.parse(
+        args.corpus, plan.corpora_of(runs), args.allow_other_text, complete=not args.dry_run
+    )
+    root, scale = args.work_dir / args.scale, SCALES[args.scale]
+    pipeline = Pipeline(root, runs, given, scale, machine(args))
+    if args.dry_run:
+        print(dry_run.describe(pipeline))
+        return 0
+    return carry_out(pipeline, items, args.name)
+
+
+def machine(args: argparse.Namespace):
+    """What trains; None for a dry run that does not say."""
+    from ..launcher import Machine
+
+    if args.cpu is not None and args.gpus is not None:
+        raise BadInput("Choose one of --gpus and --cpu.")
+    if args.cpu is not None:
+        return Machine(args.cpu, cpu=True)
+    if args.scale == "smoke" and args.gpus is None:
+        return Machine(1, cpu=True)
+    if args.dry_run:
+        return Machine(args.gpus) if args.gpus is not None else None
+    import torch
+
+    there = torch.cuda.device_count()
+    if args.gpus is not None and args.gpus > there:
+        raise BadInput(f"--gpus {args.gpus}, but there are {there} GPUs here; --cpu N needs none.")
+    if args.scale == "mini" and args.gpus is None:
+        return Machine(1, cpu=not there)
+    if not there:
+        raise BadInput("There is no GPU here; use --cpu N for N processes on the CPU.")
+    return Machine(args.gpus or there)

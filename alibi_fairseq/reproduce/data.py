@@ -1,0 +1,132 @@
+"""The data of one corpus in one folder: prepared, and cut to what a small scale needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..dataprep import manifest as manifests
+from ..errors import BadInput
+from .scales import Scale
+from .sources import Source
+from .state import Stamp
+from .steps import ALIBI, PYTHON, Step
+
+
+@dataclass(frozen=True)
+class Data:
+    """What fairseq is given.
+
+    Attributes:
+        folder: the working folder of the preparation.
+    """
+
+    folder: Path
+    source: Source
+    scale: Scale
+
+    @property
+    def data_bin(self) -> Path:
+        return self.folder / "data-bin"
+
+    @property
+    def excerpt(self) -> Path:
+        """The folder of the excerpt; its name is the text's name in all results."""
+        return self.folder / f"{self.source.text}-{self.scale.name}"
+
+    @property
+    def argument(self) -> str:
+        """For fairseq's command line; before the preparation, as far as it is known."""
+        if self.scale.excerpt:
+            return str(self.excerpt)
+        manifest = self._manifest()
+        if manifest is None and self.source.corpus == "cc100-roberta":
+            manifest = {"shards": ["shard00", "…"]}
+        return manifests.data_argument(self.data_bin, manifest or {})
+
+    @property
+    def prepared(self) -> bool:
+        return all(step.done() for step in self.steps())
+
+    @property
+    def genuine(self) -> bool:
+        """Whether it is the paper's corpus, all of it; needs it to be prepared."""
+        return not self.scale.excerpt and self._manifest()["identified_by"] is not None
+
+    @property
+    def text(self) -> str:
+        """What results call the text."""
+        return self.excerpt.name if self.scale.excerpt else self._manifest()["corpus"]
+
+    @property
+    def identity(self) -> dict:
+        """What tells the data from any other."""
+        files = (self._manifest() or {}).get("files")
+        listing = json.dumps(files, sort_keys=True)
+        return {
+            "data_sha256": files and hashlib.sha256(listing.encode()).hexdigest(),
+            "excerpt": self.scale.excerpt,
+        }
+
+    def steps(self) -> Iterator[Step]:
+        """The commands that make the data; the second is known only when the first is done."""
+        yield self._prepare()
+        if self.scale.excerpt:
+            yield self._cut()
+
+    def _manifest(self) -> dict | None:
+        return manifests.load(self.data_bin) if self.data_bin.is_dir() else None
+
+    def _prepare(self) -> Step:
+        flags = self.scale.prepare.get(self.source.corpus, [])
+        words = ["prepare", self.source.corpus, *self.source.flags()]
+        manifest = self.data_bin / manifests.FILE_NAME
+        stamp = Stamp(
+            self.folder / "prepared.json",
+            {"corpus": self.source.corpus, "flags": flags, "other": self.source.other},
+            self.source.files if self.source.path.exists() else [],
+            [manifest],
+        )
+
+        def check() -> None:
+            if stamp.path.is_file() and self.data_bin.is_dir() and not stamp.holds():
+                raise BadInput(
+                    f"{self.data_bin} was prepared from other text or with other settings than "
+                    f"are given now; move {self.folder} away or choose another --work-dir."
+                )
+
+        def finish() -> None:
+            if self._manifest()["identified_by"] is None and not self.source.other:
+                raise BadInput(
+                    f"{self.source.path} turned out not to be the paper's {self.source.corpus}; "
+                    "with --allow-other-text it is taken, and nothing then calls it so."
+                )
+            stamp.write()
+
+        return Step(
+            title=f"preparing {self.source.text}",
+            command=[*ALIBI, *words, "--out", str(self.folder), *flags],
+            done=stamp.holds,
+            check=check,
+            finish=finish,
+        )
+
+    def _cut(self) -> Step:
+        tokens = self.scale.excerpt
+        first, *_ = manifests.data_argument(self.data_bin, self._manifest() or {}).split(":")
+        stamp = Stamp(
+            self.folder / f"{self.excerpt.name}.json",
+            tokens,
+            [self.data_bin / manifests.FILE_NAME],
+            [self.excerpt / name for name in ("train.bin", "valid.bin", "dict.txt")],
+        )
+        words = [f"{split}={most}" for split, most in tokens.items()]
+        return Step(
+            title=f"taking an excerpt of {self.source.text}",
+            command=[*PYTHON, "alibi_fairseq.reproduce.excerpt", first, str(self.excerpt), *words],
+            done=stamp.holds,
+            finish=stamp.write,
+        )

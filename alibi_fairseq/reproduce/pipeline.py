@@ -1,0 +1,96 @@
+"""All steps of a plan in one folder: data first, then run by run training and evaluation, the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ..launcher import Machine
+from .data import Data
+from .evaluations import evaluation_step
+from .plan import Measurement, Run
+from .scales import Scale
+from .sources import Source
+from .state import Stamp
+from .steps import ALIBI, Step
+from .trainings import Training
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What is made for a plan.
+
+    Attributes:
+        root: the folder of everything; one per scale.
+        sources: by corpus.
+        machine: what trains; None: what each recipe was published for (to look at, not to run).
+    """
+
+    root: Path
+    runs: list[Run]
+    sources: dict[str, Source]
+    scale: Scale
+    machine: Machine | None
+
+    @cached_property
+    def data(self) -> dict[str, Data]:
+        """By corpus."""
+        return {
+            corpus: Data(self.root / "data" / source.folder, source, self.scale)
+            for corpus, source in self.sources.items()
+        }
+
+    def training(self, run: Run) -> Training:
+        """The training of a run at this scale."""
+        recipe = self.scale.recipe(run.recipe)
+        folder = self.root / "runs" / self._folder(run) / recipe.name
+        machine = self.machine or Machine(recipe.batch.gpus)
+        data = self.data[recipe.corpus.name]
+        return Training(recipe, folder, data, machine, self.scale.log_interval)
+
+    def stops(self, run: Run) -> list[int]:
+        """Updates at which a run's models are kept, rising."""
+        ages = (self.scale.updates_of(run.recipe, updates) for updates in run.stops)
+        return list(dict.fromkeys(ages))
+
+    def age(self, run: Run, measurement: Measurement) -> int:
+        """Updates of the model that is measured."""
+        return self.scale.updates_of(run.recipe, measurement.updates)
+
+    def results(self, run: Run, subset: str) -> Path:
+        """The results of a run on a split."""
+        return self.root / "results" / self._folder(run) / f"{run.recipe.name}-{subset}.json"
+
+    def steps(self, run: Run) -> list[Step]:
+        """Training and evaluation of one run, whose data should be there."""
+        training = self.training(run)
+        steps = [training.step(updates) for updates in self.stops(run)]
+        for measurement in run.measurements:
+            out = self.results(run, measurement.subset)
+            steps.append(evaluation_step(training, measurement, self.age(run, measurement), out))
+        return steps
+
+    @property
+    def page(self) -> Path:
+        return self.root / "report" / "report.md"
+
+    def report(self) -> Step:
+        """Puts all results of this folder beside the paper's."""
+        results = self.root / "results"
+        made_of = sorted(results.rglob("*.json"))
+        stamp = Stamp(
+            self.page.with_name("made.json"),
+            {"results": [str(path.relative_to(results)) for path in made_of]},
+            made_of,
+            [self.page],
+        )
+        return Step(
+            title="the report",
+            command=[*ALIBI, "report", str(results), "--out", str(self.page.parent)],
+            done=stamp.holds,
+            finish=stamp.write,
+        )
+
+    def _folder(self, run: Run) -> str:
+        return self.sources[run.recipe.corpus.name].folder

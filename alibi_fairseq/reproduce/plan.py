@@ -1,0 +1,137 @@
+"""Which trainings and evaluations a table or figure needs. Pure: the paper's data and recipes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..errors import BadInput
+from ..recipes import Recipe
+from ..recipes.targets import PERPLEXITY_ITEMS, Evaluation, evaluations
+from ..reporting import paper
+
+#: Figures that draw what tables hold: those tables, and the methods that are drawn (None: all).
+DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
+    "figure01": (("table02", "table03"), None),
+    "figure04": (("table05",), {"alibi", "sinusoidal"}),
+    "figure05": (("table11", "table12"), None),
+    "figure10": (("table08",), None),
+    "figure11": (
+        ("table13", "table14", "table15", "table02", "table03"),
+        {"alibi", "sinusoidal", "t5"},
+    ),
+}
+#: Speed and memory of models as initialised: measured in minutes, by the benchmarks.
+SPEED = ("table01", "figure02", "figure07")
+SPEED_COMMAND = "python -m benchmarks.methods"
+ITEMS = tuple(sorted((*PERPLEXITY_ITEMS, *DRAWN), key=lambda item: (item[0] == "f", item)))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One sweep: a model of some age, one split, some lengths at one stride (None: whole windows)."""
+
+    updates: int
+    subset: str
+    stride: int | None
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run and what is measured on it."""
+
+    recipe: Recipe
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Updates at which the model is kept, rising; the last one ends the run."""
+        last = max(measurement.updates for measurement in self.measurements)
+        return tuple(updates for updates in ages(self.recipe) if updates <= last)
+
+
+def find_items(name: str) -> tuple[str, ...]:
+    """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``.
+
+    Raises:
+        BadInput: there is no such table or figure, or training has no part in it.
+    """
+    if name == "all":
+        return ITEMS
+    found = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
+    item = f"{found[1]}{int(found[2]):02d}" if found else ""
+    if item in SPEED:
+        raise BadInput(
+            f"{shown(item)} is about speed and memory, not about trained models; measure it with "
+            f"`{SPEED_COMMAND}` and show it with `alibi-fairseq report`."
+        )
+    if item not in ITEMS:
+        known = ", ".join(map(shown, ITEMS))
+        raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
+    return (item,)
+
+
+def shown(item: str) -> str:
+    """``table05`` → ``table5``: as on the command line."""
+    return re.sub(r"(?<=\D)0", "", item)
+
+
+def asked_for(item: str) -> list[Evaluation]:
+    """The evaluations of a table or figure."""
+    items, methods = DRAWN.get(item, ((item,), None))
+    return [
+        evaluation
+        for source in items
+        for evaluation in evaluations(source)
+        if methods is None or evaluation.recipe.position_method in methods
+    ]
+
+
+def runs_for(items: tuple[str, ...]) -> list[Run]:
+    """Every training run that the items need, once, with all that is measured on it."""
+    lengths: dict[str, dict[tuple, dict[int, None]]] = {}
+    recipes: dict[str, Recipe] = {}
+    for item in items:
+        for evaluation in asked_for(item):
+            recipes[evaluation.recipe.path] = evaluation.recipe
+            of_run = lengths.setdefault(evaluation.recipe.path, {})
+            for subset in evaluation.subsets:
+                case = (evaluation.updates, subset, evaluation.stride)
+                of_run.setdefault(case, {}).update(dict.fromkeys(evaluation.lengths))
+    return [
+        Run(
+            recipes[path],
+            tuple(Measurement(*case, tuple(sorted(some))) for case, some in cases.items()),
+        )
+        for path, cases in lengths.items()
+    ]
+
+
+def ages(recipe: Recipe) -> tuple[int, ...]:
+    """All numbers of updates at which the paper evaluates this run, rising.
+
+    A run keeps the model of each of them, whatever was asked for: it passes them only once.
+    """
+    found = {
+        evaluation.updates
+        for item in PERPLEXITY_ITEMS
+        for evaluation in evaluations(item)
+        if evaluation.recipe is recipe
+    }
+    return tuple(sorted(found))
+
+
+def corpora_of(runs: list[Run]) -> list[str]:
+    """The corpora that must be there, in order."""
+    return list(dict.fromkeys(run.recipe.corpus.name for run in runs))
+
+
+def title(item: str) -> str:
+    """``Table 5. wikitext-103: Training length by evaluation length, …``."""
+    if item in DRAWN and item not in {row["item"] for row in paper.rows("index")}:
+        number = int(item.removeprefix("figure"))
+        tables = ", ".join(paper.about(source)["name"] for source in DRAWN[item][0])
+        return f"Figure {number} ({tables})"
+    about = paper.about(item)
+    return f"{about['name']}. {about['corpus']}: {about['content']}"

@@ -1,0 +1,102 @@
+"""The training of one run: to each age at which the paper evaluates it, and to its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from ..errors import BadInput
+from ..launcher import Machine, plan, process
+from ..recipes import Recipe
+from .data import Data
+from .state import Stamp, check_claim, claim
+from .steps import Step
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run in its folder.
+
+    Attributes:
+        recipe: at its scale.
+        folder: for checkpoints and logs.
+    """
+
+    recipe: Recipe
+    folder: Path
+    data: Data
+    machine: Machine
+    log_interval: int
+
+    def model(self, updates: int) -> Path:
+        """The checkpoint to evaluate: of the whole run the best on validation, as in the paper."""
+        best = updates == self.recipe.updates
+        return self.folder / ("checkpoint_best.pt" if best else f"checkpoint_{updates}.pt")
+
+    def stamp(self, updates: int) -> Stamp:
+        """What says that the run has been so far."""
+        path = self.folder / f"trained-{updates}.json"
+        return Stamp(path, self._begun_with(), [], [self.model(updates)])
+
+    def command(self, updates: int) -> list[str]:
+        """Trains, or goes on, until the model is so old.
+
+        Raises:
+            BadInput: the machine's GPUs cannot share an update evenly.
+        """
+        flags = ["--save-dir", str(self.folder), "--log-format", "json"]
+        flags += ["--log-interval", str(self.log_interval)]
+        recipe = replace(self.recipe, updates=updates)
+        return plan(recipe, self.data.argument, self.machine, flags, restarts=3)
+
+    def step(self, updates: int) -> Step:
+        stamp = self.stamp(updates)
+        return Step(
+            title=f"training {self.recipe.path}",
+            command=self.command(updates),
+            done=stamp.holds,
+            check=partial(self._check, updates),
+            begin=partial(claim, self._claim, self._begun_with()),
+            reached=lambda: process.has_reached(self.folder, updates),
+            finish=partial(self._finish, updates),
+            updates=updates,
+            log=self.folder / "train.log",
+        )
+
+    @property
+    def _claim(self) -> Path:
+        return self.folder / "begun.json"
+
+    def _begun_with(self) -> dict:
+        # Not the machine: any number of GPUs sees the same tokens in each update.
+        return {"recipe": self.recipe.settings(), **self.data.identity}
+
+    def _check(self, updates: int) -> None:
+        check_claim(self._claim, self._begun_with())
+        model = self.model(updates)
+        if self.stamp(updates).path.is_file():
+            raise BadInput(
+                f"{model} is missing or not what the training left there; move {self.folder} away "
+                "to train again."
+            )
+        if process.has_reached(self.folder, updates + 1):
+            raise BadInput(
+                f"The training in {self.folder} has gone past {updates:,} updates without keeping "
+                "its model of that age; move that folder away to train again."
+            )
+
+    def _finish(self, updates: int) -> None:
+        model = self.model(updates)
+        if updates != self.recipe.updates:
+            unfinished = model.with_suffix(".unfinished")
+            shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
+            os.replace(unfinished, model)
+        if not model.is_file():
+            raise BadInput(
+                f"The training in {self.folder} left no {model.name}; move that folder away to "
+                "train again."
+            )
+        self.stamp(updates).write()

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Make a table or figure of the paper: prepare the text, train every run it needs, evaluate, report.
+#
+#   scripts/reproduce.sh table5 --corpus wikitext-103=wikitext-103-v1.zip
+#   scripts/reproduce.sh all --dry-run                  every command, with tokens, GPU hours and disk
+#   scripts/reproduce.sh table5 --scale smoke …         the whole chain on the CPU, tiny
+#
+# The same command again goes on where it stopped; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
+# exit code is then 75. --help says what can be chosen, docs/paper-runs.md what each table takes.
+set -euo pipefail
+
+# shellcheck source=scripts/environment.sh
+source "$(dirname "$0")/environment.sh"
+ensure_training_environment
+exec python -m alibi_fairseq reproduce "$@"
