@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 import psutil
@@ -40,25 +40,23 @@ DOCUMENT = 4000  # bytes, about
 PAUSE = 0.2  # seconds between two looks at the processes
 
 
-def repeated(sources: list[Path]) -> Iterator[bytes]:
-    """The documents of the sources, cut to the length of a web page, again and again."""
-    files = [file for source in sources for file in text_files(source)]
-    while True:
-        for portion in portions(files):
-            for document in read(portion):
-                lines: list[bytes] = []
-                for line in document.text.splitlines(keepends=True):
-                    lines.append(line)
-                    if sum(map(len, lines)) >= DOCUMENT:
-                        yield b"".join(lines)
-                        lines = []
-                if lines:
+def short_documents(sources: list[Path]) -> Iterator[bytes]:
+    """The documents of the sources, cut to the length of a web page."""
+    for portion in portions([file for source in sources for file in text_files(source)]):
+        for document in read(portion):
+            lines: list[bytes] = []
+            for line in document.text.splitlines(keepends=True):
+                lines.append(line)
+                if sum(map(len, lines)) >= DOCUMENT:
                     yield b"".join(lines)
+                    lines = []
+            if lines:
+                yield b"".join(lines)
 
 
 def write_text(sources: list[Path], path: Path, size: int) -> None:
     """A file of about ``size`` bytes with an empty line behind every document."""
-    documents = repeated(sources)
+    documents = cycle(short_documents(sources))
     with open(path, "wb") as out:
         while out.tell() < size:
             out.write(b"\n".join([*islice(documents, 1000), b""]))

@@ -23,7 +23,6 @@ child.wait()
 """
 
 
-@pytest.mark.skipif(not RESULTS.exists(), reason="not measured yet")
 def test_the_page_holds_the_figures_of_its_results():
     assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(load_document(RESULTS))
 
