@@ -4,13 +4,13 @@ The bias is folded into the matrix product: with q' = [m, −m·i, q/√D, −r_
 the product is q·k/√D − m·(i − j) − r_i. Positions count from the middle of the block of queries at
 hand and come first, so the numbers are small and, for slopes that are powers of two, exact where
 the attention is. The reference r_i is the query's own score in the forward pass and the logarithm
-of the row's sum in the backward pass: the product then is an exponent as it comes. What remains are
-matrix products, one pass of exp and one of multiplication over scores that stay in the cache.
+of the row's sum in the backward pass: the product then is an exponent as it comes. Sums of rows are
+a product with one more feature of the values. What remains are matrix products, one pass of exp and
+one of multiplication over scores that stay in the cache.
 
-Weights that are tiny beyond any effect would be denormal numbers, on which a CPU's matrix product
-is an order of magnitude slower: ALiBi's far keys are exactly that, and are set to zero.
-
-Memory: O(T·D), as the backward pass computes the weights again.
+The (head, sequence) pairs are shared out among the cores, each of which computes its own from start
+to end. All views are made beforehand: threads of Python that do little but call short operations
+wait for each other. Memory: O(T·D), as the backward pass computes the weights again.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys of a block,
 G (head, sequence) pairs that share a window.
@@ -18,8 +18,9 @@ G (head, sequence) pairs that share a window.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -27,11 +28,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .certificate import Certificate
+from .side_by_side import run_side_by_side
 
-#: Queries per block: small enough that little of the causal triangle is computed in vain.
+#: Queries per block: small beside most windows, so that little is computed in vain.
 BLOCK = 128
-#: Scores held at a time, about 4 MB in fp32: they stay in the cache.
-WORKSPACE = 2**20
+#: Scores that a core works on at a time, where one block of one pair is less.
+WORKSPACE = 2**18
 #: exp() of more than this, summed over a long row, could overflow.
 LARGEST_EXPONENT = 60.0
 
@@ -43,7 +45,6 @@ class Group(NamedTuple):
     last: int
     window: int
     shift: bool  # the exponents may be too large: take off the maximum of each row
-    cut: bool  # the exponents may be so small that they end up denormal
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, certificate: Certificate) -> Tensor:
@@ -59,54 +60,41 @@ def attend(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, certificate: Certifi
     """
     windows = certificate.windows.tolist()
     order = sorted(range(len(windows)), key=windows.__getitem__)
-    groups = _groups(certificate, order, slopes, k.shape[2])
+    groups = _groups(certificate, order, k.shape[2])
     return _Banded.apply(q, k, v, slopes, certificate.own, order, groups)
 
 
-def _groups(certificate: Certificate, order: list, slopes: Tensor, keys: int) -> list[Group]:
-    smallest = -smallest_exponent(certificate.own.dtype)
-    heads = torch.stack(
-        [certificate.windows, certificate.rise, certificate.fall, slopes.to(certificate.own.dtype)]
-    )
+def _groups(certificate: Certificate, order: list, keys: int) -> list[Group]:
     groups: list[Group] = []
-    columns = heads[:, order].T.tolist()
-    for head, (window, rise, fall, slope) in enumerate(columns):
-        window = min(keys, math.ceil(window / (BLOCK // 2)) * (BLOCK // 2))
-        shift = not rise < LARGEST_EXPONENT
-        cut = not fall + slope * min(window + BLOCK, keys) < smallest
-        group = Group(head, head + 1, window, shift, cut)
+    columns = torch.stack([certificate.windows, certificate.rise])[:, order].T.tolist()
+    for head, (window, rise) in enumerate(columns):
+        window = min(keys, math.ceil(window / 64) * 64)
+        group = Group(head, head + 1, window, shift=not rise < LARGEST_EXPONENT)
         if groups and groups[-1][2:] == group[2:]:
             group = group._replace(first=groups.pop().first)
         groups.append(group)
     return groups
 
 
-def smallest_exponent(dtype: torch.dtype) -> float:
-    """Weights below e^this of the query's own are zero: their sum over any row is lost in rounding,
-    and they are far enough from denormal numbers to be multiplied with small gradients.
-    """
-    return 3 * math.log(torch.finfo(dtype).eps)
-
-
 class _Operands:
-    """The tensors of one call with heads in front, features appended, and a place for scores."""
+    """The tensors of one call with heads in front and features appended."""
 
     def __init__(self, q, k, slopes, reference, order):
         heads, keys, width = q.shape[1], k.shape[2], q.shape[3]
         self.dtype = reference.dtype
         self.order = order if order != list(range(heads)) else None
-        self.offset = keys - q.shape[2]
+        self.batch, self.queries, self.keys = q.shape[0], q.shape[2], keys
         slope = self._sorted(slopes.to(self.dtype), 0)[:, None, None]  # (H, 1, 1)
-        local = torch.arange(q.shape[2], dtype=self.dtype, device=q.device) % BLOCK - BLOCK // 2
         self.q = self.heads_first(q, 2, 1)  # (H, B, T, 2 + D + 1)
         self.q[..., 0] = slope
+        local = torch.arange(self.queries, dtype=self.dtype) % BLOCK - BLOCK // 2
         self.q[..., 1] = -slope * local
         self.q[..., 2:-1] *= width**-0.5
         self.q[..., -1] = -reference
         self.k = self.heads_first(k, 2, 1)  # (H, B, S, 2 + D + 1)
         self.k[..., 1] = 1
         self.k[..., -1] = 1
-        self.positions = torch.arange(keys, dtype=self.dtype, device=q.device)
+        self.q_pairs, self.k_pairs = self.q.flatten(0, 1), self.k.flatten(0, 1)
 
     def _sorted(self, x: Tensor, dim: int) -> Tensor:
         return x if self.order is None else x[(slice(None),) * dim + (self.order,)]
@@ -127,35 +115,58 @@ class _Operands:
             x = x[sorted(range(len(self.order)), key=self.order.__getitem__)]
         return x.permute(2, 1, 0, 3).to(dtype).contiguous().permute(1, 2, 0, 3)
 
-    def blocks(self, group: Group) -> Iterator[tuple[slice, slice, slice]]:
-        """(pairs, queries, keys) of all blocks of a group; sets the positions of the keys."""
-        queries, pairs = self.q.shape[2], (group.last - group.first) * self.q.shape[1]
-        k = self.k[group.first : group.last].flatten(0, 1)  # (G, S, 2 + D + 1)
-        for start in range(0, queries, BLOCK):
-            stop = min(start + BLOCK, queries)
-            base = self.offset + start
-            visible = slice(max(0, base - group.window), self.offset + stop)
-            k[:, visible, 0] = self.positions[visible] - (base + BLOCK // 2)
-            scores = (stop - start) * (visible.stop - visible.start)
-            step = max(1, WORKSPACE // scores)
-            for first in range(0, pairs, step):
-                yield slice(first, min(first + step, pairs)), slice(start, stop), visible
+    def compute_in_blocks(
+        self, groups: list[Group], views: Callable[..., tuple], compute: Callable[..., None]
+    ) -> None:
+        """Call ``compute(*views(group, pairs, queries, keys, space))`` for all blocks, side by side.
 
-    def workspace(self, group: Group) -> Tensor:
-        largest = min(group.window + BLOCK, self.k.shape[2]) * BLOCK
-        return self.q.new_empty(max(largest, WORKSPACE))
+        ``pairs``, ``queries`` and ``keys`` are slices, ``space`` has room for two times their scores.
+        """
+        shares = self._shares(groups)
+        longest = min(max(group.window for group in groups) + BLOCK, self.keys)
+        largest = max(WORKSPACE, BLOCK * longest)
+        spaces = self.q.new_empty(len(shares), 2, largest)
+        line = torch.arange(-self.keys, BLOCK, dtype=self.dtype) - BLOCK // 2
+        tasks = []
+        for share, space in zip(shares, spaces, strict=True):
+            steps = []
+            for group, first, last in share:
+                for queries, keys in self.blocks(group):
+                    n, count = queries.stop - queries.start, keys.stop - keys.start
+                    positions = self.k_pairs[first:last, keys, 0]  # (G, K)
+                    steps.append((positions.copy_, (line[self.keys + n - count : self.keys + n],)))
+                    step = max(1, WORKSPACE // (n * count))
+                    for pair in range(first, last, step):
+                        pairs = slice(pair, min(pair + step, last))
+                        steps.append((compute, views(group, pairs, queries, keys, space)))
+            tasks.append(steps)
+        run_side_by_side([functools.partial(_take, steps) for steps in tasks])
 
+    def _shares(self, groups: list[Group]) -> list[list[tuple[Group, int, int]]]:
+        """(group, first pair, one past the last) for each thread, about equally much work."""
+        count = min(torch.get_num_threads(), self.q_pairs.shape[0])
+        shares: list[list[tuple[Group, int, int]]] = [[] for _ in range(count)]
+        loads = [0] * count
+        for group in reversed(groups):  # much work first, so that the little evens out
+            scores = sum((q.stop - q.start) * (k.stop - k.start) for q, k in self.blocks(group))
+            pairs = [0] * count
+            for _ in range((group.last - group.first) * self.batch):
+                least = loads.index(min(loads))
+                loads[least] += scores
+                pairs[least] += 1
+            first = group.first * self.batch
+            for share, more in zip(shares, pairs, strict=True):
+                if more:
+                    share.append((group, first, first + more))
+                    first += more
+        return shares
 
-def _weights(scores: Tensor, n: int, cut: bool) -> Tensor:
-    """exp(scores) in place, zero in the future and where no effect is left."""
-    if cut:
-        scores.clamp_(min=smallest_exponent(scores.dtype))
-    scores.exp_()
-    scores[:, :, scores.shape[2] - n :].tril_()
-    if cut:
-        smallest = math.exp(smallest_exponent(scores.dtype) + 1)
-        torch.nn.functional.threshold_(scores, smallest, 0.0)
-    return scores
+    def blocks(self, group: Group) -> Iterator[tuple[slice, slice]]:
+        """(queries, keys) of all blocks of a group."""
+        offset = self.keys - self.queries
+        for start in range(0, self.queries, BLOCK):
+            stop = min(start + BLOCK, self.queries)
+            yield slice(start, stop), slice(max(0, offset + start - group.window), offset + stop)
 
 
 class _Banded(torch.autograd.Function):
@@ -163,28 +174,30 @@ class _Banded(torch.autograd.Function):
     def forward(ctx, q, k, v, slopes, own, order, groups):
         reference = own[:, order].transpose(0, 1).contiguous()  # (H, B, T)
         x = _Operands(q, k, slopes, reference, order)
-        values = x.heads_first(v)  # (H, B, S, D)
-        out = torch.empty_like(x.q[..., 2:-1])  # (H, B, T, D)
-        log_sums = torch.empty_like(reference)  # (H, B, T)
-        for group in groups:
-            heads = slice(group.first, group.last)
-            gq, gk, gv, go, gl = (t[heads].flatten(0, 1) for t in (x.q, x.k, values, out, log_sums))
-            space = x.workspace(group)
-            for pairs, queries, keys in x.blocks(group):
-                qb, kb = gq[pairs, queries], gk[pairs, keys]  # (G, n, 2 + D + 1), (G, K, 2 + D + 1)
-                scores = _product(qb, kb, space)  # (G, n, K)
-                n = qb.shape[1]
-                if group.shift:
-                    highest = _highest(scores, n)  # (G, n, 1)
-                    scores -= highest
-                weights = _weights(scores, n, group.cut)
-                total = weights.sum(-1, keepdim=True)  # (G, n, 1)
-                torch.div(weights @ gv[pairs, keys], total, out=go[pairs, queries])
-                log_sum = total.log_()
-                gl[pairs, queries] = (log_sum + highest if group.shift else log_sum).squeeze(-1)
-        log_sums += reference
-        result = x.heads_back(out, v.dtype)
-        ctx.save_for_backward(q, k, v, slopes, result, log_sums)
+        values = x.heads_first(v, back=1)  # (H, B, S, D + 1)
+        values[..., -1] = 1
+        sums = torch.empty_like(x.q[..., 2:])  # (H, B, T, D + 1): of weighted values, of weights
+        highest = torch.zeros_like(reference)  # (H, B, T)
+        pv, ps, ph = (t.flatten(0, 1) for t in (values, sums, highest))
+
+        def views(group, pairs, queries, keys, space):
+            qb, kb = x.q_pairs[pairs, queries], x.k_pairs[pairs, keys]
+            scores, own_keys = _scores(qb, kb, space[0])
+            highest = ph[pairs, queries] if group.shift else None
+            return qb, kb.mT, pv[pairs, keys], scores, own_keys, highest, ps[pairs, queries]
+
+        def compute(qb, kb, vb, scores, own_keys, highest, out):
+            torch.bmm(qb, kb, out=scores)
+            if highest is not None:
+                _take_off_highest(scores, own_keys, highest)
+            scores.exp_()
+            own_keys.tril_()
+            torch.bmm(scores, vb, out=out)
+
+        x.compute_in_blocks(groups, views, compute)
+        total = sums[..., -1]  # (H, B, T)
+        result = x.heads_back(sums[..., :-1] / total[..., None], v.dtype)
+        ctx.save_for_backward(q, k, v, slopes, result, reference + highest + total.log())
         ctx.order, ctx.groups = order, groups
         return result
 
@@ -200,31 +213,48 @@ class _Banded(torch.autograd.Function):
         grads[..., -1] = -(grads[..., :-1] * x.heads_first(result)).sum(-1)
         dq = torch.empty_like(x.q[..., 2:-1])  # (H, B, T, D)
         dk, dv = (torch.zeros_like(x.k[..., 2:-1]) for _ in range(2))  # (H, B, S, D)
-        for group in ctx.groups:
-            heads = slice(group.first, group.last)
-            gq, gk, gv, gg = (t[heads].flatten(0, 1) for t in (x.q, x.k, values, grads))
-            gdq, gdk, gdv = (t[heads].flatten(0, 1) for t in (dq, dk, dv))
-            space, more_space = x.workspace(group), x.workspace(group)
-            for pairs, queries, keys in x.blocks(group):
-                qb, kb, gb = gq[pairs, queries], gk[pairs, keys], gg[pairs, queries]
-                weights = _weights(_product(qb, kb, space), qb.shape[1], group.cut)  # (G, n, K)
-                slope = _product(gb, gv[pairs, keys], more_space).mul_(weights)  # (G, n, K)
-                gdv[pairs, keys].baddbmm_(weights.transpose(1, 2), gb[..., :-1])
-                gdk[pairs, keys].baddbmm_(slope.transpose(1, 2), qb[..., 2:-1])
-                gdq[pairs, queries] = slope @ kb[..., 2:-1]
+        pv, pg, pdq, pdk, pdv = (t.flatten(0, 1) for t in (values, grads, dq, dk, dv))
+
+        def views(group, pairs, queries, keys, space):
+            qb, kb = x.q_pairs[pairs, queries], x.k_pairs[pairs, keys]
+            vb, gb = pv[pairs, keys], pg[pairs, queries]
+            weights, own_keys = _scores(qb, kb, space[0])
+            slopes, _ = _scores(qb, kb, space[1])
+            factors = (qb, kb.mT, gb, vb.mT, gb[..., :-1], qb[..., 2:-1], kb[..., 2:-1])
+            results = (pdq[pairs, queries], pdk[pairs, keys], pdv[pairs, keys])
+            return factors, results, (weights, weights.mT, own_keys), (slopes, slopes.mT)
+
+        def compute(factors, results, weights, slopes):
+            (qb, kb_t, gb, vb_t, g_only, q_only, k_only), (dqb, dkb, dvb) = factors, results
+            (w, w_t, own_keys), (s, s_t) = weights, slopes
+            torch.bmm(qb, kb_t, out=w).exp_()
+            own_keys.tril_()
+            torch.bmm(gb, vb_t, out=s).mul_(w)
+            dvb.baddbmm_(w_t, g_only)
+            dkb.baddbmm_(s_t, q_only)
+            torch.bmm(s, k_only, out=dqb)
+
+        x.compute_in_blocks(ctx.groups, views, compute)
         dq *= q.shape[3] ** -0.5
         dq, dk, dv = (x.heads_back(*pair) for pair in ((dq, q.dtype), (dk, k.dtype), (dv, v.dtype)))
         return dq, dk, dv, None, None, None, None
 
 
-def _product(a: Tensor, b: Tensor, space: Tensor) -> Tensor:
-    """a @ b.T of every pair, (G, n, K), in the given memory."""
-    shape = (a.shape[0], a.shape[1], b.shape[1])
-    return torch.bmm(a, b.transpose(1, 2), out=space[: math.prod(shape)].view(shape))
+def _scores(qb: Tensor, kb: Tensor, space: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the scores of a block, (G, n, K), and in it those of its own n keys, (G, n, n)."""
+    pairs, n, keys = qb.shape[0], qb.shape[1], kb.shape[1]
+    scores = space.as_strided((pairs, n, keys), (n * keys, keys, 1))
+    return scores, scores[:, :, keys - n :]
 
 
-def _highest(scores: Tensor, n: int) -> Tensor:
-    """Maximum of each row over the keys that it may see, (G, n, 1)."""
-    ahead = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu_(1)
-    scores[:, :, scores.shape[2] - n :].masked_fill_(ahead, -torch.inf)
-    return scores.amax(-1, keepdim=True)
+def _take_off_highest(scores: Tensor, own_keys: Tensor, highest: Tensor) -> None:
+    """Subtract the maximum of each row over the keys that it may see; leaves it in (G, n)."""
+    ahead = torch.ones(own_keys.shape[1:], dtype=torch.bool).triu_(1)
+    own_keys.masked_fill_(ahead, -torch.inf)
+    torch.amax(scores, -1, out=highest)
+    scores.sub_(highest.unsqueeze(-1))
+
+
+def _take(steps: list[tuple[Callable, tuple]]) -> None:
+    for function, arguments in steps:
+        function(*arguments)

@@ -34,13 +34,11 @@ class Certificate(NamedTuple):
     Attributes:
         own: (B, H, T) scaled score of each query with its own key, without bias.
         rise: (H,) no score without bias exceeds the query's own by more than this.
-        fall: (H,) no score without bias is below the query's own by more than this.
         windows: (H,) float: keys further away than this may be skipped; at most S.
     """
 
     own: Tensor
     rise: Tensor
-    fall: Tensor
     windows: Tensor
 
 
@@ -67,10 +65,9 @@ def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
     slack = 4 * q.shape[-1] * torch.finfo(precise).eps
     reach = reach * (1 + slack) + own.abs() * slack
     rise = (reach - own_centred).amax(dim=(0, 2))  # (H,)
-    fall = (reach + own_centred).amax(dim=(0, 2))
     slopes = slopes.to(precise)
     tail = -torch.log(-torch.expm1(-slopes))  # ln Σ_d e^(−m·d)
     windows = torch.ceil((rise + tail - torch.log(torch.tensor(share))) / slopes)
     # Anything that is not a number (overflow in the norms) means: no certificate.
     windows = torch.where(windows < keys, windows, keys)
-    return Certificate(own, rise, fall, windows)
+    return Certificate(own, rise, windows)

@@ -1,8 +1,9 @@
 """Which backend computes a call, and a sentence on why.
 
-The order of preference on the CPU follows short measurements of attention alone: ALiBi with skipping
-was ahead of the dense kernels from 512 tokens on; everything else is fastest in torch's own kernels.
-The order on a GPU is reasoned, not measured yet. ``python -m benchmarks.suite`` measures both.
+The order of preference on the CPU follows measurements of attention alone with two threads: ALiBi
+with skipping is ahead of the dense kernels from 1,024 queries to as many keys on, and with fewer
+queries where there are more keys; everything else is fastest in torch's own kernels. The order on a
+GPU is reasoned, not measured yet. ``python -m benchmarks.suite`` measures both.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ BACKENDS: dict[str, ModuleType] = {
     "skipping": skipping,
 }
 
-#: Fewest queries for which looking for keys to skip pays.
-SHORTEST_TO_SKIP = 64
+#: Looking for keys to skip pays with so many queries at least …
+QUERIES_TO_SKIP = 128
+#: … and where queries and keys together are at least so many.
+LENGTHS_TO_SKIP = 2048
 #: On a GPU the dense kernels have more of the machine to themselves: skip only from here on.
 SHORTEST_TO_SKIP_ON_GPU = 4096
 
@@ -91,7 +94,8 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
         return ("sdpa",) if mask.bias is None or q.device.type == "cpu" else ("flex", "sdpa")
     queries = q.shape[2]
     if q.device.type == "cpu":
-        return ("skipping",) if queries >= SHORTEST_TO_SKIP else ()
+        many = queries >= QUERIES_TO_SKIP and queries + mask.keys >= LENGTHS_TO_SKIP
+        return ("skipping",) if many else ()
     if queries == 1:
         return ("flash", "sdpa")
     if queries >= SHORTEST_TO_SKIP_ON_GPU:

@@ -14,6 +14,9 @@ from alibi_fairseq.attention import BACKENDS, attend, chooser, flash
 from alibi_fairseq.errors import BadInput
 
 
+LONG = Call(length=1024)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_said_yet():
     chooser._say.cache_clear()
@@ -30,12 +33,14 @@ def chosen(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwar
 
 
 def test_auto_on_the_cpu():
-    assert chosen(Call()) == "skipping"
-    assert chosen(Call(length=1, cached=100)) == "sdpa"
-    assert chosen(Call(padded=True)) == "sdpa"
-    assert chosen(Call(), dropout_p=0.1) == "sdpa"
+    assert chosen(LONG) == "skipping"
+    assert chosen(Call(length=128, cached=1920)) == "skipping"
+    assert chosen(Call()) == "sdpa"
+    assert chosen(Call(length=1, cached=4000)) == "sdpa"
+    assert chosen(Call(length=1024, padded=True)) == "sdpa"
+    assert chosen(LONG, dropout_p=0.1) == "sdpa"
     for method in ("none", "sinusoidal", "t5", "kerple", "sandwich", "transformer_xl"):
-        assert chosen(Call(method=method)) == "sdpa"
+        assert chosen(Call(method=method, length=1024)) == "sdpa"
 
 
 def test_preferences_on_a_gpu():
@@ -51,10 +56,10 @@ def test_preferences_on_a_gpu():
 
 
 def test_it_says_once_which_it_took(caplog):
-    q, k, v, _ = Call().tensors()
+    q, k, v, _ = LONG.tensors()
     with caplog.at_level(logging.INFO, logger="alibi_fairseq"):
-        attend(q, k, v, Call().mask())
-        attend(q, k, v, Call().mask())
+        attend(q, k, v, LONG.mask())
+        attend(q, k, v, LONG.mask())
     assert [r.getMessage() for r in caplog.records] == [
         "attention backend: skipping (cpu, float32)"
     ]
