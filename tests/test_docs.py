@@ -10,7 +10,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(
     path
-    for folder in (".", "docs", "benchmarks", "configs", "results", "results/paper", "results/data-prep", "data-prep")
+    for folder in (
+        ".",
+        "docs",
+        "benchmarks",
+        "configs",
+        "results",
+        "results/paper",
+        "results/data-prep",
+        "data-prep",
+    )
     for path in (ROOT / folder).glob("*.md")
 ) + sorted((ROOT / "data-prep").glob("*/README.md"))
 

@@ -13,7 +13,6 @@ from attention_calls import Call
 from alibi_fairseq.attention import BACKENDS, attend, chooser, flash
 from alibi_fairseq.errors import BadInput
 
-
 LONG = Call(length=1024)
 
 
