@@ -86,7 +86,7 @@ def prepare(
         "sources": describe_sources(files),
         "seed": seed,
         "held_out": held_out,
-        "split_list": split_list and sha256_file(split_list),
+        "split_list": split_list and _read_split_list(split_list),
         "vocabulary": None if wordpiece else vocabulary,
         "wordpiece": wordpiece and _read_wordpiece(wordpiece),
     }
@@ -174,6 +174,13 @@ def disk_needed(files: list[Path] | None) -> float:
 def _read_wordpiece(path: str | os.PathLike) -> str:
     WordPiece(path)  # bad input shows before hours of work
     return sha256_file(path)
+
+
+def _read_split_list(path: str | os.PathLike) -> str:
+    try:
+        return sha256_file(path)
+    except OSError as error:
+        raise BadInput(f"--split-list {path}: cannot be read ({error.strerror}).") from error
 
 
 def _is_genuine(

@@ -198,6 +198,8 @@ def test_bad_sources_leave_nothing(folder, tmp_path):
         bookcorpus.prepare([folder], out, held_out=0)
     with pytest.raises(BadInput, match="not a readable WordPiece"):
         bookcorpus.prepare([folder], out, wordpiece=tmp_path / "none.txt")
+    with pytest.raises(BadInput, match="none.tsv: cannot be read"):
+        bookcorpus.prepare([folder], out, split_list=tmp_path / "none.tsv")
     assert not out.exists()
 
 
