@@ -35,11 +35,12 @@ def main() -> None:
     args = parser.parse_args()
     common.prepare(args)
     began, where = time.time(), common.device()
-    long = [16_384] if where.type == "cuda" else [8192]
-    lengths = args.lengths or [512, 1024, 3072, *([] if args.quick else long)]
+    if args.lengths is None:
+        on_gpu = where.type == "cuda"
+        args.lengths = [512, 1024, 3072, *([16_384] if on_gpu else [] if args.quick else [8192])]
     peak = common.matmul_peak(where, common.precision(where))
     cells = []
-    for length in lengths:
+    for length in args.lengths:
         heads, width, tokens = SHAPES[where.type]
         shape = (max(1, tokens // length), heads, length, width)
         # The size of queries and keys under fairseq's initialisation.

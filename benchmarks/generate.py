@@ -17,6 +17,11 @@ from . import common, models
 from .train import shape
 
 VARIANTS = ("stock", "sinusoidal", "alibi")
+#: Tokens of the prompt, and new ones.
+PROMPTS = {
+    "quick": ((64, 32), (512, 32)),
+    "full": ((64, 128), (512, 128), (2048, 128)),
+}
 
 
 def main() -> None:
@@ -24,9 +29,7 @@ def main() -> None:
     args = parser.parse_args()
     common.prepare(args)
     began, cells = time.time(), []
-    for prompt, new in (
-        ((64, 32), (512, 32)) if args.quick else ((64, 128), (512, 128), (2048, 128))
-    ):
+    for prompt, new in PROMPTS["quick" if args.quick else "full"]:
         cells += measure(args, prompt, new)
     common.save(args, "generate", cells, began)
 

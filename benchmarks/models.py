@@ -180,7 +180,7 @@ def evaluation_step(model, dictionary, shape: Shape, length: int) -> Callable[[]
     def step() -> None:
         model.eval()
         with torch.no_grad():
-            model.extract_features(**batch["net_input"])
+            model.extract_features(batch["net_input"]["src_tokens"])
         model.train()
 
     return step

@@ -13,7 +13,7 @@ import time
 
 PARTS = {
     "train": ["--quick"],
-    "attention": ["--lengths", "512", "1024", "3072", "16384", "--rounds", "5"],
+    "attention": ["--quick"],
     "methods": ["--quick", "--rounds", "3"],
     "generate": ["--quick"],
 }

@@ -1,0 +1,132 @@
+"""Every benchmark runs from its command line, at toy size, and the page is made of its results."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+
+import pytest
+import torch
+
+from alibi_fairseq.reporting.schema import load_document
+from benchmarks import common, generate, methods, models, profile, table
+
+TOY = dataclasses.replace(
+    models.SMALL,
+    name="toy",
+    words=64,
+    flags=tuple(
+        [
+            "--decoder-layers",
+            "1",
+            "--decoder-embed-dim",
+            "16",
+            "--decoder-ffn-embed-dim",
+            "16",
+            "--decoder-attention-heads",
+            "2",
+        ]
+    ),
+    tokens=64,
+)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Run one benchmark on toy models; returns its cells."""
+    monkeypatch.setattr(models, "SMALL", TOY)
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    monkeypatch.setattr(common, "matmul_peak", lambda where, dtype: 1e9)
+    monkeypatch.setattr(common, "in_a_process_of_its_own", lambda module, *arguments: 123.0)
+
+    def run(name: str, *arguments: str) -> list[dict]:
+        module = importlib.import_module(f"benchmarks.{name}")
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        module.main()
+        return load_document(tmp_path / f"{name}-{common.device().type}.json")["cells"]
+
+    return run
+
+
+def check(cells: list[dict], variants: set[str], key: str = "variant") -> None:
+    assert {cell[key] for cell in cells} == variants
+    baselines = [cell for cell in cells if cell[key] == cell["baseline"]]
+    assert baselines and all(cell["ratio"] == 1 for cell in baselines)
+    assert all(cell["ratio"] > 0 for cell in cells)
+
+
+def test_train(bench):
+    cells = bench("train", "--lengths", "16", "32", "--rounds", "1")
+    check(cells, {"stock", "materialised", "no bias", "sinusoidal", "alibi"})
+    assert {cell["batch"] for cell in cells} == {4, 2}
+    assert all(cell["peak_memory_mb"] == 123 for cell in cells)
+
+
+def test_attention(bench):
+    cells = bench("attention", "--lengths", "64", "--rounds", "1")
+    names = {cell["variant"] for cell in cells}
+    assert {"eager", "sdpa", "fold", "skipping"} < names
+    check(cells, names)
+
+
+def test_methods(bench):
+    cells = bench("methods", "--lengths", "32", "--rounds", "1")
+    check(cells, set(models.METHODS), "position_method")
+    assert all(cell["evaluation_ratio"] > 0 and cell["memory_ratio"] == 1 for cell in cells)
+
+
+def test_methods_stand_beside_the_paper():
+    ratios = methods.paper_ratios()
+    assert ratios["t5", 3072]["paper_ratio"] == pytest.approx(4_300 / 15_300, abs=1e-3)
+    assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
+
+
+def test_generate(bench, monkeypatch):
+    monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 4),), "full": ((8, 4),)})
+    check(bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
+
+
+def test_greedy_decoding_is_the_same_with_and_without_a_cache():
+    for name in ("stock", "sinusoidal", "alibi"):
+        torch.manual_seed(1)
+        model, dictionary = models.build(name, TOY, 32)
+        model.eval()
+        tokens = models.sample(dictionary, 2, 8, torch.device("cpu"))["net_input"]["src_tokens"]
+        cached, grown = generate.decode(model, tokens, 6), tokens
+        with torch.no_grad():
+            for _ in range(6):
+                scores = model(grown)[0][:, -1:]
+                grown = torch.cat([grown, scores.argmax(-1)], dim=1)
+        assert torch.equal(cached, grown)
+
+
+def test_skipping_on_a_trained_model(bench, trained):
+    options = ("--path", str(trained("alibi")), "--data", str(trained.data), "--lengths", "150")
+    cells = bench("skipping", *options)
+    assert {(cell["weights"], cell["length"]) for cell in cells} == {
+        ("trained", 150),
+        ("random", 150),
+    }
+    assert all(0 <= cell["skipped_share"] < 1 and cell["window"] > 0 for cell in cells)
+
+
+def test_profile(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(profile, "FOLDER", tmp_path / "profiles")
+    monkeypatch.setattr(sys, "argv", ["profile", "--lengths", "16"])
+    threads = torch.get_num_threads()
+    profile.main()
+    torch.set_num_threads(threads)
+    names = {path.name for path in (tmp_path / "profiles").iterdir()}
+    assert names == {"cpu-stock-16.txt", "cpu-alibi-16.txt"}
+
+
+def test_the_page_has_a_table_for_each_result(bench, tmp_path, monkeypatch):
+    bench("train", "--lengths", "16", "--rounds", "1")
+    bench("methods", "--lengths", "32", "--rounds", "1", "--methods", "sinusoidal", "alibi")
+    monkeypatch.setattr(table, "RESULTS", tmp_path)
+    monkeypatch.setattr(table, "PAGE", tmp_path / "README.md")
+    table.main()
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "## Training steps" in page and "| alibi |" in page
+    assert "The paper's Table 1" in page
