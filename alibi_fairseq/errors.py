@@ -167,6 +167,11 @@ _SENTENCES = (
         r"be copied.",
     ),
     (
+        r"^AssertionError: cannot specify cutoff larger than vocab size",
+        r"The dictionary has fewer entries than the adaptive input or softmax has frequent words; "
+        r"give more text, or smaller --adaptive-input-cutoff and --adaptive-softmax-cutoff.",
+    ),
+    (
         r"^UnpicklingError: Weights only load failed.*Unsupported (?:global|class): GLOBAL (\S+)",
         r"The checkpoint holds an object of \1, which is not on the list of types that are safe "
         r"to load, so it was not read.",

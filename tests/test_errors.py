@@ -58,6 +58,11 @@ class TestSentences:
         flags = ["--decoder-attention-heads", 5, "--save-dir", tmp_path]
         assert "5 attention heads do not divide" in sentence_of("train", data_bin, *SHORT, *flags)
 
+    def test_a_dictionary_that_is_too_small_for_an_adaptive_softmax(self, data_bin, tmp_path):
+        flags = ["--adaptive-input", "--adaptive-input-cutoff", "1000", "--save-dir", tmp_path]
+        said = sentence_of("train", data_bin, *SHORT, *flags)
+        assert said.startswith("The dictionary has fewer entries than the adaptive input")
+
     def test_missing_data(self, tmp_path):
         flags = [*SHORT, "--save-dir", tmp_path / "out"]
         assert "no data folder" in sentence_of("train", tmp_path / "nowhere", *flags)

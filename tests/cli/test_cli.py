@@ -48,6 +48,15 @@ def test_bad_input_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "alibi-fairseq: error: Wrong: do this.\n"
 
 
+def test_ctrl_c_is_one_line_and_130(monkeypatch, capsys):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("alibi_fairseq.cli.check_env.run", interrupted)
+    assert cli.main(["check-env"]) == 130
+    assert capsys.readouterr().err == "alibi-fairseq: interrupted\n"
+
+
 class TestFairseqCommands:
     def test_train_in_a_process_of_its_own(self, data_bin, tmp_path):
         command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]

@@ -88,6 +88,36 @@ def test_a_failure_while_stopping_is_a_failure(tmp_path):
     assert process.run(listener(tmp_path / "mark", code=3)) == 3
 
 
+def test_another_way_to_ask_is_tried_until_it_is_heard(tmp_path):
+    """As for commands that save nothing themselves: Ctrl-C, once."""
+    asked = []
+
+    def ask(pid):
+        asked.append(pid)
+        if len(asked) == 3:
+            os.kill(pid, signal.SIGINT)
+
+    (tmp_path / "mark").touch()
+    tell(signal.SIGTERM, when=tmp_path / "mark")
+    code = process.run([sys.executable, "-c", "import time; time.sleep(60)"], ask)
+    assert code == 128 + signal.SIGINT and len(set(asked)) == 1 and len(asked) >= 3
+
+
+def test_what_a_command_prints_goes_to_its_log_and_is_watched(tmp_path, capfd):
+    program = "import sys, time; print('one', flush=True); time.sleep(0.5); sys.exit('two')"
+    seen = []
+    with open(tmp_path / "log", "w") as log:
+        code = process.run(
+            [sys.executable, "-c", program],
+            log=log,
+            watch=lambda: seen.append((tmp_path / "log").read_text()),
+        )
+    assert code == 1
+    assert seen[-1] == (tmp_path / "log").read_text() == "one\ntwo\n"
+    assert "one\n" in seen
+    assert capfd.readouterr().out == ""
+
+
 # Ignores SIGUSR1, as does what it starts in a session of its own; says that process's number.
 DEAF = """
 import signal, subprocess, sys, time

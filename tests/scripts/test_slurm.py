@@ -99,6 +99,18 @@ def test_the_launcher_takes_what_the_script_gives(cluster, tmp_path):
     assert main(["launch", "--dry-run", *words]) == 0
 
 
+def test_reproduce_takes_what_the_script_gives(cluster, tmp_path):
+    text = tmp_path / "text.txt"
+    text.touch()
+    given = ("table8", "--corpus", f"bookcorpus={text}", "--scale", "mini")
+    run = cluster(REPRODUCE, *given, SLURM_NNODES="1")
+    assert run.wait() == 0, run.stderr.read()
+    from alibi_fairseq.cli import main
+
+    words = log(tmp_path)[-1].split()[1:]
+    assert main(["reproduce", "--dry-run", *words]) == 0
+
+
 @pytest.mark.parametrize("script", [TRAIN, REPRODUCE])
 def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path, script):
     run = cluster(script, *ARGUMENTS, WAIT="1", SLURM_NNODES="1")
