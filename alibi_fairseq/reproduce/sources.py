@@ -82,7 +82,7 @@ def parse(given: list[str], needed: list[str], other: bool, complete: bool) -> d
         flags = " ".join(f"--corpus {name}=PATH" for name in missing)
         raise BadInput(
             f"The text of {' and '.join(missing)} is needed; give it with {flags} "
-            f"(data-prep/{missing[0]}/ says how to get it)."
+            f"(data-prep/{missing[0]}/README.md says how to get it)."
         )
     return {
         name: Source(name, paths.get(name, Path(name.upper())), other and name in paths)
