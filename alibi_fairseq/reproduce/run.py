@@ -98,7 +98,7 @@ def remaining(began: float, done: int, of: int) -> str:
     """How long the rest will take if it takes as long as what was done; empty before."""
     if not done:
         return ""
-    minutes = (time.monotonic() - began) / done * (of - done) / 60
+    minutes = max(1, (time.monotonic() - began) / done * (of - done) / 60)
     return (
         f" (about {minutes:,.0f} min left)"
         if minutes < 300

@@ -93,7 +93,7 @@ MINI = Scale(
         "bookcorpus": ["--vocab-size", "8000"],
         "cc100-roberta": ["--vocab-size", "8000", "--valid-tokens", "66000", "--shards", "1"],
     },
-    log_interval=25,
+    log_interval=10,
 )
 SMOKE = Scale(
     name="smoke",
