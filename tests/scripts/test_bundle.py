@@ -214,14 +214,11 @@ def test_train_where_there_is_nothing_but_torch(tmp_path):
     assert "Everything that is needed is here and works." in run(*install)
     assert "Installing into" in run(*install)  # again changes nothing
     assert needed_by(tmp_path / "bundle") == LEFT_OUT
-    (tmp_path / "books").mkdir()
-    for book in range(6):
-        words = (f"{book}{n % 97} {n % 89}" for n in range(2000))
-        (tmp_path / "books" / f"{book}.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "text").write_text("".join(f"the word {n % 97} is here\n" for n in range(2000)))
     ours = [str(python), "-m", "alibi_fairseq"]
-    run(*ours, "prepare", "bookcorpus", "books", "--out", ".", "--vocab-size", "400")
+    run(*ours, "preprocess", "--only-source", "--trainpref", "text", "--destdir", "data")
     options = "--task language_modeling --arch alibi_lm_tiny --position-method alibi --cpu"
     options += " --tokens-per-sample 64 --max-tokens 512 --optimizer adam --lr 0.001 --max-update 3"
     options += " --disable-validation --no-epoch-checkpoints --save-dir run"
-    assert "num_updates 3" in run(*ours, "train", "data-bin", *options.split())
+    assert "num_updates 3" in run(*ours, "train", "data", *options.split())
     assert (tmp_path / "run" / "checkpoint_last.pt").exists()
