@@ -40,7 +40,7 @@ def carry_out(pipeline: Pipeline, items: tuple[str, ...], name: str) -> int:
         print("Stopped; the same command goes on from here.", file=sys.stderr)
         return STOPPED_EARLY
     except Failed as failure:
-        print(f"reproduce: error: {failure}", file=sys.stderr)
+        print(f"alibi-fairseq: error: {failure}", file=sys.stderr)
         return failure.code
     if not ran:
         print(f"Nothing to do: all of {name} at the scale '{pipeline.scale.name}' is done.")
