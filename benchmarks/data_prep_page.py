@@ -41,10 +41,9 @@ def page(document: dict) -> str:
             "Written by `python -m benchmarks.data_prep`; the numbers are those of "
             "[the JSON beside it](cc100-roberta.json).",
             "",
-            f"Real text, repeated, on {hardware['cores']} cores of {hardware['cpu']} on which other "
-            "work had precedence and halted this for minutes at a time, with "
-            f"{largest['workers']} workers and `--memory {largest['memory_limit_gb']:g}`. So seconds "
-            "and MB/s are pessimistic; processor time hardly depends on what else runs.",
+            f"Real text, repeated, on {hardware['cores']} cores of {hardware['cpu']} with "
+            f"{largest['workers']} workers and `--memory {largest['memory_limit_gb']:g}`. Other work on "
+            "the machine may have made it slower; processor time hardly depends on that.",
             "",
             "| text, GB | seconds | MB/s | processor seconds | peak memory of all processes, MB |",
             "|--:|--:|--:|--:|--:|",

@@ -1,7 +1,8 @@
 """Where the time of a training step goes: ``python -m benchmarks.profile``.
 
 Writes ``benchmarks/profiles/VARIANT-LENGTH.txt``: the operations that cost most, from
-``torch.profiler``. On the CPU with one thread, so that waiting for the other does not count.
+``torch.profiler``. On the CPU with one thread, so that waiting for the other does not count; what
+certified skipping computes in threads of its own is in the lines ``_Banded`` and ``_BandedBackward``.
 """
 
 from __future__ import annotations

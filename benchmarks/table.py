@@ -25,6 +25,7 @@ HEAD = """# Benchmarks
 | `python -m benchmarks.generate` | decoding with cached keys |
 | `python -m benchmarks.evaluate` | our evaluator beside `fairseq-eval-lm` |
 | `python -m benchmarks.skipping --path CHECKPOINT --data DATA_BIN` | what is skipped on trained weights |
+| `python -m benchmarks.data_prep SOURCE …` | preparing gigabytes of text: time and memory ([results](../results/data-prep/cc100-roberta.md)) |
 | `python -m benchmarks.profile` | where the time of a training step goes (`profiles/`) |
 | `python -m benchmarks.suite` | all of them that need no checkpoint, then this page |
 
