@@ -121,7 +121,8 @@ def save(args: argparse.Namespace, name: str, cells: list[dict], began: float) -
     where = device()
     path = args.out or RESULTS / f"{name}-{where.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = ["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]
+    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
+    command = ["python", "-m", f"benchmarks.{name}", *words]
     kind = {torch.float32: "fp32", torch.bfloat16: "bf16"}[precision(where)]
     provenance = collect_provenance(
         seconds=time.time() - began, precision=kind, seed=1, command=command

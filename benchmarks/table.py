@@ -32,7 +32,8 @@ HEAD = """# Benchmarks
 `--quick` takes fewer lengths and rounds. Variants run in turns (A B A B …); speeds are medians, and
 ratios are medians over rounds of the ratio within a round, so that what else the machine does falls
 on both sides. Read ratios, not seconds. "Random" weights are as initialised; "trained" ones are
-larger, so less can be skipped. Peak memory is that of one model in a process of its own.
+larger, so less can be skipped; those measured here are of `./scripts/demo.sh --methods alibi` (3 layers
+of width 128, trained at L = 64). Peak memory is that of one model in a process of its own.
 """
 
 #: Heading and columns of each benchmark: (heading, key, format).
