@@ -116,16 +116,20 @@ def prepare(args: argparse.Namespace) -> None:
     torch.manual_seed(1)
 
 
+def command_line(name: str) -> list[str]:
+    """This benchmark's command; where files lie on this machine is of no use to others."""
+    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
+    return ["python", "-m", f"benchmarks.{name}", *words]
+
+
 def save(args: argparse.Namespace, name: str, cells: list[dict], began: float) -> Path:
     """Write one benchmark's results and say where; returns the path."""
     where = device()
     path = args.out or RESULTS / f"{name}-{where.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
-    command = ["python", "-m", f"benchmarks.{name}", *words]
     kind = {torch.float32: "fp32", torch.bfloat16: "bf16"}[precision(where)]
     provenance = collect_provenance(
-        seconds=time.time() - began, precision=kind, seed=1, command=command
+        seconds=time.time() - began, precision=kind, seed=1, command=command_line(name)
     )
     save_document(new_document("benchmark", CORPUS, provenance, cells), path)
     print(f"written to {path}")

@@ -33,6 +33,7 @@ from alibi_fairseq.dataprep.workspace import check_disk
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.provenance import collect_provenance
 from alibi_fairseq.reporting.schema import new_document, save_document
+from benchmarks.common import command_line
 from benchmarks.data_prep_page import NAME, STAGES, page
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "data-prep"
@@ -182,10 +183,9 @@ def main() -> None:
 
 def save(args: argparse.Namespace, cells: list[dict], seconds: float) -> None:
     """The document and its page."""
-    # Where the sources lie on this machine is of no use to others.
-    names = {str(path): path.name for path in (*args.sources, args.out)}
-    command = ["python", "-m", "benchmarks.data_prep", *(names.get(w, w) for w in sys.argv[1:])]
-    provenance = collect_provenance(seconds=seconds, precision=None, seed=1, command=command)
+    provenance = collect_provenance(
+        seconds=seconds, precision=None, seed=1, command=command_line("data_prep")
+    )
     document = new_document("benchmark", "repeated text", provenance, cells)
     save_document(document, args.out)
     with atomic_write(args.out.with_suffix(".md")) as stream:

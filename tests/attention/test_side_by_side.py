@@ -51,6 +51,13 @@ def test_tasks_may_change_tensors_of_inference_mode(threads):
     assert x.tolist() == [1, 2, 3]
 
 
+def test_numbers_below_the_normal_ones_are_zero_there_and_nowhere_else(threads):
+    tiny, seen = torch.tensor([1e-30]), []
+    run_side_by_side([lambda: seen.append((tiny * 1e-10).item())] * 2)
+    assert seen == [0, 0]
+    assert (tiny * 1e-10).item() > 0
+
+
 def test_an_error_reaches_the_caller(threads):
     def fail():
         raise ZeroDivisionError("of a task")
