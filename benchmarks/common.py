@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from alibi_fairseq.reporting.provenance import collect_provenance
-from alibi_fairseq.reporting.schema import new_document, save_document
+from alibi_fairseq.results.provenance import collect_provenance
+from alibi_fairseq.results.schema import new_document, save_document
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 #: What the models read: no benchmark needs data, so each runs from a bare checkout.

@@ -35,8 +35,8 @@ from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.evaluation.measure import LossSum, Stream, measure
 from alibi_fairseq.evaluation.memory import PeakMemory, default_budget
 from alibi_fairseq.evaluation.windows import plan_windows, share_start
-from alibi_fairseq.reporting.provenance import collect_provenance
-from alibi_fairseq.reporting.schema import new_document, save_document
+from alibi_fairseq.results.provenance import collect_provenance
+from alibi_fairseq.results.schema import new_document, save_document
 
 CPU = torch.device("cpu")
 WORDS = 30_000

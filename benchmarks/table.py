@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.reporting.schema import load_document
+from alibi_fairseq.results.schema import load_document
 
 from .common import RESULTS
 

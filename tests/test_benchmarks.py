@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from alibi_fairseq.reporting.schema import load_document
+from alibi_fairseq.results.schema import load_document
 from benchmarks import common, generate, methods, models, profile, table
 
 TOY = dataclasses.replace(

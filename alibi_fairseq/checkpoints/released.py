@@ -21,9 +21,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from ..dictionaries import STATE_KEY, fingerprint
 from ..errors import BadInput
 from ..files import atomic_write
+from ..results.dictionaries import STATE_KEY, fingerprint
 
 ARCHITECTURE = "alibi_lm_wiki103"
 #: What the fork's unused sinusoidal module left in the state dict; nothing reads it.

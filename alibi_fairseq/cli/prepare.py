@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.dataprep.parallel import cores
+from alibi_fairseq.results import manifest as manifests
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.dataprep.binarise import binarise
 from alibi_fairseq.dataprep.books import count_raw, is_line_edition, normalise_to, units
 from alibi_fairseq.dataprep.duplicates import groups, keep_one_in, shingles
@@ -39,6 +38,7 @@ from alibi_fairseq.dataprep.tokenisers import (
 from alibi_fairseq.dataprep.workspace import Workspace, check_disk
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, sha256_file
+from alibi_fairseq.results import manifest as manifests
 
 CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.dataprep import shards as sharding
 from alibi_fairseq.dataprep.documents import portions
 from alibi_fairseq.dataprep.shuffle import KEYS, Run, documents_between, write_runs
@@ -25,6 +24,7 @@ from alibi_fairseq.dataprep.tokenisers import (
 from alibi_fairseq.dataprep.workspace import Workspace, check_disk
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_file
+from alibi_fairseq.results import manifest as manifests
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9

@@ -12,7 +12,6 @@ import time
 import zipfile
 from pathlib import Path
 
-from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.dataprep.binarise import binarise
 from alibi_fairseq.dataprep.download import Mirror, download, hash_file
 from alibi_fairseq.dataprep.progress import progress
@@ -20,6 +19,7 @@ from alibi_fairseq.dataprep.text import count_text
 from alibi_fairseq.dataprep.workspace import Workspace, check_disk
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_file, sha256_files
+from alibi_fairseq.results import manifest as manifests
 
 CORPUS = "wikitext-103"
 SPLITS = ("train", "valid", "test")

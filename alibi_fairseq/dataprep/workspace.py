@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results import manifest as manifests
 
 
 class Workspace:

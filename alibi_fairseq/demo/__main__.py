@@ -11,9 +11,9 @@ from ..errors import BadInput
 from ..files import atomic_write
 from ..positions import METHODS
 from ..reporting.figures import perplexity_by_length
-from ..reporting.provenance import collect_provenance
-from ..reporting.schema import load_document, new_document, save_document
 from ..reporting.tables import length_csv, length_table
+from ..results.provenance import collect_provenance
+from ..results.schema import load_document, new_document, save_document
 from .pipeline import SUBSET, Demo
 from .settings import FULL, QUICK, SEED, TRAIN_LENGTH
 

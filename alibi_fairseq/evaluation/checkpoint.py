@@ -15,9 +15,9 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ..dictionaries import STATE_KEY, fingerprint
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
+from ..results.dictionaries import STATE_KEY, fingerprint
 from .measure import Scorer
 from .scoring import token_losses
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 
-from ..dataprep import manifest
 from ..errors import BadInput
+from ..results import manifest
 from .text import TextSize, measure_text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ..errors import BadInput
-from ..reporting.schema import cell_identity, merge_documents, new_document
+from ..results.schema import cell_identity, merge_documents, new_document
 from .cells import evaluation_cell, position_cell
 from .measure import LossSum
 from .text import TextSize

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BadInput
-from ..reporting.provenance import collect_provenance
-from ..reporting.schema import load_document, merge_documents, new_document, save_document
+from ..results.provenance import collect_provenance
+from ..results.schema import load_document, merge_documents, new_document, save_document
 
 
 class Point(NamedTuple):

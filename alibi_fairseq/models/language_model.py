@@ -10,8 +10,8 @@ from fairseq.models.transformer import Embedding
 from fairseq.modules import AdaptiveInput
 
 from ..attention import check_backend
-from ..dictionaries import bind_dictionary
 from ..errors import BadInput
+from ..results.dictionaries import bind_dictionary
 from .config import (
     AlibiLanguageModelConfig,
     BookCorpusConfig,

@@ -6,7 +6,7 @@ import textwrap
 
 from ..errors import BadInput
 from ..reporting import paper
-from ..reporting.points import METHOD_NAMES
+from ..results.points import METHOD_NAMES
 from .cost import gpu_hours, published_gpu_hours, speed
 from .overlays import OVERLAY_GPUS, overlay_name
 from .recipe import Recipe, recipe_name

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..reporting import paper
-from ..reporting.points import Point
+from ..results.points import Point
 from .catalogue import RECIPES
 from .recipe import Recipe, recipe_name
 

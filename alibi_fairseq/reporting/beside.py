@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from alibi_fairseq.reporting import markdown, paper
-from alibi_fairseq.reporting.points import Point, Run, method_name, runs
+from alibi_fairseq.results.points import Point, Run, method_name, runs
 
 # Where a table of the paper says how many updates a model had, ours must have as many to this
 # share: Tables 11 and 12 tell 46.7k and 50k updates apart.

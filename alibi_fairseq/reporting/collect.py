@@ -8,8 +8,8 @@ from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import paper
-from alibi_fairseq.reporting.points import Point, evaluation_points
-from alibi_fairseq.reporting.schema import load_document
+from alibi_fairseq.results.points import Point, evaluation_points
+from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
 _SAME_CELL = 1e-3

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.points import Point, Run, labels, runs
+from alibi_fairseq.results.points import Point, Run, labels, runs
 
 
 def strides_compared(points: Iterable[Point]) -> dict[Run, dict[int, dict[str, Point]]]:

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import style
-from alibi_fairseq.reporting.points import Point, evaluation_points, runs
 from alibi_fairseq.reporting.tables import split_by_inference
+from alibi_fairseq.results.points import Point, evaluation_points, runs
 
 
 @dataclass(frozen=True)

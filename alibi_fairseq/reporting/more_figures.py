@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 
 from alibi_fairseq.reporting import paper, style
 from alibi_fairseq.reporting.context_tables import position_series
-from alibi_fairseq.reporting.points import Point, method_name, method_order, runs
 from alibi_fairseq.reporting.speed_tables import EVALUATION, TRAINING, Speeds
 from alibi_fairseq.reporting.training_tables import training_lines
+from alibi_fairseq.results.points import Point, method_name, method_order, runs
 
 _CUTS = ("-", "--", ":", "-.")  # non-overlapping first, then the strides in order
 

@@ -13,7 +13,7 @@ from alibi_fairseq.reporting import (
 )
 from alibi_fairseq.reporting.collect import Group, Results
 from alibi_fairseq.reporting.page import Report, drawing
-from alibi_fairseq.reporting.points import Point, method_name
+from alibi_fairseq.results.points import Point, method_name
 
 
 def perplexities(report: Report, results: Results) -> None:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting.points import Point
+from alibi_fairseq.results.points import Point
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # In a checkout, and as package data where pip put it (setup.py copies the first to the second).

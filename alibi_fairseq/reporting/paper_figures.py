@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from alibi_fairseq.reporting import beside, paper, style
 from alibi_fairseq.reporting.figures import Series, draw_panels, labelled_by_method
 from alibi_fairseq.reporting.more_figures import draw_strides, training_line
-from alibi_fairseq.reporting.points import Point, Run, method_name
+from alibi_fairseq.results.points import Point, Run, method_name
 
 Ours = dict[str, list[Point]]  # points in the paper's setting, by corpus
 

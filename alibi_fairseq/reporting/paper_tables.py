@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alibi_fairseq.reporting import beside, markdown, paper
-from alibi_fairseq.reporting.points import Point, method_name
+from alibi_fairseq.results.points import Point, method_name
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from alibi_fairseq.reporting import markdown, paper
-from alibi_fairseq.reporting.points import method_name, method_order
+from alibi_fairseq.results.points import method_name, method_order
 
 # Benchmark cells of these phases are the two columns of Table 1.
 TRAINING, EVALUATION = "train", "evaluate"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.reporting.points import METHOD_NAMES
+from alibi_fairseq.results.points import METHOD_NAMES
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers; in print the markers and
 # the line styles tell the methods apart.

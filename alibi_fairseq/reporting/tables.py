@@ -6,7 +6,7 @@ import csv
 import io
 
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.points import Point, evaluation_points, runs
+from alibi_fairseq.results.points import Point, evaluation_points, runs
 
 
 def length_table(document: dict) -> str:

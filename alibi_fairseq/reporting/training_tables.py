@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.points import Run, labels, method_order
+from alibi_fairseq.results.points import Run, labels, method_order
 
 
 def training_lines(document: dict) -> dict[str, list[dict]]:

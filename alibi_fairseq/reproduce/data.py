@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..dataprep import manifest as manifests
 from ..errors import BadInput
+from ..results import manifest as manifests
 from .scales import Scale
 from .sources import Source
 from .state import Stamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..reporting.schema import load_document
+from ..results.schema import load_document
 from .plan import Measurement
 from .steps import ALIBI, Step
 from .trainings import Training

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..files import atomic_write
 from ..recipes.targets import recipe_of
 from ..reporting import markdown, paper
-from ..reporting.points import method_name
+from ..results.points import method_name
 from .evaluations import cells_of
 from .pipeline import Pipeline
 from .plan import DRAWN, Run, asked_for, title

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..dataprep import bookcorpus, cc100_roberta, wikitext103
 from ..dataprep.books import is_line_edition
-from ..dataprep.manifest import other_name
 from ..dataprep.sources import estimated_text_bytes, text_files
 from ..errors import BadInput
 from ..recipes import CORPORA
+from ..results.manifest import other_name
 
 #: How a corpus's preparation takes a text; tells the folders of other text apart.
 MANNERS = {"wikitext-103": "words", "bookcorpus": "books", "cc100-roberta": "documents"}

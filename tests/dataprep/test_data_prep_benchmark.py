@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from preparations import books
 
-from alibi_fairseq.reporting.schema import load_document
+from alibi_fairseq.results.schema import load_document
 from benchmarks import data_prep
 from benchmarks.data_prep_page import page
 

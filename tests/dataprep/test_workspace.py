@@ -1,8 +1,8 @@
 import pytest
 
-from alibi_fairseq.dataprep import manifest as manifests
 from alibi_fairseq.dataprep.workspace import Workspace, check_disk
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.results import manifest as manifests
 
 
 def finish(workspace):

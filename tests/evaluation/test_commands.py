@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.reporting.schema import load_document
+from alibi_fairseq.results.schema import load_document
 
 
 @pytest.fixture

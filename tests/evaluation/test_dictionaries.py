@@ -13,10 +13,14 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq_cli import eval_lm
 
-from alibi_fairseq.dictionaries import STATE_KEY, bind_dictionary, fingerprint
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
-from alibi_fairseq.reporting.provenance import dictionary_sha256
+from alibi_fairseq.results.dictionaries import (
+    STATE_KEY,
+    bind_dictionary,
+    dictionary_sha256,
+    fingerprint,
+)
 
 
 def swapped(data, folder):

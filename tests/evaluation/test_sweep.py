@@ -17,7 +17,7 @@ from trained import ROOT, TRAIN_LENGTH, fairseq, text_of
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.merge import merge_shards
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
-from alibi_fairseq.reporting.schema import load_document
+from alibi_fairseq.results.schema import load_document
 
 
 @pytest.fixture

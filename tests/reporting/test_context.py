@@ -1,7 +1,7 @@
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.reporting import context_tables, more_figures, training_tables
-from alibi_fairseq.reporting.points import evaluation_points
+from alibi_fairseq.results.points import evaluation_points
 
 
 def test_stride_table_compares_what_was_measured_in_both_ways():

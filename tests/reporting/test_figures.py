@@ -6,7 +6,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import figures, style
-from alibi_fairseq.reporting.points import METHOD_NAMES, Point, evaluation_points
+from alibi_fairseq.results.points import METHOD_NAMES, Point, evaluation_points
 
 
 def two_methods():

@@ -10,7 +10,7 @@ import torch
 from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.launcher import process
-from alibi_fairseq.reporting.schema import load_document, save_document
+from alibi_fairseq.results.schema import load_document, save_document
 
 
 class Commands:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 from alibi_fairseq.launcher import Machine
-from alibi_fairseq.reporting.schema import load_document
 from alibi_fairseq.reproduce import plan, sources
 from alibi_fairseq.reproduce.outcome import measured
 from alibi_fairseq.reproduce.pipeline import Pipeline
 from alibi_fairseq.reproduce.run import do_all
 from alibi_fairseq.reproduce.scales import SMOKE
+from alibi_fairseq.results.schema import load_document
 
 
 def write_text(path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import fields, schema
+from alibi_fairseq.results import fields, schema
 
 
 def test_saved_document_is_read_back(tmp_path):

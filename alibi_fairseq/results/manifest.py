@@ -14,7 +14,8 @@ from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, sha256_file
-from alibi_fairseq.reporting.provenance import collect_provenance, dictionary_sha256
+from alibi_fairseq.results.dictionaries import dictionary_sha256
+from alibi_fairseq.results.provenance import collect_provenance
 
 FORMAT = "alibi_fairseq/corpus"
 VERSION = 1

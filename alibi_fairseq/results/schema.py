@@ -13,7 +13,7 @@ from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.reporting.fields import (
+from alibi_fairseq.results.fields import (
     DOCUMENT,
     HARDWARE,
     OPTIONAL,
@@ -58,7 +58,7 @@ def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) ->
     Args:
         kind: ``evaluation``, ``training``, ``benchmark`` or ``position_loss``.
         corpus: name of the text measured on, e.g. ``wikitext-103``.
-        provenance: as :func:`alibi_fairseq.reporting.provenance.collect_provenance` gives it.
+        provenance: as :func:`alibi_fairseq.results.provenance.collect_provenance` gives it.
         cells: the measurements.
 
     Raises:

@@ -5,7 +5,8 @@ import pytest
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import provenance, schema
+from alibi_fairseq.results import provenance, schema
+from alibi_fairseq.results.dictionaries import dictionary_sha256, symbols_sha256
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
@@ -43,16 +44,16 @@ def test_own_command_reads_as_typed(monkeypatch):
 
 def test_dictionary_hash_is_of_symbols_in_order(tmp_path):
     folder, dictionary = data_folder(tmp_path / "one")
-    expected = provenance.symbols_sha256(dictionary.symbols[dictionary.nspecial :])
-    assert provenance.dictionary_sha256(folder) == expected
-    assert provenance.dictionary_sha256(folder / "dict.txt") == expected
+    expected = symbols_sha256(dictionary.symbols[dictionary.nspecial :])
+    assert dictionary_sha256(folder) == expected
+    assert dictionary_sha256(folder / "dict.txt") == expected
     lines = (folder / "dict.txt").read_text().splitlines()
     (folder / "dict.txt").write_text("\n".join(f"{line.rsplit(' ', 1)[0]} 77" for line in lines))
-    assert provenance.dictionary_sha256(folder) == expected  # other counts, same numbering
+    assert dictionary_sha256(folder) == expected  # other counts, same numbering
     (folder / "dict.txt").write_text("".join(f"{line} #fairseq:overwrite\n" for line in lines))
-    assert provenance.dictionary_sha256(folder) == expected
+    assert dictionary_sha256(folder) == expected
     other, _ = data_folder(tmp_path / "two", words=("a b", "the", "ü"))
-    assert provenance.dictionary_sha256(other) != expected
+    assert dictionary_sha256(other) != expected
 
 
 def test_data_hash_covers_every_folder_that_holds_the_split(tmp_path):
@@ -69,10 +70,10 @@ def test_missing_data_is_named(tmp_path):
         provenance.data_sha256(folder, ["test"])
     (folder / "dict.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="not a dictionary"):
-        provenance.dictionary_sha256(folder)
+        dictionary_sha256(folder)
     (folder / "dict.txt").unlink()
     with pytest.raises(BadInput, match="no dictionary"):
-        provenance.dictionary_sha256(folder)
+        dictionary_sha256(folder)
 
 
 def git(folder, *arguments):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shlex
@@ -15,9 +14,9 @@ from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_files
+from alibi_fairseq.results.dictionaries import data_folders, dictionary_sha256
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_OVERWRITE_FLAG = "#fairseq:overwrite"
 
 
 def collect_provenance(
@@ -71,7 +70,7 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
     for subset in subsets:
         found = [
             path
-            for folder in _folders(data)
+            for folder in data_folders(data)
             for path in (folder / f"{subset}.idx", folder / f"{subset}.bin")
             if path.is_file()
         ]
@@ -79,43 +78,6 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
             raise BadInput(f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin).")
         files += found
     return sha256_files(files) if files else None
-
-
-def dictionary_sha256(data: str | os.PathLike) -> str:
-    """:func:`symbols_sha256` of ``dict.txt`` in a fairseq data folder, or of that file itself.
-
-    Raises:
-        BadInput: the dictionary is missing or is not text.
-    """
-    path = Path(data) if Path(data).is_file() else _folders(data)[0] / "dict.txt"
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: no dictionary there; run fairseq-preprocess first.") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not a dictionary (not UTF-8 text).") from error
-    return symbols_sha256(_symbol(line) for line in lines if line.strip())
-
-
-def symbols_sha256(symbols: Iterable[str]) -> str:
-    """SHA-256 of a dictionary's own symbols in their order, without fairseq's special ones.
-
-    Counts do not enter: two dictionaries with the same hash number every symbol alike.
-    From a fairseq ``Dictionary`` object: ``dictionary.symbols[dictionary.nspecial:]``.
-    """
-    return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
-
-
-def _symbol(line: str) -> str:
-    """The symbol of a line ``symbol count [#fairseq:overwrite]``; symbols may hold spaces."""
-    line = line.rstrip()
-    if line.endswith(" " + _OVERWRITE_FLAG):
-        line = line[: -len(_OVERWRITE_FLAG) - 1]
-    return line.rsplit(" ", 1)[0]
-
-
-def _folders(data: str | os.PathLike) -> list[Path]:
-    return [Path(folder) for folder in os.fspath(data).split(":") if folder]
 
 
 def _own_command() -> list[str]:
