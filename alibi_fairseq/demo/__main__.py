@@ -10,8 +10,8 @@ from pathlib import Path
 from ..errors import BadInput
 from ..files import atomic_write
 from ..positions import METHODS
-from ..reporting.figures import perplexity_by_length
-from ..reporting.tables import length_csv, length_table
+from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
+from ..results.points import evaluation_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
 from .pipeline import SUBSET, Demo
@@ -104,12 +104,13 @@ def report(document: dict, results: Path) -> str:
     path = results / "demo.json"
     if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
         document = kept
-    table = length_table(document)
+    points = evaluation_points(document)
+    table = length_table(points)
     save_document(document, path)
     for name, content in (("demo.md", table), ("demo.csv", length_csv(document))):
         with atomic_write(results / name) as file:
             file.write(content)
-    perplexity_by_length(document, results / "demo.png")
+    draw_lengths(points, document["corpus"], results / "demo.png")
     return table
 
 

@@ -34,8 +34,9 @@ class Results:
         """The documents of one kind."""
         return [document for _, document in self.documents if document["kind"] == kind]
 
-    def comparable_training(self, corpus: str, model: str) -> list[dict]:
-        """Validation losses of training runs in the paper's setting but for their age."""
+    def comparable_training(self, corpus: str) -> list[dict]:
+        """Validation losses of training runs in the paper's setting, whatever their updates."""
+        model = paper.settings(corpus)["model"]
         return [
             cell
             for document in self.of_kind("training")

@@ -1,8 +1,13 @@
-"""Markdown tables, as text that also reads well unrendered."""
+"""The report as Markdown: tables that also read well unrendered, numbers, and the page of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results.points import Point
 
 MISSING = "missing"  # a cell we could measure and have not
 NOTHING = "–"  # a cell that does not exist
@@ -43,6 +48,18 @@ def perplexity(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
+def point(measured: Point | None) -> str:
+    """A perplexity, with its spread where seeds were averaged; ``missing`` if there is none."""
+    if measured is None:
+        return MISSING
+    if measured.perplexity is None:
+        return measured.status
+    text = perplexity(measured.perplexity)
+    if measured.spread is None:
+        return text
+    return f"{text} ± {measured.spread:.2f} ({measured.seeds} seeds)"
+
+
 def difference(value: float) -> str:
     return f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.2g}"
 
@@ -50,3 +67,47 @@ def difference(value: float) -> str:
 def thousands(value: float) -> str:
     """Speeds as the paper prints them: 28.3k; plain below one thousand."""
     return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"
+
+
+class Report:
+    """Writes tables (``tables/*.md``) and figures (``figures/*``) and collects the page of all."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.names: set[tuple[str, str]] = set()
+        self.page: list[str] = []
+
+    def text(self, *paragraphs: str) -> None:
+        """Add paragraphs to the page."""
+        self.page += paragraphs
+
+    def table(self, name: str, title: str, body: str, notes: list[str] | None = None) -> None:
+        """A table as a file and as a section of the page."""
+        remarks = "".join(f"- {note}\n" for note in notes or [])
+        section = f"{title}\n\n{body}" + (f"\n{remarks}" if remarks else "")
+        with atomic_write(self.out / "tables" / f"{self._unique('tables', name)}.md") as stream:
+            stream.write(f"# {section}")
+        self.page.append(f"### {section}")
+
+    def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
+        """A figure as PNG and SVG; ``draw`` takes the two paths."""
+        name = self._unique("figures", name)
+        paths = [self.out / "figures" / f"{name}{suffix}" for suffix in (".png", ".svg")]
+        draw(*paths)
+        self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
+
+    def _unique(self, folder: str, name: str) -> str:
+        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        unique, number = base, 1
+        while (folder, unique) in self.names:
+            number += 1
+            unique = f"{base}-{number}"
+        self.names.add((folder, unique))
+        return unique
+
+    def write(self) -> Path:
+        """Write ``report.md``; returns its path."""
+        path = self.out / "report.md"
+        with atomic_write(path) as stream:
+            stream.write("\n".join(self.page))
+        return path

@@ -92,6 +92,11 @@ def notes(item: str) -> list[str]:
     return [row["note"] for row in rows("notes") if row["item"] == item]
 
 
+def settings(corpus: str) -> dict | None:
+    """The paper's model and number of updates on a corpus; None for other text."""
+    return next((row for row in rows("settings") if row["corpus"] == corpus), None)
+
+
 def corpora() -> set[str]:
     """The names of the paper's corpora."""
     return {row["corpus"] for row in rows("settings")}
@@ -163,7 +168,7 @@ def noise(corpus: str, train_length: int) -> Noise | None:
 
 def why_not_comparable(corpus: str, point: Point) -> str | None:
     """Why a measured point must not stand beside the paper's numbers; None when it may."""
-    setting = next((row for row in rows("settings") if row["corpus"] == corpus), None)
+    setting = settings(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
     if point.model != setting["model"]:

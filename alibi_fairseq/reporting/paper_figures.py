@@ -1,64 +1,80 @@
-"""The paper's Figures 1, 4, 5, 6, 7, 8, 10 and 11 in kind, ours with filled markers."""
+"""The paper's figures in kind: its points hollow, ours filled. ``FIGURES`` lists them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from matplotlib.axes import Axes
 
-from alibi_fairseq.reporting import beside, paper, style
-from alibi_fairseq.reporting.figures import Series, draw_panels, labelled_by_method
-from alibi_fairseq.reporting.more_figures import draw_strides, training_line
-from alibi_fairseq.results.points import Point, Run, method_name
+from alibi_fairseq.reporting import comparison, paper, style
+from alibi_fairseq.reporting.collect import Results
+from alibi_fairseq.reporting.early_token_curse import draw_strides
+from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
+from alibi_fairseq.reporting.speed import draw_bars
+from alibi_fairseq.reporting.training_curves import training_line
+from alibi_fairseq.results.points import Point, Series, method_name, model_label
 
-Ours = dict[str, list[Point]]  # points in the paper's setting, by corpus
 
-
-def _lines(item: str, ours: Ours, keep: Callable[[Point], bool] = lambda p: True) -> list[Series]:
+def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True) -> list:
     """The rows of a table or figure as lines: the paper's first, then ours."""
     printed, measured = [], []
-    for row in beside.rows_beside(item, ours.get(paper.about(item)["corpus"], [])):
+    ours = results.comparable.get(paper.about(item)["corpus"], [])
+    for row in comparison.rows_beside(item, ours):
         points = [point for point in row.paper.values() if keep(point)]
         if not points:
             continue
         one = {point.train_length for point in points}
-        train_length = one.pop() if len(one) == 1 else None
-        model = (points[0].position_method, train_length)
-        printed.append(Series(f"{row.label} (paper)", *model, points, hollow=True))
-        for name, found in row.lines:
+        model = (points[0].position_method, one.pop() if len(one) == 1 else None)
+        printed.append(Series(*model, points, "paper", printed=True, title=row.label))
+        for variant, found in row.ours.items():
             if kept := [point for point in found.values() if keep(point)]:
-                measured.append(Series(row.label + name.removeprefix("ours"), *model, kept))
+                measured.append(Series(*model, kept, variant, title=row.label))
     return printed + measured
 
 
-def figure01(ours: Ours, *paths: os.PathLike) -> None:
+def figure01(results: Results, *paths: os.PathLike) -> None:
     """Perplexity beyond the training length, all methods trained alike (Tables 2 and 3)."""
     panels = {
-        "trained at L=512": labelled_by_method(_lines("table02", ours)),
-        "trained at L=1024": labelled_by_method(_lines("table03", ours)),
+        "trained at L=512": without_length(_lines("table02", results)),
+        "trained at L=1024": without_length(_lines("table03", results)),
     }
     draw_panels("WikiText-103, validation", panels, *paths)
 
 
-def figure04(ours: Ours, *paths: os.PathLike) -> None:
+def figure02(results: Results, *paths: os.PathLike) -> None:
+    """Speed and memory of each method on one V100 (Table 1)."""
+    rows = paper.rows("table01")
+    columns = (
+        ("train_words_per_second", 1000, "Training (thousand words per second)"),
+        ("eval_words_per_second", 1000, "Evaluation (thousand words per second)"),
+        ("train_memory_gb", 1, "Training memory (GB)"),
+    )
+    bars = [
+        (axis, {(r["position_method"], r["train_length"]): r[key] / unit for r in rows})
+        for key, unit, axis in columns
+    ]
+    draw_bars(bars, "The paper, one V100", *paths)
+
+
+def figure04(results: Results, *paths: os.PathLike) -> None:
     """ALiBi trained at each length, beside sinusoidal evaluated where it was trained (Table 5)."""
-    lines = _lines("table05", ours, _methods("alibi", "sinusoidal"))
+    lines = _lines("table05", results, _methods("alibi", "sinusoidal"))
     draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
 
 
-def figure10(ours: Ours, *paths: os.PathLike) -> None:
+def figure10(results: Results, *paths: os.PathLike) -> None:
     """The same on Toronto BookCorpus (Table 8)."""
-    panels = {"non-overlapping": _lines("table08", ours)}
+    panels = {"non-overlapping": _lines("table08", results)}
     draw_panels("Toronto BookCorpus, validation", panels, *paths)
 
 
-def figure06(ours: Ours, *paths: os.PathLike) -> None:
+def figure06(results: Results, *paths: os.PathLike) -> None:
     """1.3B parameters beyond the training length."""
     panels = {}
     for length in (512, 1024):
-        lines = _lines("figure06", ours, lambda p, length=length: p.train_length == length)
-        panels[f"trained at L={length}"] = labelled_by_method(lines)
+        lines = _lines("figure06", results, lambda p, length=length: p.train_length == length)
+        panels[f"trained at L={length}"] = without_length(lines)
     draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
 
 
@@ -66,14 +82,9 @@ def _methods(*methods: str) -> Callable[[Point], bool]:
     return lambda point: point.position_method in methods
 
 
-def figure05(training: Iterable[dict], *paths: os.PathLike) -> None:
-    """1.3B parameters: perplexity against training time, the paper's end points and our curves.
-
-    Args:
-        training: cells of validation losses of our runs in the paper's setting; drawn are those
-            at the length of the panel.
-    """
-    training = list(training)
+def figure05(results: Results, *paths: os.PathLike) -> None:
+    """1.3B parameters: perplexity against training time, the paper's end points and our curves."""
+    training = results.comparable_training("cc100-roberta")
     titles = {"left": "evaluated at 1024", "right": "evaluated at 2048"}
     with style.figure("CC100+RoBERTa, 1.3B parameters, validation", 2) as (figure, panels):
         for axes, (panel, title) in zip(panels, titles.items(), strict=True):
@@ -82,30 +93,29 @@ def figure05(training: Iterable[dict], *paths: os.PathLike) -> None:
             for row in rows:
                 keys = ("position_method", "train_length", "length")
                 own = [c for c in training if all(c.get(key) == row[key] for key in keys)]
-                run = Run(row["position_method"], row["train_length"])
-                training_line(axes, own, run.label, style.method_look(run.position_method))
+                method = row["position_method"]
+                label = model_label(method, row["train_length"])
+                training_line(axes, own, label, style.method_look(method))
             axes.set_title(title)
             axes.set_xlabel("Training time (GPU hours)")
             axes.set_ylabel("Perplexity (lower is better)")
             axes.margins(0.25)
         style.legend(figure, panels)
-        for path in paths:
-            style.save(figure, path)
+        style.save(figure, *paths)
 
 
 def _end_points(axes: Axes, rows: list[dict]) -> None:
     highest = max(row["perplexity"] for row in rows)
     for row in rows:
-        run = Run(row["position_method"], row["train_length"])
-        look = style.method_look(run.position_method).line(hollow=True)
+        look = style.method_look(row["position_method"]).line(hollow=True)
         at = (row["gpu_hours"], row["perplexity"])
-        label = f"{run.label} (paper, end point)"
+        label = model_label(row["position_method"], row["train_length"]) + " (paper, end point)"
         axes.plot(*([x] for x in at), label=label, **look | {"linestyle": "none", "markersize": 8})
         above = 4 if row["perplexity"] == highest else -4
         style.annotate(axes, f"{row['perplexity']:.2f}", at, (9, above), "left")
 
 
-def figure07(*paths: os.PathLike) -> None:
+def figure07(results: Results, *paths: os.PathLike) -> None:
     """Training speed against training length on one V100."""
     rows = paper.rows("figure07")
     with style.figure("WikiText-103, one V100") as (figure, [axes]):
@@ -122,11 +132,10 @@ def figure07(*paths: os.PathLike) -> None:
         axes.set_ylabel("Training speed (thousand words per second)")
         axes.set_ylim(bottom=0)
         style.legend(figure, [axes])
-        for path in paths:
-            style.save(figure, path)
+        style.save(figure, *paths)
 
 
-def figure08(*paths: os.PathLike) -> None:
+def figure08(results: Results, *paths: os.PathLike) -> None:
     """Perplexity at evaluation length 3072 against training speed: short training is cheap."""
     speed = {
         (row["position_method"], row["train_length"]): row["train_words_per_second"] / 1000
@@ -147,11 +156,10 @@ def figure08(*paths: os.PathLike) -> None:
         axes.set_ylabel("Perplexity at length 3072 (lower is better)")
         axes.margins(0.2)
         style.legend(figure, [axes])
-        for path in paths:
-            style.save(figure, path)
+        style.save(figure, *paths)
 
 
-def figure11(ours: Ours, *paths: os.PathLike) -> None:
+def figure11(results: Results, *paths: os.PathLike) -> None:
     """Sliding windows with S=1 beside non-overlapping ones (Tables 13–15 beside 2, 3 and 5)."""
     sliding = [p for n in (13, 14, 15) for p in paper.points(f"table{n}")]
     whole = [p for p in paper.points("table05") if p.position_method == "alibi"]
@@ -166,7 +174,33 @@ def figure11(ours: Ours, *paths: os.PathLike) -> None:
     cases = {(p.position_method, p.train_length, p.length, p.stride) for p in printed}
     measured = [
         p
-        for p in ours.get("wikitext-103", [])
+        for p in results.comparable.get("wikitext-103", [])
         if (p.position_method, p.train_length, p.length, p.stride) in cases and p.subset == "valid"
     ]
     draw_strides(measured, "WikiText-103, validation", *paths, printed=printed)
+
+
+#: Item → the table it stands behind in the report, its caption, and what draws it into paths.
+FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
+    "figure01": ("table04", "Figure 1 in kind: beyond the training length", figure01),
+    "figure02": ("table01", "Figure 2 in kind: speed and memory in the paper", figure02),
+    "figure04": ("table05", "Figure 4 in kind: ALiBi by training length", figure04),
+    "figure05": ("table11", "Figure 5 in kind: 1.3B parameters, end points", figure05),
+    "figure06": (
+        "table12",
+        "Figure 6 in kind: 1.3B parameters beyond the training length",
+        figure06,
+    ),
+    "figure07": ("table05", "Figure 7 in kind: training speed by training length", figure07),
+    "figure08": (
+        "table05",
+        "Figure 8 in kind: quality at length 3072 by training speed",
+        figure08,
+    ),
+    "figure10": ("table08", "Figure 10 in kind: ALiBi by training length on books", figure10),
+    "figure11": (
+        "table15",
+        "Figure 11 in kind: sliding window S=1 beside non-overlapping windows",
+        figure11,
+    ),
+}

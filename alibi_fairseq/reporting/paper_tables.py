@@ -1,55 +1,52 @@
-"""The paper's perplexity tables in their own shapes, ours beside them; speeds: speed_tables.py."""
+"""The paper's tables in their own shapes, ours beside them. ``TABLES`` lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from alibi_fairseq.reporting import beside, markdown, paper
+from alibi_fairseq.reporting import comparison, markdown, paper, speed
+from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.results.points import Point, method_name
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")
 LARGE = ("table11", "table12")
 PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
+TABLES = ("table01", *PERPLEXITY_TABLES)
 
 
-def perplexity_table(item: str, ours: Iterable[Point], training: Iterable[dict] = ()) -> str:
-    """One of Tables 2–15 as Markdown.
-
-    Args:
-        item: e.g. ``table05``.
-        ours: points measured in the paper's setting on this table's corpus; may be empty.
-        training: cells of such training runs, for the memory and the hours of Tables 11 and 12.
-    """
-    ours = list(ours)
+def table(item: str, results: Results) -> str:
+    """One of Tables 1–15 as Markdown, e.g. ``table05``; without results, ours is missing."""
+    if item == "table01":
+        return speed.speed_table(results.of_kind("benchmark"))
+    corpus = paper.about(item)["corpus"]
+    ours = results.comparable.get(corpus, [])
     if item in SWEEPS:
         body = _sweep(item, ours)
     elif item in TEST_SETS:
         body = _test_sets(item, ours)
     elif item in LARGE:
-        body = _large(item, ours, list(training))
+        body = _large(item, ours, results.comparable_training(corpus))
     else:
         body = _grid(item, ours)
-    return body + "\n" + beside.legend(paper.about(item)["corpus"]) + "\n"
+    return body + "\n" + comparison.legend(corpus) + "\n"
 
 
 def _grid(item: str, ours: list[Point]) -> str:
     """Rows are models, columns evaluation lengths; three lines per model."""
     lengths = sorted({point.length for point in paper.points(item)})
     lines = []
-    for row in beside.rows_beside(item, ours):
+    for row in comparison.rows_beside(item, ours):
         lines += _three_lines(item, row, lengths)
     return markdown.table(["trained ↓ evaluated at →", "", *map(str, lengths)], lines, left=2)
 
 
-def _three_lines(item: str, row: beside.Row, columns: list) -> list[list[str]]:
+def _three_lines(item: str, row: comparison.Row, columns: list) -> list[list[str]]:
     corpus = paper.about(item)["corpus"]
-    lines = [[row.label, "paper", *(beside.shown_by_paper(row.paper.get(c)) for c in columns)]]
+    lines = [[row.label, "paper", *(comparison.printed_cell(row.paper.get(c)) for c in columns)]]
     for name, ours in row.lines:
-        values = (beside.shown_ours(ours.get(c), row.paper.get(c)) for c in columns)
+        values = (comparison.our_cell(ours.get(c), row.paper.get(c)) for c in columns)
         lines.append(["", name, *values])
         if ours:
-            gaps = (beside.difference(corpus, ours.get(c), row.paper.get(c)) for c in columns)
+            gaps = (comparison.difference(corpus, ours.get(c), row.paper.get(c)) for c in columns)
             lines.append(["", "difference", *gaps])
     return lines
 
@@ -57,7 +54,7 @@ def _three_lines(item: str, row: beside.Row, columns: list) -> list[list[str]]:
 def _sweep(item: str, ours: list[Point]) -> str:
     """Rows are evaluation lengths, columns methods; then the speeds, which the paper prints too."""
     corpus = paper.about(item)["corpus"]
-    models = beside.rows_beside(item, ours)
+    models = comparison.rows_beside(item, ours)
     headers, speed_headers = ["length"], ["length"]
     lines = {length: [str(length)] for length in sorted({p.length for p in paper.points(item)})}
     speeds = {length: [str(length)] for length in lines}
@@ -65,14 +62,14 @@ def _sweep(item: str, ours: list[Point]) -> str:
         headers.append(f"{_short(model)}: paper")
         speed_headers.append(f"{_short(model)}: paper")
         for length, line in lines.items():
-            line.append(beside.shown_by_paper(model.paper.get(length)))
+            line.append(comparison.printed_cell(model.paper.get(length)))
             speeds[length].append(_speed(model.paper.get(length), markdown.NOTHING))
         for name, points in model.lines:
             headers += [name, "difference"]
             speed_headers.append(name)
             for length, line in lines.items():
                 own, printed = points.get(length), model.paper.get(length)
-                line += [beside.shown(own), beside.difference(corpus, own, printed)]
+                line += [markdown.point(own), comparison.difference(corpus, own, printed)]
                 speeds[length].append(_speed(own, markdown.MISSING))
     return (
         "Perplexity:\n\n"
@@ -82,7 +79,7 @@ def _sweep(item: str, ours: list[Point]) -> str:
     )
 
 
-def _short(model: beside.Row) -> str:
+def _short(model: comparison.Row) -> str:
     return method_name(next(iter(model.paper.values())).position_method)
 
 
@@ -97,7 +94,7 @@ def _test_sets(item: str, ours: list[Point]) -> str:
     corpus = paper.about(item)["corpus"]
     models = {
         (point.position_method, point.train_length): model
-        for model in beside.rows_beside(item, ours, column=lambda p: p.subset)
+        for model in comparison.rows_beside(item, ours, column=lambda p: p.subset)
         for point in model.paper.values()
     }
     with_speeds = "train_words_per_second" in paper.rows(item)[0]
@@ -120,7 +117,7 @@ def _test_sets(item: str, ours: list[Point]) -> str:
                     line += [markdown.NOTHING] * 2
                 else:
                     own, other = points.get(subset), model.paper.get(subset)
-                    line += [beside.shown(own), beside.difference(corpus, own, other)]
+                    line += [markdown.point(own), comparison.difference(corpus, own, other)]
             lines.append(line)
     return markdown.table(headers, lines)
 
@@ -130,7 +127,7 @@ def _large(item: str, ours: list[Point], training: list[dict]) -> str:
     cost = {(row["position_method"], row["train_length"]): row for row in paper.rows(item)}
     lengths = sorted({point.length for point in paper.points(item)})
     lines = []
-    for row in beside.rows_beside(item, ours, join_diagonal=False):
+    for row in comparison.rows_beside(item, ours, join_diagonal=False):
         first = next(iter(row.paper.values()))
         printed = cost[first.position_method, first.train_length]
         own = [point for _, points in row.lines for point in points.values()]
@@ -152,7 +149,7 @@ def _large(item: str, ours: list[Point], training: list[dict]) -> str:
 
 def _spent(cell: dict, updates: int) -> dict | None:
     """What a training run had spent when it was as old as the paper's; None at another age."""
-    if not beside.same_updates(cell["updates"], updates):
+    if not comparison.same_updates(cell["updates"], updates):
         return None
     memory = cell.get("peak_memory_mb")
     return {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
-from alibi_fairseq.reporting import markdown, own_sections, paper_sections, speed_tables
+from alibi_fairseq.reporting import markdown, own_results, paper, paper_tables, speed
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.reporting.page import Report
+from alibi_fairseq.reporting.markdown import Report
+from alibi_fairseq.reporting.paper_figures import FIGURES
 
 
 def write_report(results: Results, out: Path) -> Path:
@@ -21,10 +23,9 @@ def write_report(results: Results, out: Path) -> Path:
     )
     if results.documents:
         _sources(report, results)
-        own_sections.perplexities(report, results)
-        own_sections.other_documents(report, results)
-    paper_sections.speed(report, results)
-    paper_sections.perplexities(report, results)
+        own_results.perplexities(report, results)
+        own_results.other_documents(report, results)
+    _paper(report, results)
     return report.write()
 
 
@@ -39,7 +40,7 @@ def _sources(report: Report, results: Results) -> None:
                 _short(path, report.out),
                 document["kind"],
                 document["corpus"],
-                speed_tables.machine_of(origin),
+                speed.machine_of(origin),
                 commit + changed,
                 origin["date"],
                 f"{origin['seconds']:.0f}",
@@ -47,6 +48,26 @@ def _sources(report: Report, results: Results) -> None:
         )
     headers = ["file", "kind", "corpus", "machine", "commit", "date", "seconds"]
     report.text("## Sources\n", markdown.table(headers, lines, left=6))
+
+
+def _paper(report: Report, results: Results) -> None:
+    """The paper's tables and figures, ours beside."""
+    report.text("## Beside the paper\n")
+    for item in paper_tables.TABLES:
+        about = paper.about(item)
+        corpus = f"{about['corpus']}: " if item != "table01" else ""
+        title = f"{about['name']}. {corpus}{about['content']}"
+        report.table(item, title, paper_tables.table(item, results), paper.notes(item))
+        for name, (after, caption, draw) in FIGURES.items():
+            if after == item:
+                notes = "; ".join(paper.notes(name))
+                report.figure(name, f"{caption}. {notes}".rstrip(" ."), partial(draw, results))
+        if item == "table01":
+            for group in speed.speeds(results.of_kind("benchmark")):
+                caption = f"Speed and memory, measured: {group.machine}"
+                report.figure("speed", caption, partial(speed.draw_speed, group))
+    title = "The same cells measured by others"
+    report.table("replications", title, paper_tables.replication_table())
 
 
 def _short(path: Path, out: Path) -> str:

@@ -139,14 +139,16 @@ def figure(title: str, panels: int = 1) -> Iterator[tuple]:
         yield drawn, axes[:panels]
 
 
-def save(drawn: Figure, path: str | os.PathLike) -> None:
-    """Write a figure as the suffix says (.png or .svg): whole or not at all, the same each time."""
-    kind = Path(path).suffix.lstrip(".")
-    buffer = io.BytesIO()
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    drawn.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    with atomic_write(path, "wb") as stream:
-        stream.write(buffer.getvalue())
+def save(drawn: Figure, *paths: str | os.PathLike) -> None:
+    """Write a figure in the formats of the suffixes: whole or not at all, the same bytes each time."""
+    dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
+    for path in paths:
+        kind = Path(path).suffix.lstrip(".")
+        buffer = io.BytesIO()
+        metadata = dict.fromkeys(dates.get(kind, ("Software",)))
+        drawn.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+        with atomic_write(path, "wb") as stream:
+            stream.write(buffer.getvalue())
 
 
 def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
@@ -172,6 +174,11 @@ def mark_training_length(axes: Axes, length: int | None) -> None:
     if length is not None:
         dotted = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2))}
         axes.axvline(length, label="training length", zorder=0.5, **dotted)
+
+
+def band(axes: Axes, x: Sequence, low: Sequence, high: Sequence, color: str) -> None:
+    """The range around a line, e.g. one standard deviation between seeds."""
+    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0, zorder=1)
 
 
 def annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: str) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 METHOD_NAMES = {
@@ -58,18 +58,32 @@ class Point:
         return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
 
 
-@dataclass(frozen=True, order=True)
-class Run:
-    """One row of a table or one line of a figure: a method, a training length, a variant."""
+@dataclass(frozen=True)
+class Series:
+    """The points of one model: a row of a table or a line of a figure.
+
+    ``train_length`` is None for a line through models of several training lengths. ``variant``
+    is what sets a model apart from another one of its method and training length; ``printed``
+    marks the paper's numbers. A ``title`` replaces the label that method and length make.
+    """
 
     position_method: str
-    train_length: int
+    train_length: int | None
+    points: Sequence[Point]
     variant: str = ""
+    printed: bool = False
+    title: str = ""
 
     @property
     def label(self) -> str:
-        name = f"{method_name(self.position_method)}, L={self.train_length}"
+        name = self.title or model_label(self.position_method, self.train_length)
         return f"{name} ({self.variant})" if self.variant else name
+
+
+def model_label(method: str, train_length: int | None) -> str:
+    """``ALiBi, L=512``, or the method alone without a training length."""
+    name = method_name(method)
+    return name if train_length is None else f"{name}, L={train_length}"
 
 
 def method_name(method: str) -> str:
@@ -83,34 +97,34 @@ def method_order(method: str) -> tuple[int, str]:
     return (known.index(method) if method in known else len(known), method)
 
 
-def evaluation_points(document: dict) -> list[Point]:
-    """The cells of an evaluation document."""
+def evaluation_points(*documents: dict) -> list[Point]:
+    """The cells of evaluation documents."""
     known = {field.name for field in fields(Point)}
-    provenance = document["provenance"]
     points = []
-    for cell in document["cells"]:
-        values = {key: value for key, value in cell.items() if key in known}
-        values.setdefault("seed", provenance["seed"])
-        values.setdefault("precision", provenance["precision"])
-        points.append(Point(**values))
+    for document in documents:
+        provenance = document["provenance"]
+        for cell in document["cells"]:
+            values = {key: value for key, value in cell.items() if key in known}
+            values.setdefault("seed", provenance["seed"])
+            values.setdefault("precision", provenance["precision"])
+            points.append(Point(**values))
     return points
 
 
-def runs(points: Iterable[Point]) -> dict[Run, list[Point]]:
-    """Points by run, in table order, each run's sorted by length; seeds averaged.
+def series(points: Iterable[Point]) -> list[Series]:
+    """Points by model, in table order, each model's sorted by length; seeds are averaged.
 
     Two checkpoints, update counts, precisions or overrides of one method, length and seed are
-    different runs, told apart by what differs; different seeds of otherwise one run are averaged.
+    different models, told apart by what differs.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
     for point in points:
         by_model[point.position_method, point.train_length].append(point)
-    result: dict[Run, list[Point]] = {}
-    for method, train_length in sorted(by_model, key=lambda k: (*method_order(k[0]), k[1])):
-        own = by_model[method, train_length]
-        for variant, members in _variants(own).items():
-            result[Run(method, train_length, variant)] = _average_seeds(members)
-    return result
+    return [
+        Series(method, train_length, _average_seeds(members), variant)
+        for method, train_length in sorted(by_model, key=lambda k: (*method_order(k[0]), k[1]))
+        for variant, members in _variants(by_model[method, train_length]).items()
+    ]
 
 
 def labels(cells: list[dict], base: Callable[[dict], str], keys: Iterable[str]) -> list[str]:
@@ -149,24 +163,24 @@ def _without_common_folder(paths: Iterable[str | None]) -> dict[str | None, str]
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
     short = _without_common_folder(point.checkpoint for point in points)
-    shown = {
+    described = {
         "updates": lambda p: f"{p.updates} updates",
         "precision": lambda p: str(p.precision),
         "model_overrides": lambda p: p.model_overrides or "as trained",
         "checkpoint": lambda p: short[p.checkpoint],
     }
     needed: list[str] = []
-    for name in shown:
+    for name in described:
         by_label = defaultdict(set)
         for point in points:
             told_apart = (point.seed, *(getattr(point, key) for key in needed))
-            by_label[told_apart].add(tuple(getattr(point, key) for key in shown))
+            by_label[told_apart].add(tuple(getattr(point, key) for key in described))
         one_name_many_runs = any(len(same) > 1 for same in by_label.values())
         if one_name_many_runs and len({getattr(point, name) for point in points}) > 1:
             needed.append(name)
     variants = defaultdict(list)
     for point in points:
-        variants[", ".join(shown[name](point) for name in needed)].append(point)
+        variants[", ".join(described[name](point) for name in needed)].append(point)
     return dict(sorted(variants.items()))
 
 

@@ -5,8 +5,12 @@ import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import figures, style
-from alibi_fairseq.results.points import METHOD_NAMES, Point, evaluation_points
+from alibi_fairseq.reporting import perplexity_by_length, style
+from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, evaluation_points, series
+
+
+def draw(measured, path):
+    perplexity_by_length.draw_lengths(evaluation_points(measured), "demo", path)
 
 
 def two_methods():
@@ -19,12 +23,14 @@ def two_methods():
     )
 
 
-@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
+)
 def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
     hashes = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}{suffix}"
-        figures.perplexity_by_length(two_methods(), path)
+        draw(two_methods(), path)
         content = path.read_bytes()
         assert content.startswith(start) and len(content) > 5000
         hashes.append(hashlib.sha256(content).hexdigest())
@@ -33,9 +39,9 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
 
 
 def test_lines_are_the_measured_points_with_units_on_the_axes():
-    drawn = figures.measured_series(evaluation_points(two_methods()))
+    drawn = series(evaluation_points(two_methods()))
     with style.figure("title") as (_, [axes]):
-        figures.plot_series(axes, drawn)
+        perplexity_by_length.plot_series(axes, drawn)
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
@@ -58,7 +64,7 @@ def test_every_split_and_stride_is_a_panel(tmp_path):
         for s, n in itertools.product(("valid", "test"), (1, 128))
     ]
     path = tmp_path / "panels.svg"
-    figures.perplexity_by_length(document(*cells), path)
+    draw(document(*cells), path)
     text = path.read_text()
     for subset, inference in itertools.product(("valid", "test"), ("S=1", "non-overlapping")):
         assert f"<!-- {subset}, {inference} -->" in text
@@ -78,7 +84,7 @@ def test_readable_ticks_keep_first_and_last():
 def test_variants_of_one_run_are_told_apart():
     cells = [evaluation_cell(length=n, checkpoint=c) for c in ("a", "b", "c") for n in (64, 128)]
     with style.figure("title") as (_, [axes]):
-        figures.plot_series(axes, figures.measured_series(evaluation_points(document(*cells))))
+        perplexity_by_length.plot_series(axes, series(evaluation_points(document(*cells))))
     assert len({line.get_marker() for line in axes.get_lines()}) == 3
 
 
@@ -86,7 +92,7 @@ def test_a_dense_sweep_has_few_markers_and_all_its_points():
     lengths = list(range(512, 15512, 100))
     points = [Point("alibi", 512, n, n, "valid", 20.0) for n in lengths]
     with style.figure("title") as (_, [axes]):
-        figures.plot_series(axes, [figures.Series("ALiBi", "alibi", 512, points)])
+        perplexity_by_length.plot_series(axes, [Series("alibi", 512, points)])
     [line] = axes.get_lines()
     assert list(line.get_xdata()) == lengths
     assert 10 < len(line.get_markevery()) <= 31 and line.get_markevery()[-1] == len(lengths) - 1
@@ -98,7 +104,7 @@ def test_a_run_that_failed_is_written_at_the_end_of_its_line():
         Point("t5", 512, 13512, 13512, "valid", None, status="OOM"),
     ]
     with style.figure("title") as (_, [axes]):
-        figures.plot_series(axes, [figures.Series("T5", "t5", 512, points)])
+        perplexity_by_length.plot_series(axes, [Series("t5", 512, points)])
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
@@ -119,5 +125,21 @@ def test_legend_stands_beside_the_panels():
 
 def test_nothing_to_draw_is_said(tmp_path):
     with pytest.raises(BadInput, match="no cells"):
-        figures.perplexity_by_length(document(), tmp_path / "a.png")
+        draw(document(), tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
+    seeds = [
+        document(evaluation_cell(perplexity + shift, length=length), seed=seed)
+        for seed, shift in ((1, 0.0), (2, 2.0))
+        for length, perplexity in ((64, 20.0), (128, 18.0))
+    ]
+    with style.figure("title") as (_, [axes]):
+        perplexity_by_length.plot_series(axes, series(evaluation_points(*seeds)))
+    [line] = axes.get_lines()
+    assert line.get_xydata().tolist() == [[64, 21.0], [128, 19.0]]
+    [band] = axes.collections
+    corners = band.get_paths()[0].vertices[:, 1]
+    assert corners.min() == pytest.approx(19.0 - 2**0.5)
+    assert corners.max() == pytest.approx(21.0 + 2**0.5)

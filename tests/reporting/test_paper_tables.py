@@ -4,6 +4,7 @@ import pytest
 from results_documents import cells_of
 
 from alibi_fairseq.reporting import paper, paper_tables
+from alibi_fairseq.reporting.collect import Results
 
 MODELS = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
 
@@ -19,9 +20,19 @@ def ours(item, shift=0.0, **changes):
     ]
 
 
+def table(item, points=(), training=()):
+    """A table from points in the paper's setting and cells of trainings."""
+    corpus = paper.about(item)["corpus"]
+    results = Results(comparable={corpus: list(points)})
+    model = paper.settings(corpus)["model"]
+    cells = [{"model": model, "subset": "valid"} | cell for cell in training]
+    results.documents.append((None, {"kind": "training", "corpus": corpus, "cells": cells}))
+    return paper_tables.table(item, results)
+
+
 @pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
 def test_every_printed_perplexity_is_shown(item):
-    text = paper_tables.perplexity_table(item, [])
+    text = table(item)
     shown = [cell for row in cells_of(text) for cell in row]
     for point in paper.points(item):
         assert (point.status or f"{point.perplexity:.2f}") in shown
@@ -32,7 +43,7 @@ def test_every_printed_perplexity_is_shown(item):
 
 @pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
 def test_without_results_every_cell_of_ours_is_missing(item):
-    rows = cells_of(paper_tables.perplexity_table(item, []))
+    rows = cells_of(table(item))
     missing = sum(cell == "missing" for row in rows for cell in row)
     points = paper.points(item)
     speeds = len(points) if item in paper_tables.SWEEPS else 0
@@ -42,13 +53,13 @@ def test_without_results_every_cell_of_ours_is_missing(item):
 
 @pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
 def test_every_point_of_ours_has_its_difference(item):
-    rows = cells_of(paper_tables.perplexity_table(item, ours(item, shift=0.1)))
+    rows = cells_of(table(item, ours(item, shift=0.1)))
     differences = [cell for row in rows for cell in row if cell.startswith("+0.10")]
     assert len(differences) == len(ours(item))
 
 
 def test_table_5_has_the_papers_shape():
-    text = paper_tables.perplexity_table("table05", ours("table05", 0.3, position_method="alibi"))
+    text = table("table05", ours("table05", 0.3, position_method="alibi"))
     rows = cells_of(text)
     assert rows[0][2:] == ["64", "128", "256", "512", "1024", "1536", "2048", "3072"]
     assert [row[0] for row in rows[1:] if row[0]] == [
@@ -67,7 +78,7 @@ def test_table_5_has_the_papers_shape():
 
 def test_a_model_trained_elsewhere_is_not_in_the_diagonal_row():
     stray = [replace(p, train_length=512) for p in ours("table05", position_method="sinusoidal")]
-    rows = cells_of(paper_tables.perplexity_table("table05", stray))
+    rows = cells_of(table("table05", stray))
     [line] = [rows[i + 1] for i, row in enumerate(rows) if row[0].startswith("Sinusoidal")]
     assert line[2:] == ["missing"] * 3 + ["20.05"] + ["missing"] * 4
 
@@ -75,7 +86,7 @@ def test_a_model_trained_elsewhere_is_not_in_the_diagonal_row():
 def test_two_variants_of_a_model_have_a_line_each():
     points = ours("table15", train_length=3072)
     points += [replace(point, updates=280000, perplexity=17.5) for point in points]
-    rows = cells_of(paper_tables.perplexity_table("table15", points))
+    rows = cells_of(table("table15", points))
     assert [row[1] for row in rows[-5:]] == [
         "paper",
         "ours (280000 updates)",
@@ -86,7 +97,7 @@ def test_two_variants_of_a_model_have_a_line_each():
 
 
 def test_test_sets_keep_other_peoples_models_as_printed():
-    rows = cells_of(paper_tables.perplexity_table("table07", ours("table07", -0.5)))
+    rows = cells_of(table("table07", ours("table07", -0.5)))
     assert rows[4] == ["Sandwich Transformer (as printed)", "–", "–", "–", "17.96", "–", "–"]
     assert rows[-1] == ["ALiBi, L=3072", "16.97", "16.47", "-0.50 ~", "17.66", "17.16", "-0.50 ~"]
     assert len(rows) == 1 + len(paper.rows("table07"))
@@ -95,13 +106,13 @@ def test_test_sets_keep_other_peoples_models_as_printed():
 def test_points_of_another_stride_or_length_do_not_enter():
     other = [replace(p, stride=1) for p in ours("table07", position_method="alibi")]
     other += [replace(p, length=2048) for p in ours("table07", position_method="alibi")]
-    assert "missing" in paper_tables.perplexity_table("table07", other)
-    assert "17.66 | missing" in paper_tables.perplexity_table("table07", other).replace("  ", "")
+    assert "missing" in table("table07", other)
+    assert "17.66 | missing" in table("table07", other).replace("  ", "")
 
 
 def test_tables_11_and_12_tell_update_counts_apart():
     points = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
-    rows = cells_of(paper_tables.perplexity_table("table11", points))
+    rows = cells_of(table("table11", points))
     assert rows[1][0] == "Sinusoidal, L=1024" and rows[1][2:5] == ["26.2 GB", "46.7k", "5.5k"]
     assert rows[2][1:] == ["ours", "missing", "missing", "missing", "missing", "–"]
     training = {
@@ -113,12 +124,12 @@ def test_tables_11_and_12_tell_update_counts_apart():
     }
     early = replace(ours("table11")[0], updates=46500)
     old = training | {"updates": 50000, "gpu_hours": 9999.0}
-    rows = cells_of(paper_tables.perplexity_table("table11", [early], [training, old]))
+    rows = cells_of(table("table11", [early], [training, old]))
     assert rows[2][1:] == ["ours", "25.5 GB", "46.5k", "5.4k", "9.24", "–"]
 
 
 def test_no_verdict_where_no_noise_is_known():
-    text = paper_tables.perplexity_table("table12", ours("table12", 0.2))
+    text = table("table12", ours("table12", 0.2))
     assert "+0.20 |" in text and "no verdict" in text
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from alibi_fairseq.reporting import (
-    context_tables,
-    figures,
-    more_figures,
+    early_token_curse,
     paper,
-    speed_tables,
-    tables,
-    training_tables,
+    perplexity_by_length,
+    speed,
+    training_curves,
 )
 from alibi_fairseq.reporting.collect import Group, Results
-from alibi_fairseq.reporting.page import Report, drawing
-from alibi_fairseq.results.points import Point, method_name
+from alibi_fairseq.reporting.markdown import Report
+from alibi_fairseq.results.points import Point, method_name, series
 
 
 def perplexities(report: Report, results: Results) -> None:
@@ -26,9 +26,11 @@ def perplexities(report: Report, results: Results) -> None:
         elif group in results.reasons:
             reasons = "; ".join(results.reasons[group])
             report.text(f"Not all of this compares with the paper's numbers: {reasons}.\n")
-        report.table(f"{title} lengths", f"{title}: perplexity", tables.length_tables(points))
+        report.table(
+            f"{title} lengths", f"{title}: perplexity", perplexity_by_length.length_table(points)
+        )
         for name, caption, panels in _length_panels(title, points):
-            report.figure(name, caption, drawing(figures.draw_panels, caption, panels))
+            report.figure(name, caption, partial(perplexity_by_length.draw_panels, caption, panels))
         _strides(report, title, points)
 
 
@@ -44,10 +46,10 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
     compared at each training length, and training lengths compared for each method.
     """
     found = []
-    for (subset, inference), part in tables.split_by_inference(points).items():
+    for (subset, inference), part in perplexity_by_length.split_by_inference(points).items():
         if len({point.length for point in part}) == 1:
             continue  # nothing to draw against
-        lines = figures.measured_series(part)
+        lines = series(part)
         lengths = sorted({line.train_length for line in lines})
         methods = list(dict.fromkeys(line.position_method for line in lines))
         what = f"{title}, {subset}, {inference}"
@@ -55,7 +57,7 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
             found.append((f"{what} lengths", what, {"": lines}))
             continue
         by_length = {
-            f"trained at L={length}": figures.labelled_by_method(
+            f"trained at L={length}": perplexity_by_length.without_length(
                 line for line in lines if line.train_length == length
             )
             for length in lengths
@@ -72,7 +74,7 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
 def _strides(report: Report, title: str, points: list[Point]) -> None:
     for subset in sorted({point.subset for point in points}):
         own = [point for point in points if point.subset == subset]
-        body = context_tables.stride_table(own)
+        body = early_token_curse.stride_table(own)
         if not body:
             continue
         name = f"{title} {subset} strides"
@@ -81,7 +83,7 @@ def _strides(report: Report, title: str, points: list[Point]) -> None:
         report.figure(
             name,
             f"{what}: the early-token curse. Solid: non-overlapping windows; dashed: sliding.",
-            drawing(more_figures.draw_strides, own, what),
+            partial(early_token_curse.draw_strides, own, what),
         )
 
 
@@ -90,16 +92,16 @@ def other_documents(report: Report, results: Results) -> None:
         if document["cells"]:
             name = f"{document['corpus']} positions"
             title = f"{document['corpus']}: loss in bits per token by position in the window"
-            report.table(name, title, context_tables.position_table(document))
-            report.figure(name, title, drawing(more_figures.draw_positions, document))
+            report.table(name, title, early_token_curse.position_table(document))
+            report.figure(name, title, partial(early_token_curse.draw_positions, document))
     for document in results.of_kind("training"):
         if document["cells"]:
             name = f"{document['corpus']} training"
             title = f"{document['corpus']}: training"
-            report.table(name, title, training_tables.training_table(document))
-            report.figure(name, title, drawing(more_figures.draw_training, document))
+            report.table(name, title, training_curves.training_table(document))
+            report.figure(name, title, partial(training_curves.draw_training, document))
     for document in results.of_kind("benchmark"):
         if document["cells"]:
-            machine = speed_tables.machine_of(document["provenance"])
-            body = speed_tables.benchmark_tables(document)
+            machine = speed.machine_of(document["provenance"])
+            body = speed.benchmark_tables(document)
             report.table("benchmark", f"Benchmark, {machine}", body)

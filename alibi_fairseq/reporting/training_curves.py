@@ -1,11 +1,15 @@
-"""Training documents as a table: where each run ended and what it took."""
+"""Training results: where each run ended and what it took, and its validation curve."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
+from collections.abc import Iterable
 
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.points import Run, labels, method_order
+from matplotlib.axes import Axes
+
+from alibi_fairseq.reporting import markdown, style
+from alibi_fairseq.results.points import labels, method_order, model_label
 
 
 def training_lines(document: dict) -> dict[str, list[dict]]:
@@ -24,7 +28,7 @@ def _order(cell: dict) -> tuple:
 
 
 def _run_label(cell: dict) -> str:
-    return Run(cell["position_method"], cell["train_length"]).label
+    return model_label(cell["position_method"], cell["train_length"])
 
 
 def training_table(document: dict) -> str:
@@ -51,3 +55,24 @@ def training_table(document: dict) -> str:
 def _optional(cell: dict, key: str) -> str:
     value = cell.get(key)
     return markdown.NOTHING if value is None else f"{value:.4g}" if value < 100 else f"{value:.0f}"
+
+
+def draw_training(document: dict, *paths: os.PathLike) -> None:
+    """A ``training`` document: perplexity against updates, one line for each run and split."""
+    with style.figure(f"{document['corpus']}: training") as (figure, [axes]):
+        for place, (label, cells) in enumerate(training_lines(document).items()):
+            perplexities = [2 ** cell["loss_bits"] for cell in cells]
+            look = style.numbered_look(place).line() | {"markevery": max(1, len(cells) // 12)}
+            axes.plot([cell["updates"] for cell in cells], perplexities, label=label, **look)
+        style.perplexity_axis(axes, [2 ** cell["loss_bits"] for cell in document["cells"]])
+        axes.set_xlabel("Updates")
+        style.legend(figure, [axes])
+        style.save(figure, *paths)
+
+
+def training_line(axes: Axes, cells: Iterable[dict], label: str, look: style.Look) -> None:
+    """Perplexity against GPU hours of one training run, where the hours are known."""
+    known = sorted((c for c in cells if "gpu_hours" in c), key=lambda c: c["gpu_hours"])
+    if known:
+        hours = [cell["gpu_hours"] for cell in known]
+        axes.plot(hours, [2 ** c["loss_bits"] for c in known], label=label, **look.line())

@@ -1,9 +1,9 @@
 from results_documents import cells_of, document
 
-from alibi_fairseq.reporting import more_figures, speed_tables
+from alibi_fairseq.reporting import speed
 
 
-def cell(phase="train", method="alibi", length=512, speed=1000.0, **more):
+def cell(phase="train", method="alibi", length=512, rate=1000.0, **more):
     return {
         "name": f"{phase}, {method}",
         "phase": phase,
@@ -11,13 +11,13 @@ def cell(phase="train", method="alibi", length=512, speed=1000.0, **more):
         "length": length,
         "baseline": None,
         "ratio": None,
-        "tokens_per_second": speed,
+        "tokens_per_second": rate,
         "model": "alibi_lm",
     } | more
 
 
 def rows_of_ours(*documents):
-    text = speed_tables.speed_table(documents)
+    text = speed.speed_table(documents)
     return text, cells_of(text[text.index("Ours") :])
 
 
@@ -60,9 +60,9 @@ def test_a_gpu_and_a_processor_never_share_a_table():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
     documents = [
         document(cell(), kind="benchmark"),
-        document(cell(speed=5000.0), kind="benchmark", hardware=gpu, precision="bf16"),
+        document(cell(rate=5000.0), kind="benchmark", hardware=gpu, precision="bf16"),
     ]
-    groups = speed_tables.speeds(documents)
+    groups = speed.speeds(documents)
     assert [g.machine for g in groups] == [
         "a GPU, bf16, alibi_lm",
         "a processor, 2 threads, fp32, alibi_lm",
@@ -77,20 +77,18 @@ def test_other_benchmarks_are_tabulated_key_by_key():
         "length": 16384,
         "skipped": True,
     }
-    text = speed_tables.benchmark_tables(document(other, cell(), kind="benchmark"))
+    text = speed.benchmark_tables(document(other, cell(), kind="benchmark"))
     assert cells_of(text)[:2] == [
         ["baseline", "ratio", "length", "skipped"],
         ["dense", "1.5", "16384", "yes"],
     ]
-    assert (
-        "train, alibi:" in text and speed_tables.speeds([document(other, kind="benchmark")]) == []
-    )
+    assert "train, alibi:" in text and speed.speeds([document(other, kind="benchmark")]) == []
 
 
 def test_bars_are_drawn_for_what_was_measured(tmp_path):
-    [group] = speed_tables.speeds([document(cell(), cell(method="t5"), kind="benchmark")])
+    [group] = speed.speeds([document(cell(), cell(method="t5"), kind="benchmark")])
     path = tmp_path / "bars.svg"
-    more_figures.draw_speed(group, path)
+    speed.draw_speed(group, path)
     text = path.read_text()
     assert "Training (thousand tokens per second)" in text and "T5 bias" in text
     assert "Evaluation" not in text and "memory" not in text

@@ -1,4 +1,4 @@
-"""Perplexities of ours beside the paper's: what belongs together, the difference, the verdict."""
+"""Our perplexities beside the paper's: which belong together, their difference and its verdict."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from alibi_fairseq.reporting import markdown, paper
-from alibi_fairseq.results.points import Point, Run, method_name, runs
+from alibi_fairseq.results.points import Point, method_name, model_label, series
 
-# Where a table of the paper says how many updates a model had, ours must have as many to this
-# share: Tables 11 and 12 tell 46.7k and 50k updates apart.
+# Where the paper gives a model's number of updates, ours may differ by this share: Tables 11 and 12
+# tell 46.7k and 50k updates apart.
 _UPDATES_TOLERANCE = 0.02
 
 
@@ -52,8 +52,9 @@ def rows_beside(
         if label.diagonal:
             matching = [p for p in matching if p.length == p.train_length]
         variants: dict[str, dict[object, Point]] = {}
-        for run, points in runs(matching).items():
-            variants.setdefault(run.variant, {}).update({column(p): p for p in points})
+        for model in series(matching):
+            own = variants.setdefault(model.variant, {})
+            own.update({column(point): point for point in model.points})
         result.append(Row(label.text, {column(p): p for p in members}, variants))
     return result
 
@@ -75,7 +76,7 @@ def _paper_rows(printed: tuple[Point, ...], join: bool) -> dict[_Label, list[Poi
         if diagonal:
             text = f"{method_name(point.position_method)}, L = evaluation length"
         else:
-            text = Run(point.position_method, point.train_length).label
+            text = model_label(point.position_method, point.train_length)
         result.setdefault(_Label(text, diagonal), []).append(point)
     return result
 
@@ -88,28 +89,18 @@ def _same_model(point: Point, models: dict[tuple[str, int], Point]) -> bool:
 
 
 def same_updates(ours: int, printed: int) -> bool:
-    """Whether a model is as old as one the paper gives the number of updates for."""
+    """Whether a model was trained for the number of updates that the paper gives."""
     return abs(ours - printed) <= _UPDATES_TOLERANCE * printed
 
 
-def shown(point: Point | None) -> str:
-    """A measured perplexity, with its spread where seeds were averaged; or that it is missing."""
-    if point is None:
-        return markdown.MISSING
-    if point.perplexity is None:
-        return point.status
-    spread = "" if point.spread is None else f" ± {point.spread:.2f}"
-    return markdown.perplexity(point.perplexity) + spread
-
-
-def shown_by_paper(point: Point | None) -> str:
+def printed_cell(point: Point | None) -> str:
     """A perplexity as printed, or a dash where the paper has none."""
-    return markdown.NOTHING if point is None else shown(point)
+    return markdown.NOTHING if point is None else markdown.point(point)
 
 
-def shown_ours(ours: Point | None, printed: Point | None) -> str:
+def our_cell(ours: Point | None, printed: Point | None) -> str:
     """Our perplexity; missing only where the paper has one."""
-    return markdown.NOTHING if ours is None and printed is None else shown(ours)
+    return markdown.NOTHING if ours is None and printed is None else markdown.point(ours)
 
 
 def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:

@@ -4,7 +4,12 @@ import io
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.reporting import markdown, tables
+from alibi_fairseq.reporting import markdown, perplexity_by_length
+from alibi_fairseq.results.points import evaluation_points
+
+
+def length_table(measured):
+    return perplexity_by_length.length_table(evaluation_points(measured))
 
 
 def test_markdown_columns_line_up():
@@ -35,7 +40,7 @@ def test_numbers_are_shown_as_the_paper_shows_them():
 
 
 def test_length_table_has_a_row_per_model_and_says_what_is_missing():
-    shown = tables.length_table(
+    shown = length_table(
         document(
             evaluation_cell(70.0, position_method="sinusoidal", length=64),
             evaluation_cell(60.0, length=64),
@@ -53,7 +58,7 @@ def test_length_table_has_a_row_per_model_and_says_what_is_missing():
 
 
 def test_each_split_and_stride_has_its_own_table():
-    shown = tables.length_table(
+    shown = length_table(
         document(
             evaluation_cell(1.5, subset="test"),
             evaluation_cell(2.5, stride=16),
@@ -72,14 +77,12 @@ def test_each_split_and_stride_has_its_own_table():
 
 
 def test_seeds_are_averaged_and_said():
-    shown = tables.length_table(
-        document(evaluation_cell(10.0, seed=1), evaluation_cell(12.0, seed=2))
-    )
+    shown = length_table(document(evaluation_cell(10.0, seed=1), evaluation_cell(12.0, seed=2)))
     assert cells_of(shown)[1] == ["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]
 
 
 def test_runs_that_differ_are_never_averaged():
-    by_updates = tables.length_table(
+    by_updates = length_table(
         document(
             evaluation_cell(20.0, updates=100, checkpoint="a.pt"),
             evaluation_cell(10.0, updates=900, checkpoint="b.pt"),
@@ -89,7 +92,7 @@ def test_runs_that_differ_are_never_averaged():
         ["ALiBi, L=64 (100 updates)", "20.00"],
         ["ALiBi, L=64 (900 updates)", "10.00"],
     ]
-    three = tables.length_table(
+    three = length_table(
         document(
             evaluation_cell(20.0, updates=100, checkpoint="a.pt"),
             evaluation_cell(10.0, updates=900, checkpoint="b.pt"),
@@ -106,18 +109,18 @@ def test_runs_that_differ_are_never_averaged():
 def test_checkpoints_are_named_without_the_folders_they_share():
     paths = ["/home/me/runs/a/best.pt", "/home/me/runs/b/best.pt"]
     cells = [evaluation_cell(10.0 + n, checkpoint=path) for n, path in enumerate(paths)]
-    assert [row[0] for row in cells_of(tables.length_table(document(*cells)))[1:]] == [
+    assert [row[0] for row in cells_of(length_table(document(*cells)))[1:]] == [
         "ALiBi, L=64 (a/best.pt)",
         "ALiBi, L=64 (b/best.pt)",
     ]
     mixed = [*cells, evaluation_cell(9.0, checkpoint="runs/c/best.pt"), evaluation_cell(8.0)]
-    assert [row[0] for row in cells_of(tables.length_table(document(*mixed)))[1:]] == [
+    assert [row[0] for row in cells_of(length_table(document(*mixed)))[1:]] == [
         f"ALiBi, L=64 ({name})" for name in (*paths, "runs/c/best.pt", "unnamed")
     ]
 
 
 def test_overrides_tell_runs_apart():
-    shown = tables.length_table(
+    shown = length_table(
         document(
             evaluation_cell(20.0),
             evaluation_cell(10.0, model_overrides='{"alibi_scale": 2}'),
@@ -130,7 +133,7 @@ def test_overrides_tell_runs_apart():
 
 
 def test_methods_from_outside_keep_their_name():
-    shown = tables.length_table(
+    shown = length_table(
         document(evaluation_cell(position_method="mine"), evaluation_cell(position_method="none"))
     )
     assert [row[0] for row in cells_of(shown)[1:]] == ["No positions, L=64", "mine, L=64"]
@@ -138,7 +141,7 @@ def test_methods_from_outside_keep_their_name():
 
 def test_csv_holds_every_cell_unrounded():
     cells = [evaluation_cell(70.123456, length=64), evaluation_cell(71.5, subset="test")]
-    read = list(csv.DictReader(io.StringIO(tables.length_csv(document(*cells)))))
+    read = list(csv.DictReader(io.StringIO(perplexity_by_length.length_csv(document(*cells)))))
     assert [float(row["perplexity"]) for row in read] == [70.123456, 71.5]
     assert [row["subset"] for row in read] == ["valid", "test"]
     assert float(read[0]["loss_bits"]) == cells[0]["loss_bits"]

@@ -1,12 +1,13 @@
-"""Speed and memory: benchmark documents as tables, and the counterpart of the paper's Table 1."""
+"""Speed and memory: benchmark results as tables and bars, and the counterpart of the paper's Table 1."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from alibi_fairseq.reporting import markdown, paper
+from alibi_fairseq.reporting import markdown, paper, style
 from alibi_fairseq.results.points import method_name, method_order
 
 # Benchmark cells of these phases are the two columns of Table 1.
@@ -219,3 +220,61 @@ def _value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return str(value)
+
+
+def draw_speed(group: Speeds, *paths: os.PathLike) -> None:
+    """The same for our measurements on one machine; a bar for each method and backend."""
+    columns = (
+        (TRAINING, "tokens_per_second", 1000, "Training (thousand tokens per second)"),
+        (EVALUATION, "tokens_per_second", 1000, "Evaluation (thousand tokens per second)"),
+        (TRAINING, "peak_memory_mb", 1000, "Training memory (GB)"),
+    )
+    backends = defaultdict(set)
+    for method, _, backend in group.cases:
+        backends[method].add(backend)
+    bars = []
+    for phase, key, unit, axis in columns:
+        values = {}
+        for (method, length, backend), cells in group.cases.items():
+            value = cells.get(phase, {}).get(key)
+            if value is not None:
+                name = method if len(backends[method]) == 1 else f"{method} {backend}"
+                values[name, length] = value / unit
+        if values:
+            bars.append((axis, values))
+    if bars:
+        draw_bars(bars, group.machine, *paths)
+
+
+def draw_bars(
+    panels: list[tuple[str, dict[tuple[str, int], float]]], title: str, *paths: os.PathLike
+) -> None:
+    """Panels of bars grouped by length, one bar for each method, told apart by hatches as well."""
+    names = sorted({name for _, bars in panels for name, _ in bars}, key=_bar_order)
+    width = 0.8 / len(names)
+    with style.figure(title, len(panels)) as (figure, axes):
+        for panel, (label, bars) in zip(axes, panels, strict=True):
+            lengths = sorted({length for _, length in bars})
+            for place, name in enumerate(names):
+                method, _, backend = name.partition(" ")
+                own = [(i, bars[name, n]) for i, n in enumerate(lengths) if (name, n) in bars]
+                panel.bar(
+                    [i + (place - (len(names) - 1) / 2) * width for i, _ in own],
+                    [value for _, value in own],
+                    width,
+                    label=f"{method_name(method)} {backend}".strip(),
+                    color=style.method_look(method).color,
+                    edgecolor="white",
+                    hatch=style.hatch(place),
+                    linewidth=0.5,
+                )
+            panel.set_xticks(range(len(lengths)), [f"L={length}" for length in lengths])
+            panel.set_title(label)
+            panel.grid(axis="x", visible=False)
+        style.legend(figure, axes)
+        style.save(figure, *paths)
+
+
+def _bar_order(name: str) -> tuple:
+    method, _, backend = name.partition(" ")
+    return (*method_order(method), backend)

@@ -1,0 +1,168 @@
+"""Perplexity against evaluation length: tables, CSV and figures of evaluation results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from matplotlib.axes import Axes
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.reporting import markdown, style
+from alibi_fairseq.results.points import Point, Series, series
+
+_CSV_COLUMNS = (
+    *("position_method", "train_length", "length", "stride", "subset", "tokens"),
+    *("loss_bits", "perplexity"),
+)
+
+
+def length_table(points: Iterable[Point]) -> str:
+    """Perplexity in Markdown, one row per model and one column per length.
+
+    One table for each split and inference (non-overlapping, S=1, …), each under a line that says
+    which.
+    """
+    return "\n".join(
+        f"Perplexity on {subset}, {inference}:\n\n{_length_table(part)}"
+        for (subset, inference), part in split_by_inference(points).items()
+    )
+
+
+def split_by_inference(points: Iterable[Point]) -> dict[tuple[str, str], list[Point]]:
+    """Points by split and inference, validation and non-overlapping windows first."""
+    parts: dict[tuple[str, str], list[Point]] = {}
+    for point in sorted(points, key=_inference_order):
+        parts.setdefault((point.subset, point.inference), []).append(point)
+    return parts
+
+
+def _inference_order(point: Point) -> tuple:
+    overlap = 0 if point.nonoverlapping else point.stride
+    return (point.subset != "valid", point.subset, not point.nonoverlapping, overlap)
+
+
+def _length_table(points: list[Point]) -> str:
+    lengths = sorted({point.length for point in points})
+    rows = []
+    for model in series(points):
+        at = {point.length: point for point in model.points}
+        rows.append(
+            [
+                model.label,
+                *(
+                    markdown.NOTHING
+                    if length < model.train_length and length not in at
+                    else markdown.point(at.get(length))
+                    for length in lengths
+                ),
+            ]
+        )
+    return markdown.table(["trained ↓ evaluated at →", *map(str, lengths)], rows)
+
+
+def length_csv(*documents: dict) -> str:
+    """Evaluation documents as CSV, one line per cell, in the order of the documents."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for document in documents:
+        writer.writerows(document["cells"])
+    return stream.getvalue()
+
+
+def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
+    """Draw perplexity against length, one line per model, one panel per split and inference.
+
+    Points that differ in the seed alone make one line, with a band of one standard deviation.
+
+    Args:
+        points: e.g. of ``evaluation_points(*documents)``.
+        paths: where to write; the suffixes (``.png``, ``.svg``, ``.pdf``) are the formats.
+
+    Raises:
+        BadInput: there are no points.
+    """
+    if not points:
+        raise BadInput(f"{title}: the results hold no cells, so there is nothing to draw.")
+    panels = {
+        f"{subset}, {inference}": series(part)
+        for (subset, inference), part in split_by_inference(points).items()
+    }
+    draw_panels(title, panels, *paths)
+
+
+def without_length(lines: Iterable[Series]) -> list[Series]:
+    """Lines labelled without the training length, for a panel whose title gives it."""
+    return [
+        replace(line, title=line.label.replace(f", L={line.train_length}", ""), variant="")
+        for line in lines
+    ]
+
+
+def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.PathLike) -> None:
+    """Panels of lines by their titles, with one legend.
+
+    A method looks the same in every panel. Training lengths of one method are told apart unless
+    each panel has only one.
+    """
+    lengths = {name: {line.train_length for line in lines} for name, lines in panels.items()}
+    several = any(len(found) > 1 for found in lengths.values())
+    everything = [line for lines in panels.values() for line in lines] if several else []
+    with style.figure(title, len(panels)) as (figure, axes):
+        for panel, (name, lines) in zip(axes, panels.items(), strict=True):
+            plot_series(panel, lines, everything)
+            panel.set_title(name)
+            if len(lengths[name]) == 1:
+                style.mark_training_length(panel, *lengths[name])
+        style.legend(figure, axes)
+        style.save(figure, *paths)
+
+
+def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series] = ()) -> None:
+    """Lines of perplexity against evaluation length, hollow markers for the paper's.
+
+    Args:
+        everything: lines that the training lengths of a method are to be told apart from.
+    """
+    seen: Counter = Counter()
+    for line in lines:
+        look = _look(line, everything)
+        place = seen[look, line.printed]
+        seen[look, line.printed] += 1
+        look = look.variant(place)
+        known = [point for point in line.points if point.perplexity is not None]
+        lengths = [point.length for point in known]
+        axes.plot(
+            lengths,
+            [point.perplexity for point in known],
+            label=line.label,
+            markevery=style.sparse_markers(lengths),
+            **look.line(hollow=line.printed),
+        )
+        if any(point.spread for point in known):
+            gaps = [(point.perplexity, point.spread or 0.0) for point in known]
+            low, high = [max(1.0, p - gap) for p, gap in gaps], [p + gap for p, gap in gaps]
+            style.band(axes, lengths, low, high, look.color)
+        failed = [point for point in line.points if point.perplexity is None]
+        if failed:
+            last = (known[-1].length, known[-1].perplexity)
+            style.annotate(axes, failed[0].status, last, (6, 0), "left")
+    points = [point for line in lines for point in line.points]
+    style.length_axis(axes, [point.length for point in points])
+    style.perplexity_axis(axes, [p.perplexity for p in points if p.perplexity is not None])
+
+
+def _look(line: Series, everything: Iterable[Series]) -> style.Look:
+    lengths = {
+        other.train_length
+        for other in everything
+        if other.position_method == line.position_method and other.train_length is not None
+    }
+    if line.train_length is None or len(lengths) < 2:
+        return style.method_look(line.position_method)
+    return style.length_look(line.position_method, line.train_length, sorted(lengths))
