@@ -25,7 +25,7 @@ find_python() {
 
 ensure_environment() {
   local extra="${1:-}" wanted stamp
-  wanted="$(cat "$root/setup.py" "$root/constraints.txt" | cksum)"
+  wanted="$(cat "$root"/{setup.py,constraints.txt,scripts/install.sh} | cksum)"
   for stamp in "$root/.venv/installed-test" "$root/.venv/installed-$extra"; do
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
       export PATH="$root/.venv/bin:$PATH"
@@ -38,13 +38,8 @@ ensure_environment() {
     echo "Making .venv with $("$python" --version) …"
     "$python" -m venv "$root/.venv" || fail "$python could not make a virtual environment."
   fi
-  echo "Installing the pinned packages into .venv (a few minutes, once) …"
-  # Constrains the isolated builds too (pip since 25.3 has a variable of its own for them); they
-  # would fetch another torch otherwise.
-  PIP_CONSTRAINT="$root/constraints.txt" PIP_BUILD_CONSTRAINT="$root/constraints.txt" \
-    "$root/.venv/bin/python" -m pip install \
-    --disable-pip-version-check --editable "$root${extra:+[$extra]}" ||
-    fail "pip could not install the packages; its words above say why."
+  echo "Installing the pinned packages into .venv (about two minutes, once) …"
+  PYTHON="$root/.venv/bin/python" "$root/scripts/install.sh" ${extra:+"$extra"} || exit
   echo "$wanted" > "$root/.venv/installed-$extra"
   export PATH="$root/.venv/bin:$PATH"
 }

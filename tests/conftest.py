@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,10 +14,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
-
-# fairseq brings torchaudio, whose CUDA build cannot be loaded beside a CPU build of torch;
-# transformers, which the tests compare with, would import it because it is there.
-sys.modules.setdefault("torchaudio", None)
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
 

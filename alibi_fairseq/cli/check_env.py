@@ -16,7 +16,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
-INSTALL = "PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt pip install ."
+INSTALL = "./scripts/install.sh"
 NEEDED = (
     *("sentencepiece", "sacremoses", "tensorboardX", "tqdm", "psutil", "hydra-core", "omegaconf"),
 )
@@ -59,6 +59,7 @@ def examine() -> Report:
     _python(report)
     torch = _torch(report)
     fairseq = _fairseq(report) if torch else None
+    _torchaudio(report)
     _packages(report)
     _this_package(report, usable=bool(fairseq))
     return report
@@ -120,6 +121,21 @@ def _fairseq(report: Report):
                 f"--no-build-isolation --no-cache-dir {right}`."
             )
     return fairseq
+
+
+def _torchaudio(report: Report) -> None:
+    """Fairseq requires it, language models do not use it, and transformers imports it if found."""
+    if (version := _version("torchaudio")) is None:
+        return
+    try:
+        import_module("torchaudio")
+    except Exception as error:  # a library that does not match PyTorch raises OSError
+        first = f"{type(error).__name__}: {error}".splitlines()[0]
+        report.problems.append(
+            f"torchaudio {version} cannot be loaded beside this PyTorch ({first}), and packages "
+            "that import it if it is installed fail with it, such as transformers; language "
+            "models do not need it: `pip uninstall torchaudio`."
+        )
 
 
 def _packages(report: Report) -> None:

@@ -40,7 +40,7 @@ def test_in_order(capsys):
 def test_by_its_path_where_nothing_is_installed(tmp_path):
     done = as_process(FILE, cwd=tmp_path, python=["-S"])
     assert done.returncode == 1
-    assert "PyTorch is not installed; in a clone: `PIP_CONSTRAINT=" in done.stdout
+    assert "PyTorch is not installed; in a clone: `./scripts/install.sh`" in done.stdout
 
 
 def test_by_its_path_where_fairseq_is_broken(tmp_path):
@@ -68,6 +68,15 @@ def test_the_official_fairseq_on_a_newer_python(versions):
 def test_an_old_python(monkeypatch):
     monkeypatch.setattr(check_env.sys, "version_info", (3, 9, 1))
     assert "Python is older than 3.10" in problems()
+
+
+def test_a_torchaudio_that_cannot_be_loaded(versions, monkeypatch, tmp_path):
+    versions["torchaudio"] = "2.11.0"
+    (tmp_path / "torchaudio.py").write_text("raise OSError('libcudart.so.13: no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torchaudio", raising=False)
+    said = problems()
+    assert "torchaudio 2.11.0 cannot be loaded" in said and "`pip uninstall torchaudio`" in said
 
 
 def test_missing_packages(versions):

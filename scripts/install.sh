@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Install this project and the pinned versions of what it needs into the active Python environment.
+#
+#   scripts/install.sh [EXTRA]     EXTRA is an extra of setup.py, such as "test"
+#
+# Uses `python`, or PYTHON=/path/to/python. A PyTorch that is installed already is kept. The project
+# is installed in editable mode. docs/installation.md has the same with pip alone.
+set -euo pipefail
+
+root="$(cd "$(dirname "$0")/.." && pwd)"
+
+fail() {
+  echo "install.sh: error: $1" >&2
+  exit 2
+}
+
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+  -*) fail "unknown option $1; see --help." ;;
+esac
+extra="${1:-}"
+python="$(command -v "${PYTHON:-python}")" || fail "${PYTHON:-python} was not found; activate an environment or set PYTHON."
+"$python" -c 'import sys, pip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null ||
+  fail "$python is not Python 3.11, 3.12 or 3.13 with pip; docs/installation.md has Python 3.10."
+
+constraints="$(mktemp)"
+trap 'rm -f "$constraints"' EXIT
+cp "$root/constraints.txt" "$constraints"
+if "$python" -c 'import torch' 2> /dev/null; then
+  sed -i '/^torch==/d' "$constraints"
+fi
+
+# Bytecode is compiled at the end, on all cores.
+pip_install() {
+  "$python" -m pip install --disable-pip-version-check --no-compile --no-build-isolation \
+    --constraint "$constraints" "$@" || fail "pip failed; see its output above."
+}
+
+echo "Installing the build requirements …"
+pip_install --quiet setuptools wheel Cython numpy
+# Compiled here where there is no binary wheel (Python 3.11), and before anything that PyTorch's
+# build tools would slow down: with them, this step takes minutes instead of seconds.
+echo "Installing fairseq …"
+PYTHONPATH="$root/scripts/fairseq_build" pip_install --quiet --no-deps fairseq-fixed
+echo "Installing PyTorch and everything else …"
+pip_install --editable "$root${extra:+[$extra]}"
+# fairseq requires torchaudio, which language models do not use. Where it does not match the
+# installed PyTorch it cannot be loaded, and everything that looks for it fails (transformers does).
+if ! "$python" -c 'import torchaudio' 2> /dev/null; then
+  "$python" -m pip uninstall --yes --quiet torchaudio 2> /dev/null || true
+fi
+"$python" -m compileall -q -j 0 "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" > /dev/null 2>&1 || true
+echo "Installed. \`alibi-fairseq check-env\` examines the environment."
