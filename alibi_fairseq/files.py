@@ -1,14 +1,17 @@
-"""Files that are either whole or absent, and their hashes."""
+"""Files that are either complete or absent, their hashes, and room for them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from .errors import BadInput
 
 _CHUNK = 1 << 20  # bytes read at a time
 
@@ -55,3 +58,26 @@ def sha256_files(paths: list[str | os.PathLike]) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     return digest.hexdigest()
+
+
+def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str = "--out") -> None:
+    """Check that the disk is large enough.
+
+    Args:
+        folder: where the files will be written; need not exist yet.
+        needed: bytes, at the peak.
+        what: the work, for the message.
+        option: the flag that names the folder, for the message.
+
+    Raises:
+        BadInput: less than that is free.
+    """
+    existing = Path(folder).resolve()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        raise BadInput(
+            f"{what} needs about {needed / 1e9:.1f} GB in {folder}, but only {free / 1e9:.1f} GB "
+            f"are free there; free some space or choose another {option}."
+        )

@@ -29,8 +29,7 @@ import psutil
 from alibi_fairseq.dataprep.cc100_roberta import most_workers
 from alibi_fairseq.dataprep.documents import portions, read
 from alibi_fairseq.dataprep.sources import text_files
-from alibi_fairseq.dataprep.workspace import check_disk
-from alibi_fairseq.files import atomic_write
+from alibi_fairseq.files import atomic_write, check_disk
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document
 from benchmarks.common import command_line

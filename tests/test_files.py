@@ -3,7 +3,8 @@ import os
 
 import pytest
 
-from alibi_fairseq.files import atomic_write, sha256_file
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import atomic_write, check_disk, sha256_file
 
 
 def test_written_file_is_whole_and_alone(tmp_path):
@@ -58,3 +59,11 @@ def test_hash_equals_hashlib(tmp_path):
     content = os.urandom(3 * (1 << 20) + 17)
     (tmp_path / "f").write_bytes(content)
     assert sha256_file(tmp_path / "f") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_disk_that_is_too_small_is_refused(tmp_path):
+    check_disk(tmp_path / "not" / "there", 1, "The preparation")
+    with pytest.raises(
+        BadInput, match=r"needs about 1000000000\.0 GB .* but only \d+\.\d GB are free"
+    ):
+        check_disk(tmp_path / "not" / "there", 1e18, "The preparation")

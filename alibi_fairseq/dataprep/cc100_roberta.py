@@ -21,9 +21,9 @@ from alibi_fairseq.dataprep.tokenisers import (
     train_byte_level_bpe,
     train_sentencepiece,
 )
-from alibi_fairseq.dataprep.workspace import Workspace, check_disk
+from alibi_fairseq.dataprep.workspace import Workspace
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import sha256_file
+from alibi_fairseq.files import check_disk, sha256_file
 from alibi_fairseq.results import manifest as manifests
 
 CORPUS = "cc100-roberta"

@@ -14,6 +14,7 @@ from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_ta
 from ..results.points import evaluation_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
+from ..workflow import exit_code
 from .pipeline import SUBSET, Demo
 from .settings import FULL, QUICK, SEED, TRAIN_LENGTH
 
@@ -132,10 +133,7 @@ if __name__ == "__main__":
     # The models are small: more threads than cores of a small machine only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", str(min(8, os.cpu_count() or 1)))
     try:
-        main(sys.argv[1:])
+        sys.exit(exit_code(lambda: main(sys.argv[1:])))
     except BadInput as error:
         print(f"demo.sh: error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("\nInterrupted. Run the same command again to go on from here.", file=sys.stderr)
-        sys.exit(130)

@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
-from ..launcher.progress import Progress
+from ..workflow import Command, Stamp, once
 from .corpus import split_text
 from .settings import SEED, TRAIN_LENGTH, Settings, task_flags
-from .steps import fairseq_command, once, run
+from .steps import fairseq_command
 
 SPLITS = ("train", "valid", "test")
 SUBSET = "valid"
@@ -43,7 +43,7 @@ class Demo:
         splits = split_text(self.text)
         text = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
         wanted = {"text": text, "vocabulary": self.settings.vocabulary}
-        once(self.folder / "prepared.json", wanted, lambda: self._prepare(splits))
+        once(Stamp(self.folder / "prepared.json", wanted), lambda: self._prepare(splits))
         return text
 
     def _prepare(self, splits: dict[str, list[str]]) -> None:
@@ -72,10 +72,8 @@ class Demo:
                 encoded = pieces.encode(lines, out_type=str)
                 file.writelines(" ".join(line) + "\n" for line in encoded)
         flags = [f"--{split}pref={folder / split}.pieces" for split in SPLITS]
-        run(
-            fairseq_command("preprocess", "--only-source", *flags, "--destdir", self.data),
-            self.folder / "preprocess.log",
-        )
+        words = fairseq_command("preprocess", "--only-source", *flags, "--destdir", self.data)
+        Command(words, self.folder / "preprocess.log").run("preparing the text")
 
     def train(self, method: str, text: str) -> float:
         """One model with ``fairseq-train``; goes on where an interrupted training stopped.
@@ -93,8 +91,9 @@ class Demo:
             "flags": task_flags(method, "train"),
         }
         # A checkpoint of other settings must not be continued.
-        once(folder / "settings.json", wanted, lambda: _remove_checkpoints(folder))
-        return once(folder / "trained.json", wanted, lambda: self._train(method, folder))["seconds"]
+        once(Stamp(folder / "settings.json", wanted), lambda: _remove_checkpoints(folder))
+        trained = Stamp(folder / "trained.json", wanted)
+        return once(trained, lambda: self._train(method, folder))["seconds"]
 
     def _train(self, method: str, folder: Path) -> dict:
         settings = self.settings
@@ -118,12 +117,9 @@ class Demo:
             *["--no-epoch-checkpoints", "--log-format", "json", "--log-interval", 5],
             *self.device_flags,
         ]
-        bar = Progress(f"training {method}", settings.updates)
+        words = fairseq_command("train", self.data, *flags)
         begin = time.monotonic()
-        try:
-            run(fairseq_command("train", self.data, *flags), folder / "train.log", bar)
-        finally:
-            bar.close()
+        Command(words, folder / "train.log", settings.updates).run(f"training {method}")
         return {"seconds": round(time.monotonic() - begin, 1)}
 
     def evaluate(self, methods: list[str], text: str) -> list[dict]:
@@ -133,8 +129,8 @@ class Demo:
         for method, length in tqdm(pairs, desc="evaluating", unit="cell", dynamic_ncols=True):
             checkpoint = self.folder / method / "checkpoint_last.pt"
             wanted = {"checkpoint": sha256_file(checkpoint), "text": text, "length": length}
-            stamp = self.folder / method / f"length-{length}.json"
-            outcome = once(stamp, wanted, partial(self._evaluate, method, checkpoint, length))
+            stamp = Stamp(self.folder / method / f"length-{length}.json", wanted)
+            outcome = once(stamp, partial(self._evaluate, method, checkpoint, length))
             cells.append(
                 {
                     "position_method": method,
@@ -155,9 +151,11 @@ class Demo:
             *["--tokens-per-sample", length, "--max-tokens", max(length, self.settings.tokens)],
             *["--no-progress-bar", *self.device_flags],
         ]
-        log = self.folder / method / "evaluate.log"
+        log = self.folder / method / f"evaluate-{length}.log"
+        log.unlink(missing_ok=True)
         begin = time.monotonic()
-        printed = "\n".join(run(fairseq_command("eval_lm", self.data, *flags), log))
+        Command(fairseq_command("eval_lm", self.data, *flags), log).run(f"evaluating {method}")
+        printed = log.read_text(encoding="utf-8", errors="replace")
         loss = re.search(r"Loss \(base 2\): ([\d.]+), Perplexity: ([\d.]+)", printed)
         tokens = re.search(r"Evaluated ([\d,]+) tokens", printed)
         if loss is None or tokens is None:

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -25,13 +26,38 @@ ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 INTERVAL = 0.5
 
 
+class StopRequest:
+    """The signals that ask this process to stop, while the context lasts.
+
+    Attributes:
+        times: 0, or 1 after a signal, or more after Ctrl-C was pressed again, which means "now".
+    """
+
+    def __init__(self):
+        self.times = 0
+
+    def _listen(self, number, frame) -> None:
+        self.times += number == signal.SIGINT or not self.times
+        print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> StopRequest:
+        self._before = {number: signal.signal(number, self._listen) for number in STOPPING}
+        return self
+
+    def __exit__(self, *error) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
 def run(
     command: list[str],
     ask: Callable[[int], None] | None = None,
     log: IO | None = None,
     watch: Callable[[], None] = lambda: None,
+    stop: StopRequest | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a training command, passing the wish to stop on to the processes that train.
+    """Run a training command, passing requests to stop on to the processes that train.
 
     torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large
     checkpoint. So the command runs in a session of its own, where no signal for this process
@@ -42,44 +68,39 @@ def run(
             :func:`ask_to_stop` by default.
         log: takes what the command prints, instead of this process's own output.
         watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
+        stop: an entered request that several commands obey, each in a thread; by default the
+            signals of this command alone, which needs the main thread.
+        environment: variables besides those of this process.
 
     Returns:
         The command's exit code; ``STOPPED_EARLY`` when it saved and stopped as it was told to.
     """
-    told = {"times": 0}
     ask = ask or ask_to_stop
-
-    def listen(number, frame):
-        told["times"] += number == signal.SIGINT or not told["times"]
-        print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
-
-    before = {number: signal.signal(number, listen) for number in STOPPING}
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, **ENVIRONMENT},
-        start_new_session=True,
-        preexec_fn=ignore_usr1,
-        stdout=log,
-        stderr=log and subprocess.STDOUT,
-    )
-    try:
-        while process.poll() is None:
-            if told["times"] > 1:
+    with nullcontext(stop) if stop else StopRequest() as stop:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **ENVIRONMENT, **(environment or {})},
+            start_new_session=True,
+            preexec_fn=ignore_usr1,
+            stdout=log,
+            stderr=log and subprocess.STDOUT,
+        )
+        try:
+            while process.poll() is None:
+                if stop.times > 1:
+                    kill_all(process.pid)
+                elif stop.times:
+                    # Again and again: a worker that is still starting does not listen yet.
+                    ask(process.pid)
+                try:
+                    process.wait(INTERVAL)
+                except subprocess.TimeoutExpired:
+                    watch()
+            watch()
+        finally:
+            if process.poll() is None:
                 kill_all(process.pid)
-            elif told["times"]:
-                # Again and again: a worker that is still starting does not listen yet.
-                ask(process.pid)
-            try:
-                process.wait(INTERVAL)
-            except subprocess.TimeoutExpired:
-                watch()
-        watch()
-    finally:
-        if process.poll() is None:
-            kill_all(process.pid)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return STOPPED_EARLY if told["times"] and process.returncode == 0 else exit_code(process)
+    return STOPPED_EARLY if stop.times and process.returncode == 0 else exit_code(process)
 
 
 def ignore_usr1() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import BadInput
 from ..results import manifest as manifests
+from ..workflow import Command, Stamp, Step
 from .scales import Scale
 from .sources import Source
-from .state import Stamp
-from .steps import ALIBI, PYTHON, Step
+
+#: Running a module, and this package's command.
+PYTHON = [sys.executable, "-m"]
+ALIBI = [*PYTHON, "alibi_fairseq"]
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class Data:
 
         return Step(
             title=f"preparing {self.source.text}",
-            command=[*ALIBI, *words, "--out", str(self.folder), *flags],
+            work=Command([*ALIBI, *words, "--out", str(self.folder), *flags]),
             done=stamp.holds,
             check=check,
             finish=finish,
@@ -126,7 +130,9 @@ class Data:
         words = [f"{split}={most}" for split, most in tokens.items()]
         return Step(
             title=f"taking an excerpt of {self.source.text}",
-            command=[*PYTHON, "alibi_fairseq.reproduce.excerpt", first, str(self.excerpt), *words],
+            work=Command(
+                [*PYTHON, "alibi_fairseq.reproduce.excerpt", first, str(self.excerpt), *words]
+            ),
             done=stamp.holds,
             finish=stamp.write,
         )

@@ -24,13 +24,13 @@ def commands(pipeline: Pipeline) -> Iterator[str]:
     for data in pipeline.data.values():
         yield f"# {data.source.corpus}"
         for step in data.steps():
-            yield step.line
+            yield step.work.line
     for number, run in enumerate(pipeline.runs, 1):
         yield f"# [{number}/{len(pipeline.runs)}] {run.recipe.path}"
         for step in pipeline.steps(run):
-            yield step.line
+            yield step.work.line
     yield "# report"
-    yield pipeline.report().line
+    yield pipeline.report().work.line
 
 
 def cost_table(pipeline: Pipeline) -> str:

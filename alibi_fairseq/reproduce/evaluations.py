@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..results.schema import load_document
+from ..workflow import Command, Step
+from .data import ALIBI
 from .plan import Measurement
-from .steps import ALIBI, Step
 from .trainings import Training
 
 
@@ -26,7 +27,7 @@ def evaluation_step(training: Training, measurement: Measurement, age: int, out:
     words += ["--device", "cpu"] if training.machine.cpu else []
 
     def stale() -> bool:
-        sha256 = training.stamp(age).output_sha256()
+        sha256 = training.stamp(age).output_sha256
         return any(cell["checkpoint_sha256"] != sha256 for cell in cells_of(out, model))
 
     def done() -> bool:
@@ -41,7 +42,7 @@ def evaluation_step(training: Training, measurement: Measurement, age: int, out:
 
     return Step(
         title=f"evaluating {training.recipe.path}",
-        command=[*ALIBI, *words],
+        work=Command([*ALIBI, *words]),
         done=done,
         begin=begin,
     )

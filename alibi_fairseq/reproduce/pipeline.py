@@ -7,13 +7,12 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launcher import Machine
-from .data import Data
+from ..workflow import Command, Stamp, Step
+from .data import ALIBI, Data
 from .evaluations import evaluation_step
 from .plan import Measurement, Run
 from .scales import Scale
 from .sources import Source
-from .state import Stamp
-from .steps import ALIBI, Step
 from .trainings import Training
 
 
@@ -87,7 +86,7 @@ class Pipeline:
         )
         return Step(
             title="the report",
-            command=[*ALIBI, "report", str(results), "--out", str(self.page.parent)],
+            work=Command([*ALIBI, "report", str(results), "--out", str(self.page.parent)]),
             done=stamp.holds,
             finish=stamp.write,
         )

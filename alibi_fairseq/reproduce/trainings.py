@@ -11,9 +11,8 @@ from pathlib import Path
 from ..errors import BadInput
 from ..launcher import Machine, plan, process
 from ..recipes import Recipe
+from ..workflow import Claim, Command, Stamp, Step
 from .data import Data
-from .state import Stamp, check_claim, claim
-from .steps import Step
 
 
 @dataclass(frozen=True)
@@ -56,26 +55,33 @@ class Training:
         stamp = self.stamp(updates)
         return Step(
             title=f"training {self.recipe.path}",
-            command=self.command(updates),
+            work=Command(self.command(updates), self.folder / "train.log", updates),
             done=stamp.holds,
             check=partial(self._check, updates),
-            begin=partial(claim, self._claim, self._begun_with()),
+            begin=self._claim.write,
             reached=lambda: process.has_reached(self.folder, updates),
             finish=partial(self._finish, updates),
-            updates=updates,
-            log=self.folder / "train.log",
         )
 
     @property
-    def _claim(self) -> Path:
-        return self.folder / "begun.json"
+    def _claim(self) -> Claim:
+        return Claim(self.folder / "begun.json", self._begun_with())
 
     def _begun_with(self) -> dict:
         # Not the machine: any number of GPUs sees the same tokens in each update.
         return {"recipe": self.recipe.settings(), **self.data.identity}
 
     def _check(self, updates: int) -> None:
-        check_claim(self._claim, self._begun_with())
+        claim = self._claim
+        claim.check(
+            f"The training in {self.folder} was begun",
+            "move that folder away or choose another --work-dir",
+        )
+        if not claim.path.is_file() and any(self.folder.glob("checkpoint*.pt")):
+            raise BadInput(
+                f"{self.folder} holds checkpoints of unknown origin (no {claim.path.name}); move "
+                "that folder away or choose another --work-dir."
+            )
         model = self.model(updates)
         if self.stamp(updates).path.is_file():
             raise BadInput(

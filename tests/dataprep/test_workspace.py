@@ -1,6 +1,6 @@
 import pytest
 
-from alibi_fairseq.dataprep.workspace import Workspace, check_disk
+from alibi_fairseq.dataprep.workspace import Workspace
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import manifest as manifests
 
@@ -81,11 +81,3 @@ def test_data_of_somebody_else_is_not_touched(tmp_path):
     with pytest.raises(BadInput, match=r"has no manifest\.json"):
         Workspace(tmp_path, {}).finished()
     assert (tmp_path / "data-bin" / "train.bin").read_bytes() == b"precious"
-
-
-def test_small_disk_is_said_before_the_work(tmp_path):
-    check_disk(tmp_path / "not" / "there", 1, "The preparation")
-    with pytest.raises(
-        BadInput, match=r"needs about 1000000000\.0 GB .* but only \d+\.\d GB are free"
-    ):
-        check_disk(tmp_path / "not" / "there", 1e18, "The preparation")

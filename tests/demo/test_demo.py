@@ -10,9 +10,8 @@ import pytest
 from alibi_fairseq.demo import __main__ as demo
 from alibi_fairseq.demo.corpus import split_text
 from alibi_fairseq.demo.settings import task_flags
-from alibi_fairseq.demo.steps import fairseq_command, once, run
+from alibi_fairseq.demo.steps import fairseq_command
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.launcher.progress import Progress
 
 
 def test_embedded_text_is_the_same_every_time_and_its_parts_share_no_stretch():
@@ -45,41 +44,6 @@ def test_text_that_cannot_be_used_is_said_to_be(tmp_path, case):
         source.write_bytes(b"\xff\xfe" * 100_000)
     with pytest.raises(BadInput, match=str(source)):
         split_text(source)
-
-
-def test_a_step_is_done_once_for_the_same_settings(tmp_path):
-    calls = []
-
-    def work():
-        calls.append(1)
-        return {"value": len(calls)}
-
-    stamp = tmp_path / "stamp.json"
-    assert once(stamp, {"size": (1, 2)}, work) == {"value": 1}
-    assert once(stamp, {"size": (1, 2)}, work) == {"value": 1}
-    assert once(stamp, {"size": (1, 3)}, work) == {"value": 2}
-
-
-def test_a_step_that_fails_is_not_done(tmp_path):
-    stamp = tmp_path / "stamp.json"
-    with pytest.raises(ZeroDivisionError):
-        once(stamp, {}, lambda: {"value": 1 // 0})
-    assert not stamp.exists()
-
-
-def test_a_failing_command_names_its_log_and_its_last_words(tmp_path):
-    program = "import sys; print('all went well'); sys.exit('the disk is full')"
-    with pytest.raises(BadInput, match=r"step\.log.*the disk is full"):
-        run([sys.executable, "-c", program], tmp_path / "step.log")
-    assert "all went well" in (tmp_path / "step.log").read_text()
-
-
-def test_progress_follows_the_log():
-    bar = Progress("training", 100)
-    bar.see('now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
-    bar.see("now | INFO | fairseq.trainer | something else\n")
-    assert bar.bar.n == 40 and "9.1" in bar.bar.postfix
-    bar.close()
 
 
 def test_every_method_gets_one_task():

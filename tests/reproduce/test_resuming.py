@@ -85,7 +85,7 @@ def test_stopped_anywhere_it_goes_on_from_there(reproduce, commands, capsys, num
     commands.stop_at = number
     code, ran = reproduce()
     assert code == 75 and ran == whole[:number]
-    assert "goes on from here" in capsys.readouterr().err
+    assert "resumes from here" in capsys.readouterr().err
     commands.stop_at = None
     assert reproduce() == (0, whole[number - 1 :])
 
@@ -143,7 +143,7 @@ def test_checkpoints_of_unknown_origin_are_refused_before_any_work(reproduce, tm
     folder.mkdir()
     (folder / "checkpoint_last.pt").touch()
     assert reproduce("table12") == (2, [])
-    assert "nobody knows what they were made from" in capsys.readouterr().err
+    assert "checkpoints of unknown origin" in capsys.readouterr().err
 
 
 def test_other_text_under_the_same_name_is_refused(reproduce, tmp_path, capsys):
@@ -180,11 +180,11 @@ def test_a_run_that_has_passed_an_age_cannot_go_back(reproduce, tmp_path, capsys
 
 
 def test_two_at_once_in_one_folder_are_refused(reproduce, tmp_path, capsys):
-    from alibi_fairseq.reproduce.state import alone
+    from alibi_fairseq.workflow import locked
 
-    with alone(tmp_path / "work" / "smoke"):
+    with locked(tmp_path / "work" / "smoke"):
         assert reproduce() == (2, [])
-    assert "Another process is at work" in capsys.readouterr().err
+    assert "Another process is working" in capsys.readouterr().err
 
 
 def test_the_papers_runs_on_the_papers_text_come_without_a_warning(reproduce, commands, capsys):

@@ -1,0 +1,123 @@
+"""A subprocess with a log, a progress bar and a way to stop it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..launcher import STOPPED_EARLY, process
+from .progress import TrainingProgress
+
+#: Exit code of a Python program that Ctrl-C has ended.
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class Stopped(Exception):
+    """The work was asked to stop; what was done is saved."""
+
+
+class Failed(Exception):
+    """A command failed, with its exit code."""
+
+    def __init__(self, message: str, code: int):
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of this Python.
+
+    Attributes:
+        words: the interpreter and its arguments.
+        log: the file that the output is appended to; None: the output is shown.
+        updates: of a training, at its end. Its progress is shown, and it is asked to stop with
+            SIGUSR1, so that it saves; any other command is interrupted as by Ctrl-C.
+    """
+
+    words: list[str]
+    log: Path | None = None
+    updates: int = 0
+
+    @property
+    def line(self) -> str:
+        """The command as typed in the repository."""
+        return shlex.join(["python", *self.words[1:]])
+
+    def run(
+        self,
+        title: str,
+        stop: process.StopRequest | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run to the end.
+
+        Args:
+            title: for the progress bar and messages.
+            stop: in a thread other than the main one: the request to stop that it obeys.
+            environment: variables besides those of this process.
+
+        Raises:
+            Stopped: it was asked to stop and did.
+            Failed: its exit code was not 0.
+        """
+        ask = process.ask_to_stop if self.updates else interrupt_once()
+        options = {"ask": ask, "stop": stop, "environment": environment}
+        if self.log:
+            code = self._run_with_log(title, options)
+        else:
+            code = process.run(self.words, **options)
+        if code in (STOPPED_EARLY, INTERRUPTED):
+            raise Stopped
+        if code:
+            raise Failed(f"{title} failed with exit code {code}; {self._hint()}", code)
+
+    def _run_with_log(self, title: str, options: dict) -> int:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            self.log.open("a", encoding="utf-8") as log,
+            self.log.open(encoding="utf-8", errors="replace") as output,
+        ):
+            log.write(f"$ {self.line}\n")
+            log.flush()
+            if not self.updates:
+                return process.run(self.words, log=log, **options)
+            output.seek(0, os.SEEK_END)
+            bar = TrainingProgress(title, self.updates)
+            unread = ""
+
+            def watch() -> None:
+                nonlocal unread
+                *lines, unread = (unread + output.read()).split("\n")
+                for line in lines:
+                    bar.see(line)
+
+            try:
+                return process.run(self.words, log=log, watch=watch, **options)
+            finally:
+                bar.close()
+
+    def _hint(self) -> str:
+        if not self.log:
+            return "see the output above."
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        return f"see {self.log}; the last line is: {last.strip()}"
+
+
+def interrupt_once() -> Callable[[int], None]:
+    """How to stop a command that does not train: Ctrl-C to its process group, once."""
+    sent = []
+
+    def ask(pid: int) -> None:
+        if not sent:
+            sent.append(pid)
+            with suppress(ProcessLookupError):  # it may just have ended
+                os.killpg(pid, signal.SIGINT)
+
+    return ask
