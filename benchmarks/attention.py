@@ -81,8 +81,8 @@ def candidates(layers: list, where: torch.device) -> dict[str, Callable[[], None
         made["materialised: (B·H, T, T) mask"] = masked(mask)
     for name, backend in BACKENDS.items():
         mask = FutureMask(LinearBias(heads), length, length)
-        refusal = backend.refusal(*leaves[0], mask, 0.0)
-        if refusal is None and not (name == "eager" and length > 3072):
+        reason = backend.unsupported_reason(*leaves[0], mask, 0.0)
+        if reason is None and not (name == "eager" and length > 3072):
             made[name] = run(
                 lambda q, k, v, name=name: attend(
                     q, k, v, FutureMask(LinearBias(heads), length, length), backend=name

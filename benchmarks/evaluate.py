@@ -33,7 +33,7 @@ from alibi_fairseq.evaluation.batches import make_batches, windows_per_batch
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.evaluation.measure import LossSum, Stream, measure
-from alibi_fairseq.evaluation.memory import PeakMemory, default_budget
+from alibi_fairseq.evaluation.memory_usage import PeakMemory, default_budget
 from alibi_fairseq.evaluation.windows import plan_windows, share_start
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document

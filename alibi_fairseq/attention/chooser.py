@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import functools
 import logging
-from types import ModuleType
 
 from torch import Tensor
 
 from ..errors import BadInput
 from . import eager, flash, flex, fold, sdpa, skipping
+from .backend import Backend
 from .future_mask import FutureMask
 
 logger = logging.getLogger(__name__)
 
 #: Backends that can be asked for by name; ``auto`` picks one of them for each call.
-BACKENDS: dict[str, ModuleType] = {
+BACKENDS: dict[str, Backend] = {
     "eager": eager,
     "sdpa": sdpa,
     "fold": fold,
@@ -65,7 +65,7 @@ def choose(
     """
     call = (q, k, v, mask, dropout_p)
     if name != "auto":
-        reason = BACKENDS[name].refusal(*call)
+        reason = BACKENDS[name].unsupported_reason(*call)
         if reason is None:
             return name
         instead = _automatic(*call)
@@ -83,13 +83,13 @@ def choose(
 
 def _automatic(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str:
     for name in _preferences(q, mask, dropout_p):
-        if BACKENDS[name].refusal(q, k, v, mask, dropout_p) is None:
+        if BACKENDS[name].unsupported_reason(q, k, v, mask, dropout_p) is None:
             return name
     return "sdpa"
 
 
 def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
-    if mask.bias is None or not fold.expresses(mask.bias):
+    if mask.bias is None or not fold.supports(mask.bias):
         # FlexAttention's score modification needs no mask in memory; SDPA has no bias to add.
         return ("sdpa",) if mask.bias is None or q.device.type == "cpu" else ("flex", "sdpa")
     queries = q.shape[2]

@@ -18,12 +18,12 @@ from .blocks import attend_block, bounded_block, query_blocks
 from .future_mask import FutureMask
 
 
-def expresses(bias: ScoreBias | None) -> bool:
+def supports(bias: ScoreBias | None) -> bool:
     """Every bias."""
     return True
 
 
-def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:
+def unsupported_reason(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:
     """Runs everywhere."""
 
 

@@ -20,7 +20,7 @@ from ..positions.alibi import LinearBias
 from .future_mask import FutureMask
 
 
-def expresses(bias: ScoreBias | None) -> bool:
+def supports(bias: ScoreBias | None) -> bool:
     """ALiBi, and no bias."""
     return bias is None or isinstance(bias, LinearBias)
 
@@ -33,11 +33,13 @@ def _kernel():
         return None
 
 
-def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str | None:
+def unsupported_reason(
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
+) -> str | None:
     """Why this call cannot be computed here, or None."""
     if _kernel() is None:
         return "flash needs the package flash-attn (2.4 or newer), which is not installed"
-    if not expresses(mask.bias):
+    if not supports(mask.bias):
         return "flash can express ALiBi and no other bias"
     if q.device.type != "cuda":
         return f"flash runs on NVIDIA GPUs, not on {q.device.type}"

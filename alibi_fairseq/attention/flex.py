@@ -23,15 +23,17 @@ from .future_mask import FutureMask
 BLOCK = 128
 
 
-def expresses(bias: ScoreBias | None) -> bool:
+def supports(bias: ScoreBias | None) -> bool:
     """Every bias that depends on distance alone, and no bias."""
     return bias is None or isinstance(bias, RelativeBias)
 
 
-def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str | None:
+def unsupported_reason(
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
+) -> str | None:
     """Why this call cannot be computed here, or None."""
     trained = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if not expresses(mask.bias):
+    if not supports(mask.bias):
         return "flex can express only biases that depend on distance alone"
     if q.device.type not in ("cpu", "cuda"):
         return f"flex does not run on {q.device.type}"

@@ -35,14 +35,16 @@ RADIX = 256
 EXTRA = 8
 
 
-def expresses(bias: ScoreBias | None) -> bool:
+def supports(bias: ScoreBias | None) -> bool:
     """ALiBi, and no bias."""
     return bias is None or isinstance(bias, LinearBias)
 
 
-def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str | None:
+def unsupported_reason(
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
+) -> str | None:
     """Why this call cannot be computed here, or None."""
-    if not expresses(mask.bias):
+    if not supports(mask.bias):
         return "fold can express ALiBi and no other bias"
     if mask.key_padding is not None:
         return "fold cannot hide padding in front of tokens"

@@ -17,21 +17,23 @@ from .certificate import certify
 from .future_mask import FutureMask
 
 
-def expresses(bias: ScoreBias | None) -> bool:
+def supports(bias: ScoreBias | None) -> bool:
     """ALiBi: only a bias that grows with distance without bound makes keys irrelevant."""
     return isinstance(bias, LinearBias)
 
 
-def refusal(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> str | None:
+def unsupported_reason(
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
+) -> str | None:
     """Why this call cannot be computed here, or None."""
-    if not expresses(mask.bias):
+    if not supports(mask.bias):
         return "skipping can express ALiBi and no other bias"
     if dropout_p > 0:
         return "skipping has no attention dropout"
     if mask.key_padding is not None:
         return "skipping cannot hide padding in front of tokens"
     if q.device.type != "cpu":
-        reason = flex.refusal(q, k, v, mask, dropout_p)
+        reason = flex.unsupported_reason(q, k, v, mask, dropout_p)
         return None if reason is None else f"skipping uses flex on a GPU, and {reason}"
     return None
 

@@ -184,11 +184,11 @@ def _attention(report: Report) -> None:
     kind = {"device": "cuda", "dtype": torch.bfloat16} if on_gpu else {}
     q = torch.zeros(1, 4, 128, 64, **kind)
     call = (q, q, q, attention.FutureMask(bias, 128, 128), 0.0)
-    refusals = {name: module.refusal(*call) for name, module in attention.BACKENDS.items()}
-    usable = ", ".join(name for name, refusal in refusals.items() if refusal is None)
+    reasons = {name: b.unsupported_reason(*call) for name, b in attention.BACKENDS.items()}
+    usable = ", ".join(name for name, reason in reasons.items() if reason is None)
     report.facts.append(("attention", f"{usable} ({'GPU' if on_gpu else 'CPU'})"))
-    for refusal in filter(None, refusals.values()):
-        report.facts.append(("", f"{refusal}"))
+    for reason in filter(None, reasons.values()):
+        report.facts.append(("", reason))
 
 
 def _import(report: Report, module: str, title: str, distribution: str, requirement: str = ""):

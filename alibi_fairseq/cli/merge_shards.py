@@ -12,8 +12,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from ..evaluation.merge import merge_shards
-    from ..evaluation.tables import evaluation_table
     from ..results.schema import load_document, save_document
+    from .eval import evaluation_table
 
     document = merge_shards([load_document(path) for path in args.shards])
     save_document(document, args.out)

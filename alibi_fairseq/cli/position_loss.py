@@ -6,7 +6,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..evaluation.request import add_sweep_arguments
+    from .sweep_options import add_sweep_arguments
 
     add_sweep_arguments(parser)
     parser.add_argument(
@@ -14,15 +14,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=32,
         metavar="N",
-        help="at most N groups of positions, growing geometrically with the position (default: 32)",
+        help="at most N position buckets, their width growing geometrically (default: 32)",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    from ..evaluation.buckets import bucket_edges
-    from ..evaluation.request import sweep_of
+    from ..evaluation.measure import bucket_edges
     from ..evaluation.sweep import run_sweep
+    from .sweep_options import sweep_of
 
-    bucket_edges(1, args.buckets)  # says what is wrong with the number
+    bucket_edges(1, args.buckets)  # raises BadInput before anything is loaded
     cells = run_sweep(sweep_of(args, buckets=args.buckets))
-    print(f"{len(cells)} groups of positions. Results: {args.out}")
+    print(f"{len(cells)} position buckets. Results: {args.out}")

@@ -11,7 +11,6 @@ from itertools import groupby
 
 import torch
 
-from ..errors import BadInput
 from .windows import Window
 
 #: Inputs in a batch beyond which nothing gets faster.
@@ -38,14 +37,6 @@ def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
         alike = list(alike)
         batches += [alike[begin : begin + size] for begin in range(0, len(alike), size)]
     return batches
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """``2/3`` → (2, 3), the second of three."""
-    index, _, count = text.partition("/")
-    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise BadInput(f"--shard is i/n with 1 ≤ i ≤ n, for example 2/3, not '{text}'.")
-    return int(index), int(count)
 
 
 def shard_of(batches: list, index: int, count: int) -> list:

@@ -25,7 +25,7 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class LoadedModel:
     """A model in evaluation mode and what results say about it.
 
     Attributes:
@@ -76,7 +76,7 @@ def load_checkpoint(
     precision: str = "fp32",
     overrides: dict | None = None,
     trained_with: Path | None = None,
-) -> Evaluated:
+) -> LoadedModel:
     """Load a model and make sure that it numbers words as the data does.
 
     Args:
@@ -102,7 +102,7 @@ def load_checkpoint(
     history = state.get("optimizer_history") or [{}]
     width = getattr(cfg.model, "decoder_embed_dim", 512)
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
-    return Evaluated(
+    return LoadedModel(
         decoder=model.decoder,
         facts={
             "model": cfg.model._name,

@@ -107,3 +107,20 @@ def window_losses(score: Scorer, stream: Stream, batch: list[Window]) -> Tensor:
             "there is none. Half precision overflows where fp32 does not: try --precision fp32."
         )
     return losses
+
+
+def bucket_edges(length: int, buckets: int) -> list[int]:
+    """Edges of at most ``buckets`` position buckets over 0 … length − 1.
+
+    The edges grow geometrically because the loss falls fastest over the first positions. Buckets
+    that would be narrower than one position are merged, so there may be fewer than asked for.
+
+    Returns:
+        Strictly increasing, from 0 to ``length``; bucket i is ``edges[i] … edges[i + 1] − 1``.
+
+    Raises:
+        BadInput: ``buckets`` is less than 1.
+    """
+    if buckets < 1:
+        raise BadInput(f"--buckets must be at least 1, not {buckets}.")
+    return sorted({0} | {round(length ** (i / buckets)) for i in range(1, buckets + 1)})

@@ -18,12 +18,11 @@ from tqdm import tqdm
 from ..errors import BadInput
 from ..files import sha256_file
 from .batches import make_batches, shard_of, windows_per_batch
-from .buckets import bucket_edges
 from .cells import evaluation_cell, position_cell, shard_cell
-from .checkpoint import Evaluated, load_checkpoint
+from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, corpus_name, load_dictionary, load_split
-from .measure import LossSum, Stream, measure
-from .memory import PeakMemory, default_budget
+from .measure import LossSum, Stream, bucket_edges, measure
+from .memory_usage import PeakMemory, default_budget
 from .store import Point, Store
 from .text import TextSize
 from .windows import Window, check_window, context_of, plan_windows, share_start
@@ -45,7 +44,7 @@ class Sweep:
         overrides: options of the stored model configuration to replace.
         trained_with: dictionary file of the training data, for checkpoints without a fingerprint.
         shard: (i, n) to compute the i-th of n contiguous spans, or None for all.
-        memory: budget in bytes for a forward pass, or None for the device's default.
+        memory_budget: bytes a forward pass may take, or None for the device's default.
         buckets: None for losses of whole splits; otherwise the number of groups of positions
             within the window whose losses are measured apart.
     """
@@ -61,7 +60,7 @@ class Sweep:
     overrides: dict = field(default_factory=dict)
     trained_with: Path | None = None
     shard: tuple[int, int] | None = None
-    memory: int | None = None
+    memory_budget: int | None = None
     buckets: int | None = None
 
     def points(self) -> list[Point]:
@@ -141,7 +140,7 @@ def passes_of(split: Split, point: Point) -> list[Window]:
 
 
 def measure_point(
-    sweep: Sweep, model: Evaluated, split: Split, point: Point, progress: Callable[[int], object]
+    sweep: Sweep, model: LoadedModel, split: Split, point: Point, progress: Callable[[int], object]
 ) -> list[dict]:
     """The cells of one measurement: one, or one per group of positions that has any token."""
     if point.length > model.max_length:
@@ -150,10 +149,10 @@ def measure_point(
             f"{point.length}; its positions ({model.facts['position_method']}) end there."
         )
     if model.memory_length:
-        check_memory_sweep(sweep, point)
+        check_recurrent_sweep(sweep, point)
         size = 1
     else:
-        budget = sweep.memory or default_budget(sweep.device)
+        budget = sweep.memory_budget or default_budget(sweep.device)
         size = windows_per_batch(point.length, model.bytes_per_input, budget, sweep.device)
     batches = make_batches(passes_of(split, point), size)
     if sweep.shard is not None:
@@ -203,7 +202,7 @@ def measure_point(
     ]
 
 
-def check_memory_sweep(sweep: Sweep, point: Point) -> None:
+def check_recurrent_sweep(sweep: Sweep, point: Point) -> None:
     """A memory is handed from window to window, so each follows the one before."""
     if point.stride < point.length:
         raise BadInput(

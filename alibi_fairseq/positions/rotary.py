@@ -29,7 +29,7 @@ def pair_frequencies(head_dim: int, device: torch.device | None = None) -> Tenso
     return 1.0 / BASE**exponents
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (x_i, x_{i + D/2}).
 
     Args:
@@ -49,16 +49,16 @@ class Rotary(PositionMethod):
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        check_even_heads(config, "rotary")
+        check_even_head_dim(config, "rotary")
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
         positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
         angles = positions[:, None] * pair_frequencies(self.config.head_dim, device)  # (T, D/2)
         cos, sin = angles.cos(), angles.sin()
-        return lambda q, k: (turn(q, cos, sin), turn(k, cos, sin))
+        return lambda q, k: (apply_rotary(q, cos, sin), apply_rotary(k, cos, sin))
 
 
-def check_even_heads(config: PositionConfig, name: str) -> None:
+def check_even_head_dim(config: PositionConfig, name: str) -> None:
     """Stop with a sentence when a head cannot be split into pairs of features."""
     if config.head_dim % 2:
         raise BadInput(

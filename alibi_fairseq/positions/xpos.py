@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, Rotation
-from .rotary import check_even_heads, pair_frequencies, turn
+from .rotary import apply_rotary, check_even_head_dim, pair_frequencies
 
 UNIT = 512
 SLOWEST = 0.4 / 1.4  # z of pair 0, the pair that fades fastest
@@ -46,7 +46,7 @@ class XPos(PositionMethod):
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        check_even_heads(config, "xpos")
+        check_even_head_dim(config, "xpos")
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
         positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
@@ -61,6 +61,8 @@ class XPos(PositionMethod):
                     f"{k.dtype}, and {start + length} tokens were given; use fewer"
                     + (" or bf16." if k.dtype == torch.float16 else ".")
                 )
-            return turn(q, cos * scales, sin * scales), turn(k, cos / scales, sin / scales)
+            return apply_rotary(q, cos * scales, sin * scales), apply_rotary(
+                k, cos / scales, sin / scales
+            )
 
         return rotate

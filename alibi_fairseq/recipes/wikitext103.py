@@ -62,7 +62,7 @@ ADDED_PARAMETERS = {
     "transformer_xl": 16 * 1024 * 1024 + 2 * 1024,  # one projection per layer; u and v, shared
 }
 
-DIVIDES_NOT = (
+NOT_DIVISIBLE = (
     "--max-tokens 9216 holds 4 sequences of 2048, not 4.5: as published this run sees 65,536 tokens "
     "per update and 181.6 epochs where the other lengths see 73,728 and 204.3."
 )
@@ -95,7 +95,7 @@ def published_2048(method: str) -> Recipe:
     return recipe(
         method,
         2048,
-        notes=(DIVIDES_NOT, f"The corrected setting is {CORPUS.name}/{method}-2048-corrected."),
+        notes=(NOT_DIVISIBLE, f"The corrected setting is {CORPUS.name}/{method}-2048-corrected."),
     )
 
 
@@ -107,7 +107,7 @@ def corrected_2048(method: str) -> Recipe:
         name=f"{method}-2048-corrected",
         batch=Batch(2048, sequences=3, update_freq=3, gpus=4),
         notes=(
-            DIVIDES_NOT,
+            NOT_DIVISIBLE,
             "This setting gives 2048 the same 73,728 tokens per update as every other length. They "
             "are 36 sequences, which 8 GPUs cannot share evenly: it runs on 4 (two runs fill a node).",
         ),

@@ -87,7 +87,7 @@ class SegmentDataset(FairseqDataset):
         return samples[0]
 
 
-class BatchesInOrder(CountingIterator):
+class SequentialBatches(CountingIterator):
     """Counts batches, and gives each the memory when it is handed out.
 
     Only here and not in the data set, since batches may be loaded in other processes.
@@ -120,7 +120,7 @@ class SegmentIterator(EpochBatchIterator):
     def next_epoch_itr(self, shuffle=False, fix_batches_to_gpus=False, set_dataset_epoch=True):
         """As fairseq's; there is nothing to shuffle."""
         batches = super().next_epoch_itr(False, fix_batches_to_gpus, set_dataset_epoch)
-        return BatchesInOrder(batches, self.memory)
+        return SequentialBatches(batches, self.memory)
 
     def state_dict(self) -> dict:
         """Place in the epoch, and the memory unless the epoch is over."""

@@ -20,7 +20,7 @@ from .segment_dataset import SegmentDataset, SegmentIterator, TokenStream
 from .stretches import Stretches
 
 #: Options of ``language_modeling`` that would break the text up or predict something else.
-ONLY_AS_THEY_ARE = {
+REQUIRED_VALUES = {
     "sample_break_mode": "none",
     "shorten_method": "none",
     "add_bos_token": "False",
@@ -47,7 +47,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
 
     @classmethod
     def setup_task(cls, args, **kwargs):
-        for option, value in ONLY_AS_THEY_ARE.items():
+        for option, value in REQUIRED_VALUES.items():
             if str(getattr(args, option)) != value:
                 raise BadInput(
                     f"--task segment_language_modeling reads the corpus as one text; drop "

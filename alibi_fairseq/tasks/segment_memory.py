@@ -45,7 +45,7 @@ class SegmentMemory:
 
         All processes must call this together.
         """
-        if processes() == 1 or not self._kept:
+        if world_size() == 1 or not self._kept:
             return
         newest = max(self._kept)
         self._gathered = (newest, gather_to_first(self._kept[newest]))
@@ -55,10 +55,10 @@ class SegmentMemory:
         if not self._kept:
             return {}
         newest = max(self._kept)
-        states = {own_number(): to_cpu(self._kept[newest])}
+        states = {rank(): to_cpu(self._kept[newest])}
         if self._gathered is not None and self._gathered[0] == newest:
             states = self._gathered[1]
-        elif processes() > 1:
+        elif world_size() > 1:
             logger.warning(
                 "the memories of the other processes are gathered before validation, and there was "
                 "none before this checkpoint: a run that resumes from it starts them empty"
@@ -68,8 +68,8 @@ class SegmentMemory:
     def load_state_dict(self, state: dict) -> None:
         """Take up what this process had left behind."""
         self._kept = {}
-        if own_number() in state.get("states", {}):
-            self._kept = {state["segment"]: state["states"][own_number()]}
+        if rank() in state.get("states", {}):
+            self._kept = {state["segment"]: state["states"][rank()]}
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,13 @@ class Segment:
         self.memory.leave(self.number, states)
 
 
-def processes() -> int:
-    """Number of processes of this run."""
+def world_size() -> int:
+    """Number of processes in this run; 1 without torch.distributed."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
-def own_number() -> int:
-    """Number of this process."""
+def rank() -> int:
+    """Rank of this process; 0 without torch.distributed."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
@@ -107,12 +107,12 @@ def gather_to_first(states: States) -> dict[int, States]:
 
     One layer at a time from one process at a time, so that a device holds one more layer at most.
     """
-    if own_number() > 0:
+    if rank() > 0:
         for state in states:
             distributed.send(state.contiguous(), dst=0)
         return {}
     gathered = {0: to_cpu(states)}
-    for sender in range(1, processes()):
+    for sender in range(1, world_size()):
         gathered[sender] = []
         for state in states:
             arrived = torch.empty_like(state)

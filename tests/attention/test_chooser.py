@@ -130,15 +130,15 @@ def test_flash_refuses_what_it_cannot_do(monkeypatch):
     package.flash_attn_func = None
     q, k, v, _ = Call().tensors()
     monkeypatch.setitem(sys.modules, "flash_attn", None)
-    assert "not installed" in flash.refusal(q, k, v, Call().mask(), 0.0)
+    assert "not installed" in flash.unsupported_reason(q, k, v, Call().mask(), 0.0)
     flash._kernel.cache_clear()
     package.flash_attn_func = print
     monkeypatch.setitem(sys.modules, "flash_attn", package)
-    assert "GPU" in flash.refusal(q, k, v, Call().mask(), 0.0)
+    assert "GPU" in flash.unsupported_reason(q, k, v, Call().mask(), 0.0)
     on_gpu = types.SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32, shape=q.shape)
-    assert "fp16 and bf16" in flash.refusal(on_gpu, k, v, Call().mask(), 0.0)
+    assert "fp16 and bf16" in flash.unsupported_reason(on_gpu, k, v, Call().mask(), 0.0)
     on_gpu.dtype, on_gpu.shape = torch.bfloat16, (1, 1, 8, 512)
-    assert "512" in flash.refusal(on_gpu, k, v, Call().mask(), 0.0)
+    assert "512" in flash.unsupported_reason(on_gpu, k, v, Call().mask(), 0.0)
 
 
 def test_an_unknown_backend_is_one_sentence():

@@ -27,7 +27,7 @@ def documented() -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("method", list(METHODS))
 def test_methods_and_backends(method):
     bias = Call(method=method).bias()
-    expected = {name: "yes" if b.expresses(bias) else "no" for name, b in BACKENDS.items()}
+    expected = {name: "yes" if b.supports(bias) else "no" for name, b in BACKENDS.items()}
     assert documented()[method] == expected
 
 

@@ -92,7 +92,7 @@ def test_mistakes(evaluate, tmp_path, capsys, options, words):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_groups_of_positions(evaluate, tmp_path, capsys):
+def test_zero_buckets(evaluate, tmp_path, capsys):
     assert evaluate("--lengths", "16", "--buckets", "0", verb="position-loss") == 2
-    assert "at least 1 group" in capsys.readouterr().err
+    assert "--buckets must be at least 1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -59,7 +59,7 @@ def test_what_a_cell_says(sweep, trained):
 
 
 def test_batches_do_not_change_the_loss(sweep, tmp_path):
-    (one,) = run_sweep(sweep(lengths=[16], strides=[2], memory=1, out=tmp_path / "one.json"))
+    (one,) = run_sweep(sweep(lengths=[16], strides=[2], memory_budget=1, out=tmp_path / "one.json"))
     (many,) = run_sweep(sweep(lengths=[16], strides=[2]))
     assert one["windows_per_batch"] == 1 and many["windows_per_batch"] > 8
     assert one["loss_bits"] == pytest.approx(many["loss_bits"], abs=1e-6)
@@ -82,7 +82,7 @@ def test_finished_cells_are_kept(sweep):
 def test_three_shards_are_the_whole_bit_for_bit(sweep, tmp_path, kind, stride):
     settings = {"lengths": [24, 64, 4096] if stride is None else [32], "strides": [stride]}
     settings["buckets"] = None if kind == "evaluation" else 6
-    settings["memory"] = 300_000  # small batches, so that every shard gets some
+    settings["memory_budget"] = 300_000  # small batches, so that every shard gets some
     whole = run_sweep(sweep(**settings))
     parts = []
     for index in (1, 2, 3):
@@ -102,7 +102,7 @@ def test_a_missing_shard_is_noticed(sweep, tmp_path):
     parts = []
     for index in (1, 3):
         out = tmp_path / f"{index}.json"
-        run_sweep(sweep(lengths=[16], memory=200_000, shard=(index, 3), out=out))
+        run_sweep(sweep(lengths=[16], memory_budget=200_000, shard=(index, 3), out=out))
         parts.append(load_document(out))
     with pytest.raises(BadInput, match="give the results of all shards"):
         merge_shards(parts)

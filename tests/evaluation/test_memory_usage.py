@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import build_model, random_tokens
 
-from alibi_fairseq.evaluation.memory import PeakMemory
+from alibi_fairseq.evaluation.memory_usage import PeakMemory
 from alibi_fairseq.evaluation.scoring import token_losses
 
 CPU = torch.device("cpu")

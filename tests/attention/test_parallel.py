@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from alibi_fairseq.attention import FutureMask, attend
-from alibi_fairseq.attention.side_by_side import run_side_by_side
+from alibi_fairseq.attention.parallel import run_parallel
 from alibi_fairseq.positions.alibi import LinearBias
 
 
@@ -27,7 +27,7 @@ def test_every_task_runs_once_and_the_threads_of_others_stay_as_they_were(thread
         counts.add(torch.get_num_threads())
         done.append(number)
 
-    run_side_by_side([lambda number=number: task(number) for number in range(10)])
+    run_parallel([lambda number=number: task(number) for number in range(10)])
     assert sorted(done) == list(range(10))
     assert counts == {1}
     assert torch.get_num_threads() == threads
@@ -40,20 +40,20 @@ def test_every_task_runs_once_and_the_threads_of_others_stay_as_they_were(thread
 
 def test_fewer_tasks_than_threads_share_them(threads):
     counts = []
-    run_side_by_side([lambda: counts.append(torch.get_num_threads())])
+    run_parallel([lambda: counts.append(torch.get_num_threads())])
     assert counts == [threads]
 
 
 def test_tasks_may_change_tensors_of_inference_mode(threads):
     with torch.inference_mode():
         x = torch.ones(3)
-        run_side_by_side([lambda i=i: x[i : i + 1].add_(i) for i in range(3)])
+        run_parallel([lambda i=i: x[i : i + 1].add_(i) for i in range(3)])
     assert x.tolist() == [1, 2, 3]
 
 
 def test_numbers_below_the_normal_ones_are_zero_there_and_nowhere_else(threads):
     tiny, seen = torch.tensor([1e-30]), []
-    run_side_by_side([lambda: seen.append((tiny * 1e-10).item())] * 2)
+    run_parallel([lambda: seen.append((tiny * 1e-10).item())] * 2)
     assert seen == [0, 0]
     assert (tiny * 1e-10).item() > 0
 
@@ -63,16 +63,16 @@ def test_an_error_reaches_the_caller(threads):
         raise ZeroDivisionError("of a task")
 
     with pytest.raises(ZeroDivisionError, match="of a task"):
-        run_side_by_side([fail, lambda: None])
-    run_side_by_side([lambda: None])
+        run_parallel([fail, lambda: None])
+    run_parallel([lambda: None])
 
 
 def test_a_forked_process_has_threads_of_its_own(threads):
-    run_side_by_side([lambda: None, lambda: None])
+    run_parallel([lambda: None, lambda: None])
     child = os.fork()
     if child == 0:
         done = []
-        run_side_by_side([lambda: done.append(1), lambda: done.append(2)])
+        run_parallel([lambda: done.append(1), lambda: done.append(2)])
         os._exit(len(done))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 
 from ..errors import BadInput
-from .batches import parse_shard
-from .checkpoint import PRECISIONS
-from .sweep import Sweep
+from ..evaluation.checkpoint import PRECISIONS
+from ..evaluation.sweep import Sweep
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,8 +85,8 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
         precision=args.precision,
         overrides=_overrides(args.model_overrides),
         trained_with=Path(args.dict) if args.dict else None,
-        shard=parse_shard(args.shard) if args.shard else None,
-        memory=None if args.memory_gb is None else int(args.memory_gb * 1e9),
+        shard=_shard(args.shard) if args.shard else None,
+        memory_budget=None if args.memory_gb is None else int(args.memory_gb * 1e9),
         buckets=buckets,
     )
 
@@ -137,3 +136,11 @@ def _device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise BadInput(f"This machine has no device '{name}'; use --device cpu.")
     return device
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """``2/3`` → (2, 3), the second of three."""
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise BadInput(f"--shard is i/n with 1 ≤ i ≤ n, for example 2/3, not '{text}'.")
+    return int(index), int(count)
