@@ -1,15 +1,20 @@
 """Packaging of alibi_fairseq. ``constraints.txt`` pins the environment that demo and tests run in."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+ROOT = Path(__file__).parent
+# Read, not imported: the build environment has neither PyTorch nor fairseq.
+PACKAGE = (ROOT / "alibi_fairseq" / "__init__.py").read_text(encoding="utf-8")
+
 setup(
     name="alibi-fairseq",
-    version="0.1.0",
+    version=re.search(r'^__version__ = "(.+)"$', PACKAGE, re.MULTILINE)[1],
     description="Train short, test long: ALiBi and the position methods it is compared with, "
     "as a fairseq plugin",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",

@@ -7,11 +7,7 @@ source "$(dirname "$0")/environment.sh"
 ensure_environment test
 cd "$root"
 
-echo "== ruff"
-ruff check .
-ruff format --check .
-echo "== shellcheck"
-git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
+./scripts/lint.sh
 echo "== pytest"
 # Many small models: one process per core with one thread each keeps every core busy.
 export OMP_NUM_THREADS=1

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Check style, in the active environment: ruff, its formatter, and shellcheck for the shell scripts.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+echo "== ruff"
+ruff check .
+ruff format --check .
+echo "== shellcheck"
+git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
