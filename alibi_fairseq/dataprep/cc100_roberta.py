@@ -12,7 +12,7 @@ from pathlib import Path
 
 from alibi_fairseq.dataprep import shards as sharding
 from alibi_fairseq.dataprep.documents import portions
-from alibi_fairseq.dataprep.shuffle import KEYS, Run, documents_between, write_runs
+from alibi_fairseq.dataprep.shuffle import KEYS, SortedRun, documents_between, write_runs
 from alibi_fairseq.dataprep.sources import describe_sources, estimated_text_bytes, text_files
 from alibi_fairseq.dataprep.tokenisers import (
     ByteLevelBpe,
@@ -176,7 +176,7 @@ def _rate(count: int, seconds: float) -> float:
 
 def _tokeniser(
     workspace: Workspace,
-    runs: list[Run],
+    runs: list[SortedRun],
     total: int,
     settings: dict,
     encoder_json: str | os.PathLike | None,
@@ -201,7 +201,7 @@ def _tokeniser(
     return ByteLevelBpe, tuple(map(str, files))
 
 
-def _lines(runs: list[Run], low: int, steps: int = 16) -> Iterator[str]:
+def _lines(runs: list[SortedRun], low: int, steps: int = 16) -> Iterator[str]:
     edges = [low + (KEYS - low) * step // steps for step in range(steps + 1)]
     for first, last in zip(edges, edges[1:]):
         for _, text in documents_between(runs, first, last):

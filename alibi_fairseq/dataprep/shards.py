@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from alibi_fairseq.dataprep.parallel import map_in_order
-from alibi_fairseq.dataprep.shuffle import KEYS, Run, documents_between
+from alibi_fairseq.dataprep.shuffle import KEYS, SortedRun, documents_between
 from alibi_fairseq.dataprep.tokenisers import END_OF_LINE, UNKNOWN, Tokeniser
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
@@ -59,7 +59,7 @@ def plan(low: int, total: int, shards: int | None, shard_bytes: float) -> list[P
 
 
 def write_validation(
-    prefix: Path, runs: list[Run], tokeniser: Tokeniser, least: int, set_aside: int
+    prefix: Path, runs: list[SortedRun], tokeniser: Tokeniser, least: int, set_aside: int
 ) -> dict:
     """``PREFIX.bin`` and ``.idx`` of the documents with the lowest keys.
 
@@ -85,7 +85,7 @@ def write_validation(
 def write_parts(
     parts: list[Part],
     folder: Path,
-    runs: list[Run],
+    runs: list[SortedRun],
     load: Callable[..., Tokeniser],
     arguments: tuple,
     workers: int,
@@ -209,7 +209,7 @@ def _load(load: Callable[..., Tokeniser], arguments: tuple) -> None:
     _tokeniser = load(*arguments)
 
 
-def _write_part(folder: Path, runs: list[Run], part: Part) -> dict:
+def _write_part(folder: Path, runs: list[SortedRun], part: Part) -> dict:
     prefix = folder / f"part{part.number:06d}"
     done = folder / f"{prefix.name}.json"
     if done.exists():

@@ -31,7 +31,7 @@ RUN = 128_000_000  # bytes of text in one run
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedRun:
     """A written run: ``path`` holds the texts, ``path``.npy their keys and where each ends."""
 
     path: Path
@@ -55,7 +55,7 @@ class Run:
 
 def write_runs(
     portions: list[Portion], seed: int, folder: Path, workers: int, total: int
-) -> tuple[list[Run], dict]:
+) -> tuple[list[SortedRun], dict]:
     """Read every portion into sorted runs; takes up what an earlier call left.
 
     Args:
@@ -67,19 +67,19 @@ def write_runs(
     """
     folder.mkdir(exist_ok=True)
     work = functools.partial(_write_runs_of, seed, folder)
-    runs: list[Run] = []
+    runs: list[SortedRun] = []
     sums = {"documents": 0, "bytes": 0, "replaced": 0, "seconds": 0.0}
     with progress(total, "reading") as bar:
         for records in map_in_order(work, portions, workers):
             for record in records:
-                runs.append(Run(folder / record["name"]))
+                runs.append(SortedRun(folder / record["name"]))
                 for name in sums:
                     sums[name] += record[name]
                 bar.update(record["bytes"])
     return runs, sums
 
 
-def documents_between(runs: list[Run], low: int, high: int) -> list[tuple[int, bytes]]:
+def documents_between(runs: list[SortedRun], low: int, high: int) -> list[tuple[int, bytes]]:
     """(key, text) of all documents with low ≤ key < high, in the shuffled order."""
     found = [pair for run in runs for pair in run.between(low, high)]
     found.sort(key=lambda pair: pair[0])
@@ -150,7 +150,7 @@ def _key(seed: int, file: int, offset: int) -> int:
     return int.from_bytes(digest, "little")
 
 
-def remove_runs(runs: list[Run]) -> None:
+def remove_runs(runs: list[SortedRun]) -> None:
     """Delete the files of runs that are no longer needed."""
     for run in runs:
         for path in (run.path, Path(f"{run.path}.npy"), Path(f"{run.path}.json")):

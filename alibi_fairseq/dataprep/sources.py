@@ -158,7 +158,7 @@ def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
         import zstandard
     except ImportError as error:
         raise BadInput(
-            f"{path}: .zst needs the library zstandard (pip install 'alibi-fairseq[zstd]'), or "
+            f"{path}: .zst needs the library zstandard (pip install zstandard), or "
             "unpack it first with the program zstd."
         ) from error
     return io.BufferedReader(_Zstandard(zstandard.ZstdDecompressor(), stream), 1 << 20)

@@ -7,9 +7,8 @@ number of GPUs, and the costs that ``reproduce --dry-run`` prints.
 
 from .batching import Batch
 from .catalogue import CORPORA, RECIPES, find_recipe, recipes_of
-from .flags import flags
 from .overlays import smoke
-from .recipe import Corpus, Recipe, Settings, merge
+from .recipe import Corpus, Recipe, Settings, flags, merge
 
 __all__ = [
     "CORPORA",

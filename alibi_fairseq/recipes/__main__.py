@@ -12,7 +12,11 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 def write(folder: Path) -> tuple[list[str], list[str]]:
-    """Make the folder hold exactly the generated files; returns what was written and removed."""
+    """Make the folder hold exactly the generated files.
+
+    Returns:
+        The paths that were written and those that were removed.
+    """
     files = all_files()
     written = []
     for path, content in files.items():

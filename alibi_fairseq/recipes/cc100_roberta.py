@@ -22,7 +22,20 @@ CORPUS = Corpus(
 OPTIONS: Settings = {
     "common": {"seed": 1, "fp16": True, "memory_efficient_fp16": True},
     "task": {"_name": "language_modeling", "sample_break_mode": "none"},
-    "model": {"_name": "alibi_lm_1b3"},
+    # The preset's values, written out so that Hydra can override them.
+    "model": {
+        "_name": "alibi_lm_1b3",
+        "decoder_layers": 25,
+        "decoder_embed_dim": 2048,
+        "decoder_ffn_embed_dim": 8192,
+        "decoder_attention_heads": 16,
+        "activation_fn": "relu",
+        "decoder_normalize_before": True,
+        "no_decoder_final_norm": False,
+        "share_decoder_input_output_embed": True,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+    },
     "criterion": {"_name": "cross_entropy"},
     "dataset": {
         "skip_invalid_size_inputs_valid_test": True,
@@ -30,7 +43,12 @@ OPTIONS: Settings = {
         "num_workers": 0,
     },
     "optimization": {"lr": [2e-4], "clip_norm": 1.0},
-    "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8},
+    "optimizer": {
+        "_name": "adam",
+        "adam_betas": "(0.9, 0.98)",
+        "adam_eps": 1e-8,
+        "weight_decay": 0.1,
+    },
     "lr_scheduler": {
         "_name": "polynomial_decay",
         "warmup_updates": 500,
@@ -46,8 +64,15 @@ OPTIONS: Settings = {
 _GPT3 = "GPT-3 XL's (arXiv 2005.14165, Table 2.1), the usual one for 1.3B"
 CHOICES = {
     ("common", "seed"): "as on WikiText-103",
+    ("common", "fp16"): "V100s have no bf16",
     ("common", "memory_efficient_fp16"): "with full fp16 the optimiser would not fit 32 GB",
     ("task", "sample_break_mode"): "as on WikiText-103: no token is padding",
+    ("model", "activation_fn"): "as on WikiText-103",
+    ("model", "decoder_normalize_before"): "pre-norm, as on WikiText-103",
+    ("model", "no_decoder_final_norm"): "a final norm, as in GPT-2 and GPT-3",
+    ("model", "share_decoder_input_output_embed"): "tied, as for books (A.3)",
+    ("model", "dropout"): "one epoch: no text is seen twice",
+    ("model", "attention_dropout"): "one epoch: no text is seen twice",
     ("criterion", "_name"): "tied softmax; adaptive softmax pays only for very large vocabularies",
     (
         "dataset",
@@ -60,6 +85,7 @@ CHOICES = {
     ("optimizer", "_name"): "GPT-3's",
     ("optimizer", "adam_betas"): "fairseq's usual pair for language models",
     ("optimizer", "adam_eps"): "GPT-3's",
+    ("optimizer", "weight_decay"): "GPT-3's (arXiv 2005.14165, appendix B)",
     ("lr_scheduler", "_name"): "to zero at the last update, as one epoch has no second half",
     ("lr_scheduler", "warmup_updates"): "1% of the run",
     ("checkpoint", "no_epoch_checkpoints"): "keeps the best and the last; changes no number",
@@ -67,8 +93,8 @@ CHOICES = {
     ("checkpoint", "keep_interval_updates"): "one is enough to resume from",
 }
 NOTES = (
-    "Dropout is 0 (our choice: one epoch, no text is seen twice). The tokeniser is not published; "
-    "the parameters are counted for a byte-level BPE of about 50k entries.",
+    "The paper says 1.3B parameters. The 25 layers have 1.26B; with a tied embedding of 50,264 entries, "
+    "as of a byte-level BPE like GPT-2's, they are 1.36B. The tokeniser is not published.",
     "Data: give the shards joined by ':' (data-bin/shard00:data-bin/shard01:…). fairseq then takes "
     "each shard as an epoch; validation and checkpoints follow save_interval_updates as well.",
 )

@@ -1,4 +1,4 @@
-"""What a training run is: one description, from which YAML, shell lines and costs are derived."""
+"""A training run: one description, from which YAML, command lines and costs are derived."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ GROUPS = (
     "checkpoint",
     "distributed_training",
 )
+#: What fairseq's command line calls the name of a group's component.
+NAME_FLAGS = {
+    "task": "--task",
+    "model": "--arch",
+    "criterion": "--criterion",
+    "optimizer": "--optimizer",
+    "lr_scheduler": "--lr-scheduler",
+}
 
 Settings = dict[str, dict[str, object]]
 
@@ -31,9 +39,9 @@ class Corpus:
     Attributes:
         name: as on the command line, e.g. ``wikitext-103``.
         title: as in prose.
-        tokens: training tokens, line ends counted.
-        dictionary: dictionary entries, fairseq's four special symbols counted.
-        tokens_note: where the number of tokens comes from.
+        tokens: training tokens, including one ``</s>`` per line.
+        dictionary: entries including fairseq's four special symbols.
+        tokens_note: the source of the number of tokens.
     """
 
     name: str
@@ -48,11 +56,11 @@ class Recipe:
     """One training run of the paper, complete.
 
     Attributes:
-        name: file name without its ending, e.g. ``alibi-512``.
+        name: file name without its suffix, e.g. ``alibi-512``.
         parameters: with a dictionary of ``corpus.dictionary`` entries.
-        as_fast_as: the position method whose speed the paper measured, when it is another one.
-        choices: what the paper does not say: {(group, option): why we chose so}.
-        notes: sentences for the head of the file.
+        as_fast_as: the position method whose training speed in the paper stands for this one's.
+        choices: what the paper does not specify: {(group, option): the reason for our value}.
+        notes: paragraphs for the header of the file.
     """
 
     corpus: Corpus
@@ -68,7 +76,7 @@ class Recipe:
 
     @property
     def path(self) -> str:
-        """``corpus/name``: how a recipe is called everywhere."""
+        """``corpus/name``, the recipe's name everywhere."""
         return f"{self.corpus.name}/{self.name}"
 
     @property
@@ -102,7 +110,7 @@ def recipe_name(method: str, length: int | str) -> str:
 
 
 def merge(*parts: Settings) -> Settings:
-    """Settings laid over one another, the last one on top; groups in their usual order."""
+    """Settings merged, later ones overriding earlier ones; groups in their usual order."""
     merged: Settings = {}
     for group in GROUPS:
         values: dict[str, object] = {}
@@ -111,3 +119,25 @@ def merge(*parts: Settings) -> Settings:
         if values:
             merged[group] = values
     return merged
+
+
+def flags(settings: Settings) -> list[str]:
+    """All settings as command-line words."""
+    return [
+        word
+        for group, options in settings.items()
+        for option, value in options.items()
+        for word in flag(group, option, value)
+    ]
+
+
+def flag(group: str, option: str, value: object) -> list[str]:
+    """One option as command-line words."""
+    name = NAME_FLAGS[group] if option == "_name" else "--" + option.replace("_", "-")
+    if isinstance(value, bool):
+        return (
+            [name] if value else []
+        )  # every switch used here is off by default, or on in the preset
+    if isinstance(value, list):
+        value = ",".join(str(item) for item in value)
+    return [name, str(value)]

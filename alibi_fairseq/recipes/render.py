@@ -8,11 +8,10 @@ from collections.abc import Mapping
 import yaml
 
 from .catalogue import CORPORA, recipes_of
-from .flags import flag
-from .header import WIDTH, comment, header
+from .header import GENERATED, WIDTH, comment, header, title
 from .index import index
 from .overlays import overlays, smoke
-from .recipe import GROUPS, Recipe, Settings, merge
+from .recipe import GROUPS, Recipe, Settings, flag, merge
 
 
 def all_files() -> dict[str, str]:
@@ -29,7 +28,7 @@ def all_files() -> dict[str, str]:
 
 
 def yaml_file(recipe: Recipe) -> str:
-    """YAML for ``fairseq-hydra-train``; a value the paper does not give is marked and explained."""
+    """YAML for ``fairseq-hydra-train``; values that the paper does not give are marked and explained."""
     usage = [
         "",
         f"alibi-fairseq hydra-train --config-dir configs/{recipe.corpus.name} "
@@ -42,11 +41,18 @@ def yaml_file(recipe: Recipe) -> str:
 
 
 def shell_file(recipe: Recipe) -> str:
-    """A script that runs the same training with ``fairseq-train``."""
-    usage = ["", f"configs/{recipe.path}.sh DATA_BIN --save-dir FOLDER    (further flags win)"]
+    """A script that runs the same training with ``fairseq-train``; the YAML has the explanations."""
+    head = [
+        title(recipe),
+        f"The training of {recipe.name}.yaml, which explains each value.",
+        GENERATED,
+        "",
+        f"configs/{recipe.path}.sh DATA_BIN --save-dir FOLDER [FLAGS]",
+        "FLAGS are those of fairseq-train and override the ones below.",
+    ]
     command = ['exec fairseq-train --user-dir "$plugin"', *flag_lines(recipe.settings()), '"$@"']
     return (
-        f"#!/usr/bin/env bash\n{header(recipe)}{comment(usage)}"
+        f"#!/usr/bin/env bash\n{comment(head)}"
         "set -euo pipefail\n"
         'plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"\n\n'
         + " \\\n    ".join(command)
@@ -55,7 +61,7 @@ def shell_file(recipe: Recipe) -> str:
 
 
 def flag_lines(settings: Settings) -> list[str]:
-    """The flags in lines no wider than a page, each group on lines of its own."""
+    """The flags, each group on lines of its own, wrapped at the page width."""
     lines = []
     for group, options in settings.items():
         line = ""
@@ -74,26 +80,21 @@ def overlay_files(recipes: list[Recipe]) -> dict[str, str]:
     """Overlays of one corpus: ``+run_config=NAME`` behind ``--config-name``."""
     made = {}
     for name, (settings, uses) in overlays(recipes).items():
-        made[name] = overlay_file(["Tokens per update are kept:", *uses], settings)
-    # Whatever the recipe, the smoke run is the same: no setting in it depends on method or length.
+        made[name] = overlay_file(["Keeps the tokens per update:", *uses], settings)
+    # The smoke run is the same for every recipe of a corpus: it depends on neither method nor length.
     made["cpu_smoke"] = overlay_file(
-        ["A few updates of a tiny model on the CPU, to see that everything works."],
+        ["A few updates of a tiny model on the CPU, to check that everything works."],
         smoke(recipes[0]),
     )
     return made
 
 
 def overlay_file(lines: list[str], settings: Settings) -> str:
-    return (
-        "# @package _global_\n"
-        + comment(["Written by python -m alibi_fairseq.recipes; change it there.", *lines])
-        + "\n"
-        + yaml_settings(settings)
-    )
+    return "# @package _global_\n" + comment([GENERATED, *lines]) + "\n" + yaml_settings(settings)
 
 
 def yaml_settings(settings: Settings, choices: Mapping[tuple[str, str], str] | None = None) -> str:
-    """Settings as YAML, our choices with their reason."""
+    """Settings as YAML, our choices with their reasons."""
     blocks = []
     for group in GROUPS:
         if group not in settings:

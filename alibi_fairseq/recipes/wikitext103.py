@@ -22,10 +22,27 @@ WARMUP_UPDATES = 16_000
 TOKENS_PER_PASS = 9216
 LENGTHS = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 
+#: Layers and dropout of the 247M model.
+BODY = {
+    "decoder_layers": 16,
+    "decoder_embed_dim": 1024,
+    "decoder_ffn_embed_dim": 4096,
+    "decoder_attention_heads": 8,
+    "dropout": 0.3,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.1,
+}
 OPTIONS: Settings = {
     "common": {"seed": 1, "fp16": True},
     "task": {"_name": "language_modeling", "sample_break_mode": "none"},
-    "model": {"_name": "alibi_lm_wiki103"},
+    # The preset's values, written out so that Hydra can override them.
+    "model": {
+        "_name": "alibi_lm_wiki103",
+        **BODY,
+        "adaptive_input_cutoff": "20000,60000",
+        "adaptive_softmax_cutoff": "20000,60000",
+        "adaptive_softmax_dropout": 0.2,
+    },
     "criterion": {"_name": "adaptive_loss"},
     "dataset": {
         "skip_invalid_size_inputs_valid_test": True,
@@ -46,15 +63,22 @@ OPTIONS: Settings = {
     "checkpoint": {"no_epoch_checkpoints": True},
     "distributed_training": {"ddp_backend": "legacy_ddp"},
 }
-CHOICES = {
+MECHANICS = {
     (
         "dataset",
         "num_workers",
     ): "a signal to the whole job would end loader processes first; changes no number",
     ("checkpoint", "no_epoch_checkpoints"): "keeps the best and the last; changes no number",
 }
+CHOICES = {
+    **MECHANICS,
+    (
+        "distributed_training",
+        "distributed_world_size",
+    ): "the paper does not say how many; 8 give its 205 epochs",
+}
 
-# With 267,744 words; the body has 246,933,504, what a method adds stands behind it.
+# With 267,744 words, and what a method adds to that.
 PARAMETERS = 246_933_504
 ADDED_PARAMETERS = {
     "t5": 32 * 8,  # buckets × heads, shared by all layers
@@ -62,7 +86,13 @@ ADDED_PARAMETERS = {
     "transformer_xl": 16 * 1024 * 1024 + 2 * 1024,  # one projection per layer; u and v, shared
 }
 
-NOT_DIVISIBLE = (
+NOTES = {
+    "t5": (
+        "The paper gives neither the number of T5's buckets nor the largest distance. 32 and 128 are "
+        "T5's own and the defaults of Hugging Face Transformers, whose code the authors used.",
+    )
+}
+BATCH_AT_2048 = (
     "--max-tokens 9216 holds 4 sequences of 2048, not 4.5: as published this run sees 65,536 tokens "
     "per update and 181.6 epochs where the other lengths see 73,728 and 204.3."
 )
@@ -79,6 +109,7 @@ def batch_of(length: int) -> Batch:
 def recipe(method: str, length: int, **changes) -> Recipe:
     """The published run of a method at a length; ``changes`` replace fields of the recipe."""
     fields = {
+        "notes": NOTES.get(method, ()),
         "corpus": CORPUS,
         "name": recipe_name(method, length),
         "position_method": method,
@@ -95,19 +126,23 @@ def published_2048(method: str) -> Recipe:
     return recipe(
         method,
         2048,
-        notes=(NOT_DIVISIBLE, f"The corrected setting is {CORPUS.name}/{method}-2048-corrected."),
+        notes=(BATCH_AT_2048, f"The corrected setting is {CORPUS.name}/{method}-2048-corrected."),
     )
 
 
 def corrected_2048(method: str) -> Recipe:
-    """36 sequences, as many tokens per update as the other lengths; 8 GPUs cannot share them out."""
+    """36 sequences, as many tokens per update as at the other lengths."""
     return recipe(
         method,
         2048,
         name=f"{method}-2048-corrected",
         batch=Batch(2048, sequences=3, update_freq=3, gpus=4),
+        choices={
+            **CHOICES,
+            ("distributed_training", "distributed_world_size"): "8 GPUs cannot share 36 sequences",
+        },
         notes=(
-            NOT_DIVISIBLE,
+            BATCH_AT_2048,
             "This setting gives 2048 the same 73,728 tokens per update as every other length. They "
             "are 36 sequences, which 8 GPUs cannot share evenly: it runs on 4 (two runs fill a node).",
         ),

@@ -45,9 +45,9 @@ def cost_table(pipeline: Pipeline) -> str:
         tokens, hours, disk = cost_of(pipeline, run)
         sums = [total + more for total, more in zip(sums, (tokens, hours or 0, disk))]
         updates = f"{pipeline.stops(run)[-1]:,}"
-        lines.append([run.recipe.path, updates, f"{tokens:,}", shown(hours), gigabytes(disk)])
+        lines.append([run.recipe.path, updates, f"{tokens:,}", hours_text(hours), gigabytes(disk)])
     total_hours = sums[1] if pipeline.scale is PAPER else None
-    lines.append(["together", "", f"{sums[0]:,.0f}", shown(total_hours), gigabytes(sums[2])])
+    lines.append(["together", "", f"{sums[0]:,.0f}", hours_text(total_hours), gigabytes(sums[2])])
     headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
     return markdown.table(headers, lines)
 
@@ -63,7 +63,7 @@ def cost_of(pipeline: Pipeline, run: Run) -> tuple[int, float | None, int]:
     )
 
 
-def shown(hours: float | None) -> str:
+def hours_text(hours: float | None) -> str:
     return markdown.NOTHING if hours is None else f"{hours:,.0f}"
 
 

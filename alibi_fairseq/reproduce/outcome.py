@@ -141,7 +141,7 @@ def grid(members: list[Cell], name: str) -> str:
     models = list(dict.fromkeys(cell.model for cell in members))
     at = {(cell.model, cell.length): cell for cell in members}
     series = [
-        (model, who, [shown(at.get((model, length)), ours) for length in lengths])
+        (model, who, [cell_text(at.get((model, length)), ours) for length in lengths])
         for model in models
         for who, ours in (("paper", False), (name, True))
     ]
@@ -153,7 +153,7 @@ def grid(members: list[Cell], name: str) -> str:
     return markdown.table(headers, [list(row) for row in zip(*columns)])
 
 
-def shown(cell: Cell | None, ours: bool) -> str:
+def cell_text(cell: Cell | None, ours: bool) -> str:
     if cell is None:
         return markdown.NOTHING
     value = cell.ours if ours else cell.printed

@@ -63,16 +63,16 @@ def find_items(name: str) -> tuple[str, ...]:
     item = f"{found[1]}{int(found[2]):02d}" if found else ""
     if item in SPEED:
         raise BadInput(
-            f"{shown(item)} is about speed and memory, not about trained models; measure it with "
+            f"{item_name(item)} is about speed and memory, not about trained models; measure it with "
             f"`{SPEED_COMMAND}` and show it with `alibi-fairseq report`."
         )
     if item not in ITEMS:
-        known = ", ".join(map(shown, ITEMS))
+        known = ", ".join(map(item_name, ITEMS))
         raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
     return (item,)
 
 
-def shown(item: str) -> str:
+def item_name(item: str) -> str:
     """``table05`` → ``table5``: as on the command line."""
     return re.sub(r"(?<=\D)0", "", item)
 

@@ -59,13 +59,8 @@ class Scale:
 
 
 def shape_of(recipe: Recipe, scale: Scale) -> dict[str, object]:
-    """Options of the small model. At the smallest scale fewer words are frequent: with the paper's
-    20,000 and 60,000 the output layer would be nearly all of the work.
-    """
-    shape = {**tiny(recipe)["model"], **scale.shape}
-    if scale is SMOKE and recipe.options["criterion"]["_name"] == "adaptive_loss":
-        shape |= {"adaptive_input_cutoff": "1000,5000", "adaptive_softmax_cutoff": "1000,5000"}
-    return shape
+    """Options of the small model."""
+    return {**tiny(recipe)["model"], **scale.shape}
 
 
 def most_parameters(recipe: Recipe, model: dict) -> int:
@@ -84,8 +79,6 @@ MINI = Scale(
     shape={
         "decoder_layers": 4,
         "decoder_embed_dim": 256,
-        "decoder_input_dim": 256,
-        "decoder_output_dim": 256,
         "decoder_ffn_embed_dim": 1024,
     },
     excerpt={"train": 100_000_000, "valid": 65_536, "test": 65_536},

@@ -117,3 +117,26 @@ def test_recipes_are_found_by_name_or_by_file(name):
 def test_an_unknown_recipe_is_refused_with_the_nearest_name():
     with pytest.raises(BadInput, match="Did you mean 'wikitext-103/alibi-512'"):
         find_recipe("wikitext-103/alibi-511")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override"),
+    [
+        ("wikitext-103/alibi-512", "model.dropout=0.2"),
+        ("bookcorpus/alibi-512", "model.attention_dropout=0.0"),
+        ("cc100-roberta/alibi-512", "model.decoder_layers=6"),
+    ],
+)
+def test_hydra_overrides_the_models_fields(recipe, override):
+    """Hydra refuses to override what the YAML does not name."""
+    name, _, value = override.partition("=")
+    corpus, _, recipe = recipe.partition("/")
+    assert from_yaml(corpus, recipe, override)[name] == yaml.safe_load(value)
+
+
+def test_hydra_overrides_the_cutoffs():
+    override = "model.adaptive_input_cutoff='100,500'"
+    cfg = from_yaml("wikitext-103", "alibi-512", override)
+    assert cfg["model.adaptive_input_cutoff"] == "100,500"
+    smoke = from_yaml("wikitext-103", "alibi-512", "+run_config=cpu_smoke")
+    assert smoke["model.adaptive_softmax_cutoff"] == "100,500"

@@ -168,14 +168,17 @@ def test_every_open_value_of_the_large_model_is_marked_as_our_choice():
     given_by_the_paper = {
         ("model", "_name"),
         ("model", "position_method"),
+        ("model", "decoder_layers"),
+        ("model", "decoder_embed_dim"),
+        ("model", "decoder_ffn_embed_dim"),
+        ("model", "decoder_attention_heads"),
         ("task", "_name"),
         ("task", "tokens_per_sample"),
         ("optimization", "max_update"),
         ("distributed_training", "distributed_world_size"),
     }
-    # These change no number: precision of the V100 era, how sums are exchanged, odd batches.
+    # These change no number: how sums are exchanged, odd batches.
     mechanics = {
-        ("common", "fp16"),
         ("dataset", "skip_invalid_size_inputs_valid_test"),
         ("dataset", "required_batch_size_multiple"),
         ("lr_scheduler", "total_num_update"),
@@ -184,3 +187,29 @@ def test_every_open_value_of_the_large_model_is_marked_as_our_choice():
     recipe = find_recipe("cc100-roberta/alibi-1024")
     named = {(group, option) for group, values in recipe.settings().items() for option in values}
     assert named - given_by_the_paper - mechanics == set(recipe.choices)
+
+
+def test_every_open_value_of_the_books_is_marked_as_our_choice():
+    """Appendix A.3 gives corpus, split, vocabulary and a tied softmax; methods and lengths: Table 8."""
+    given_by_the_paper = {
+        ("model", "position_method"),
+        ("task", "_name"),
+        ("task", "tokens_per_sample"),
+        ("criterion", "_name"),
+    }
+    mechanics = {
+        ("dataset", "skip_invalid_size_inputs_valid_test"),
+        ("dataset", "required_batch_size_multiple"),
+        ("optimization", "update_freq"),  # max_tokens per update are marked
+        ("distributed_training", "ddp_backend"),
+    }
+    recipe = find_recipe("bookcorpus/alibi-1024")
+    named = {(group, option) for group, values in recipe.settings().items() for option in values}
+    assert named - given_by_the_paper - mechanics == set(recipe.choices)
+
+
+def test_what_wikitext_leaves_open_is_marked():
+    assert ("distributed_training", "distributed_world_size") in find_recipe(
+        "wikitext-103/alibi-512"
+    ).choices
+    assert "32 and 128" in find_recipe("wikitext-103/t5-1024").notes[0]
