@@ -12,6 +12,7 @@ from alibi_fairseq.results import manifest as manifests
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     corpora = parser.add_subparsers(dest="corpus", required=True, metavar="CORPUS")
+    _text(corpora)
     _wikitext(corpora)
     _bookcorpus(corpora)
     _cc100(corpora)
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 130
-    _report(manifest, args.out, done)
+    _report(manifest, args, done)
     return 0
 
 
@@ -44,6 +45,51 @@ def _common(corpora, name: str, summary: str, prepare) -> argparse.ArgumentParse
         "--workers", type=_positive, default=cores(), help="processes (default: all cores)"
     )
     return parser
+
+
+def _text(corpora) -> None:
+    def prepare(args):
+        from alibi_fairseq.dataprep import own_text
+
+        return own_text.prepare(
+            args.sources,
+            args.out,
+            tokenizer=args.tokenizer,
+            vocabulary=args.vocab_size,
+            held_out=args.held_out,
+            seed=args.seed,
+            workers=args.workers,
+        )
+
+    parser = _common(corpora, "text", "text of your own: any files, documents held out", prepare)
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="text files of any name, compressed ones (.gz, .xz, .bz2, .zst), archives with *.txt, "
+        "or folders with *.txt, *.md and *.rst",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        choices=("sentencepiece", "words"),
+        default="sentencepiece",
+        help="a BPE trained on the training split, or words separated by white space "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--vocab-size",
+        type=_positive,
+        help="dictionary entries (default: all words; for sentencepiece one per 1,000 bytes of "
+        "text, between 1,000 and 16,000)",
+    )
+    parser.add_argument(
+        "--held-out",
+        type=float,
+        default=5.0,
+        metavar="PERCENT",
+        help="of the text for validation, and as much for test (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the split (default: %(default)s)")
 
 
 def _wikitext(corpora) -> None:
@@ -202,14 +248,15 @@ def _positive(text: str) -> int:
     return number
 
 
-def _report(manifest: dict, out: Path, done: bool) -> None:
+def _report(manifest: dict, args: argparse.Namespace, done: bool) -> None:
+    out = args.out
     if not done:
         print(
             f"{out}/data-bin is there already, made from the same text and settings; nothing to do."
         )
     for split, counts in manifest["splits"].items():
         print(f"  {split:5}  {counts['lines']:>13,} lines  {counts['tokens']:>15,} tokens")
-    if manifest["identified_by"] is None:
+    if manifest["identified_by"] is None and args.corpus != "text":
         print(f"This is {manifest['corpus']}, not the paper's text, and the manifest says so.")
     print(
         f"Dictionary: {manifest['dictionary']['entries']:,} entries. For training and "

@@ -35,8 +35,11 @@ def is_compressed(path: str | os.PathLike) -> bool:
     return Path(path).suffix.lower() in _COMPRESSED and not is_archive(path)
 
 
-def text_files(path: str | os.PathLike) -> list[Path]:
+def text_files(path: str | os.PathLike, endings: tuple[str, ...] = (".txt",)) -> list[Path]:
     """The files below a folder (sorted), or the file itself.
+
+    Args:
+        endings: of the files of a folder; compressed ones have one more.
 
     Raises:
         BadInput: nothing there.
@@ -46,10 +49,13 @@ def text_files(path: str | os.PathLike) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise BadInput(f"{path}: there is no such file or folder.")
-    suffixes = (".txt", *(f".txt{suffix}" for suffix in _COMPRESSED))
+    suffixes = tuple(end + packed for end in endings for packed in ("", *_COMPRESSED))
     found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes))
     if not found:
-        raise BadInput(f"{path}: no text files (*.txt, also .gz, .xz, .bz2, .zst) in this folder.")
+        raise BadInput(
+            f"{path}: no text files ({', '.join(f'*{end}' for end in endings)}, "
+            "also .gz, .xz, .bz2, .zst) in this folder."
+        )
     return found
 
 

@@ -52,7 +52,7 @@ def test_small_disk_stops_before_the_work(text, tmp_path, capsys, monkeypatch):
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     assert main(cc100(text, tmp_path / "out")) == 2
-    assert "are free there; make room" in capsys.readouterr().err
+    assert "are free there; free some space" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

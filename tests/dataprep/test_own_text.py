@@ -1,0 +1,98 @@
+"""``prepare text``: whole documents held out, both tokenisations, bad input."""
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from preparations import sentences
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.dataprep.own_text import prepare, split_documents
+from alibi_fairseq.dataprep.splits import SPLITS
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.results import manifest as manifests
+
+
+def lines_of(data_bin):
+    """The lines of each split, read back with fairseq's own classes."""
+    dictionary = Dictionary.load(str(data_bin / "dict.txt"))
+    found = {}
+    for split in SPLITS:
+        dataset = MMapIndexedDataset(str(data_bin / split))
+        lines = [dictionary.string(dataset[number]) for number in range(len(dataset))]
+        found[split] = lines
+    return found
+
+
+def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(40):
+        lines = [f"document{number} {line}  <unk> " for line in sentences(number, 25)]
+        name = f"{number:02}.{'md' if number % 2 else 'txt'}"
+        (folder / name).write_text("\n\n".join(lines), encoding="utf-8")
+    (folder / "picture.png").write_bytes(b"\xff\xfe")
+    manifest, done = prepare([folder], tmp_path / "out", tokenizer="words", held_out=10)
+    assert done
+    lines = lines_of(tmp_path / "out" / "data-bin")
+    documents = {
+        split: {line.split()[0] for line in found if line} for split, found in lines.items()
+    }
+    # A word that is only in held-out documents is unknown; those of training are all known.
+    assert len(documents["train"]) == 32 and "<unk>" not in documents["train"]
+    whole = [line for line in lines["train"] if line.startswith("document")]
+    assert len(whole) == 25 * len(documents["train"])
+    assert manifest["splits"]["train"]["lines"] == 26 * len(documents["train"])
+    assert manifest["unit"] == "document" and manifest["identified_by"] is None
+    assert manifests.load(tmp_path / "out" / "data-bin") == manifest
+    assert prepare([folder], tmp_path / "out", tokenizer="words", held_out=10) == (manifest, False)
+    with pytest.raises(BadInput, match="seed: 1 there, 2 now"):
+        prepare([folder], tmp_path / "out", tokenizer="words", held_out=10, seed=2)
+
+
+def test_one_file_is_cut_into_stretches_and_sentencepiece_keeps_the_text(tmp_path, capsys):
+    source = tmp_path / "book.anything"
+    text = [f"Zeile {number}: {line} ß" for number, line in enumerate(sentences(1, 400))]
+    source.write_text("\n".join(text), encoding="utf-8")
+    command = ["prepare", "text", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main([*command, "--vocab-size", "400"]) == 0
+    assert str(tmp_path / "out" / "data-bin") in capsys.readouterr().out
+    lines = lines_of(tmp_path / "out" / "data-bin")
+    plain = [
+        line.replace(" ", "").replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
+        for split in SPLITS
+        for line in lines[split]
+    ]
+    assert [line for line in plain if line] == text
+    sizes = {split: sum(map(len, found)) for split, found in lines.items()}
+    assert 0.04 < sizes["test"] / sum(sizes.values()) < 0.06
+
+
+def test_documents_are_split_by_size_and_seed():
+    sizes = [1000 + 37 * (n % 11) for n in range(200)]
+    found = split_documents(sizes, 5, seed=1)
+    share = {s: sum(z for z, f in zip(sizes, found) if f == s) / sum(sizes) for s in SPLITS}
+    assert share["valid"] == pytest.approx(0.05, abs=0.01)
+    assert share["test"] == pytest.approx(0.05, abs=0.01)
+    assert found == split_documents(sizes, 5, seed=1) != split_documents(sizes, 5, seed=2)
+    assert split_documents([10, 10, 10], 5, seed=1) is None  # too few
+    # One long document stays in training.
+    mixed = split_documents([10_000, *[100] * 60], 2, seed=3)
+    assert mixed[0] == "train" and mixed.count("valid") in (2, 3, 4)
+
+
+@pytest.mark.parametrize("case", ["missing", "empty folder", "too short", "not text", "held out"])
+def test_text_that_cannot_be_used(tmp_path, case):
+    source = tmp_path / "text.txt"
+    held_out = 5.0
+    if case == "empty folder":
+        source = tmp_path
+    elif case == "too short":
+        source.write_text("A line.\n")
+    elif case == "not text":
+        source.write_bytes(b"\xff\xfe" * 100_000)
+    elif case == "held out":
+        held_out = 40.0
+    said = "--held-out" if case == "held out" else source.name
+    with pytest.raises(BadInput, match=said):
+        prepare([source], tmp_path / "out", held_out=held_out)
+    assert not (tmp_path / "out").exists()
