@@ -30,7 +30,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from . import launch, preemption, registration
+from . import launch, preemption, registration, training_record
 from .errors import running_a_command
 
 #: Names of the workarounds that were needed here.
@@ -178,11 +178,13 @@ def saving_when_told_to_stop() -> bool:
     """fairseq's loop looks at no signals, so a run that a cluster ends loses what came after its last
     checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
 
-    Loading the checkpoint is the last thing before the loop in which fairseq shows its trainer.
+    Loading the checkpoint is the last thing before the loop in which fairseq shows its trainer. Its
+    run is recorded from there as well (:mod:`.training_record`).
     """
 
     def wrapper(load_checkpoint, cfg, trainer, **keywords):
         loaded = load_checkpoint(cfg, trainer, **keywords)
+        training_record.record(trainer, loaded[0])
         preemption.save_and_stop_when_told(trainer)
         return loaded
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
 
+from alibi_fairseq.results.schema import load_document
+
 
 @pytest.fixture
 def port():
@@ -36,6 +38,11 @@ def test_one_job_that_can_be_resumed(data_bin, tmp_path, port):
     assert "Loaded checkpoint" in more.stdout and "@ 3 updates" in more.stdout
     state = torch.load(tmp_path / "checkpoint_last.pt")
     assert state["optimizer_history"][-1]["num_updates"] == 5
+    cells = load_document(tmp_path / "training.json")["cells"]
+    assert [(cell["updates"], cell["processes"]) for cell in cells] == [(3, 2), (5, 2)]
+    # 128 tokens of each process in an update, but for the end of the text
+    for cell in cells:
+        assert 0 <= cell["updates"] * 2 * 128 - cell["trained_tokens"] < 16
 
 
 def test_what_does_not_add_up_is_refused(data_bin, checkpoint, port):

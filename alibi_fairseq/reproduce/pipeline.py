@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from .. import training_record
 from ..launcher import Machine
 from ..workflow import Command, Stamp, Step
 from .data import ALIBI, Data
@@ -77,16 +78,20 @@ class Pipeline:
     def report(self) -> Step:
         """Puts all results of this folder beside the paper's."""
         results = self.root / "results"
-        made_of = sorted(results.rglob("*.json"))
+        records = (self.training(run).folder / training_record.FILE_NAME for run in self.runs)
+        records = [path for path in records if path.is_file()]
+        made_of = [*sorted(results.rglob("*.json")), *records]
         stamp = Stamp(
             self.page.with_name("made.json"),
-            {"results": [str(path.relative_to(results)) for path in made_of]},
+            {"results": [str(path.relative_to(self.root)) for path in made_of]},
             made_of,
             [self.page],
         )
         return Step(
             title="the report",
-            work=Command([*ALIBI, "report", str(results), "--out", str(self.page.parent)]),
+            work=Command(
+                [*ALIBI, "report", *map(str, [results, *records]), "--out", str(self.page.parent)]
+            ),
             done=stamp.holds,
             finish=stamp.write,
         )
