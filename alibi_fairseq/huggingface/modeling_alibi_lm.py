@@ -1,0 +1,288 @@
+"""Language models trained with alibi_fairseq, for transformers.
+
+This file and its three neighbours travel with an exported model (``trust_remote_code=True``) and
+need nothing but transformers. They hold what no architecture of the library does: ALiBi with any
+activation, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input and adaptive softmax.
+
+Shapes: B batch, T new tokens, S keys (cached + new), C model width, H heads, D head size.
+"""
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache, DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.activations import ACT2FN
+from transformers.masking_utils import create_causal_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .configuration_alibi_lm import AlibiLmConfig
+from .positions_alibi_lm import POSITIONS, NoPositions
+from .vocabulary_alibi_lm import AdaptiveEmbedding, AdaptiveSoftmax, Embedding, Softmax
+
+
+def eager_attention_forward(
+    module, query, key, value, attention_mask, scaling, dropout=0.0, position_bias=None, **kwargs
+):
+    scores = (query @ key.transpose(2, 3)) * scaling
+    if position_bias is not None:
+        scores = scores + position_bias
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    at_least_fp32 = torch.promote_types(scores.dtype, torch.float32)
+    weights = scores.to(at_least_fp32).softmax(-1).to(query.dtype)
+    dropped = nn.functional.dropout(weights, p=dropout, training=module.training)
+    return (dropped @ value).transpose(1, 2).contiguous(), weights
+
+
+class Attention(nn.Module):
+    def __init__(self, config, layer_idx):
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.is_causal = True
+        self.scaling = config.head_dim**-0.5
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(config.hidden_size, config.hidden_size))
+
+    def forward(self, x, positions, position_ids, distance, bias, attention_mask, cache, **kwargs):
+        q, k, v = (
+            project(x).unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )  # (B, H, T, D) each
+        q, k = positions.rotate(q, k, position_ids)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)  # (B, H, S, D)
+        if bias is None:
+            bias = positions.layer_bias(self.layer_idx, q, k, distance)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        dropout = self.config.attention_dropout if self.training else 0.0
+        output, weights = attend(
+            self,
+            q,
+            k,
+            v,
+            attention_mask,
+            scaling=self.scaling,
+            dropout=dropout,
+            position_bias=bias,
+            **kwargs,
+        )
+        return self.out_proj(output.reshape(x.shape)), weights
+
+
+class DecoderLayer(GradientCheckpointingLayer):
+    def __init__(self, config, layer_idx):
+        super().__init__()
+        self.config = config
+        self.self_attn = Attention(config, layer_idx)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+
+    def forward(self, x, *context, **kwargs):
+        weights = None
+
+        def attend(x):
+            nonlocal weights
+            x, weights = self.self_attn(x, *context, **kwargs)
+            return self.dropout(x, self.config.dropout)
+
+        def feed_forward(x):
+            x = self.dropout(self.activation(self.fc1(x)), self.config.activation_dropout)
+            return self.dropout(self.fc2(x), self.config.dropout)
+
+        for sublayer, norm in (
+            (attend, self.self_attn_layer_norm),
+            (feed_forward, self.final_layer_norm),
+        ):
+            before = self.config.normalize_before
+            x = x + sublayer(norm(x)) if before else norm(x + sublayer(x))
+        return x, weights
+
+    def dropout(self, x, p):
+        return nn.functional.dropout(x, p=p, training=self.training)
+
+
+class AlibiLmPreTrainedModel(PreTrainedModel):
+    config_class = AlibiLmConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DecoderLayer"]
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _supports_flash_attn = False  # its kernels take no bias
+    _supports_attention_backend = True
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        for parameter in module.parameters(recurse=False):
+            if isinstance(module, NoPositions):
+                nn.init.normal_(parameter, std=self.config.initializer_range)
+
+
+class AlibiLmModel(AlibiLmPreTrainedModel):
+    """The transformer without its output layer."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        embedding = AdaptiveEmbedding if config.embedding_bands else Embedding
+        self.embed_tokens = embedding(config)
+        self.positions = POSITIONS[config.position_method](config)
+        norm = nn.LayerNorm(config.hidden_size)
+        self.layernorm_embedding = norm if config.embedding_norm else nn.Identity()
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, index) for index in range(config.num_hidden_layers)
+        )
+        norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = norm if config.final_norm else nn.Identity()
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return None if self.config.embedding_bands else self.embed_tokens.words
+
+    def set_input_embeddings(self, value):
+        self.embed_tokens.words = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPast:
+        """``inputs_embeds`` are (B, T, E) before scale and projection; adaptive input has none."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give either input_ids or inputs_embeds.")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        x = inputs_embeds * self.config.embedding_scale
+        if not self.config.embedding_bands:
+            x = self.embed_tokens.project(x)
+        if (self.config.use_cache if use_cache is None else use_cache) and past_key_values is None:
+            past_key_values = DynamicCache(config=self.config)
+        new, past, keys = x.shape[1], 0, x.shape[1]
+        if past_key_values is not None:
+            past = past_key_values.get_seq_length()
+            keys, _ = past_key_values.get_mask_sizes(new, 0)  # a static cache is longer than S
+        slots = past + torch.arange(new, device=x.device)
+        distance = (slots[:, None] - torch.arange(keys, device=x.device)).clamp(min=0)  # (T, S)
+        if position_ids is None and attention_mask is not None and attention_mask.dim() == 2:
+            position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
+        elif position_ids is None:
+            position_ids = slots.unsqueeze(0)
+
+        embedded = self.positions.embed(position_ids)
+        if embedded is not None:
+            x = x + embedded.to(x.dtype)
+        x = self.layernorm_embedding(x)
+        x = nn.functional.dropout(x, p=self.config.dropout, training=self.training)
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=x,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+        )
+        bias = self.positions.bias(distance, past + new)
+        bias = None if bias is None else bias.to(x.dtype).unsqueeze(0)  # (1, H, T, S)
+
+        states, attentions = [], []
+        for layer in self.layers:
+            states.append(x)
+            x, weights = layer(
+                x, self.positions, position_ids, distance, bias, mask, past_key_values, **kwargs
+            )
+            attentions.append(weights)
+        x = self.layer_norm(x)
+        return BaseModelOutputWithPast(
+            last_hidden_state=x,
+            past_key_values=past_key_values,
+            hidden_states=(*states, x) if output_hidden_states else None,
+            attentions=tuple(attentions) if output_attentions else None,
+        )
+
+
+class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
+    """The language model. Under an adaptive softmax its logits are log-probabilities."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = AlibiLmModel(config)
+        self.lm_head = (AdaptiveSoftmax if config.softmax_bands else Softmax)(config)
+        self._tied_weights_keys = {"lm_head.words.weight": "model.embed_tokens.words.weight"}
+        if config.softmax_bands:
+            tails = range(len(config.softmax_bands) - 1)
+            names = ["lm_head.words.weight", *(f"lm_head.tails.{i}.1.weight" for i in tails)]
+            self._tied_weights_keys = {
+                name: f"model.embed_tokens.bands.{i}.0.weight" for i, name in enumerate(names)
+            }
+        self.post_init()
+
+    def get_output_embeddings(self):
+        return None if self.config.softmax_bands else self.lm_head.words
+
+    def set_output_embeddings(self, value):
+        self.lm_head.words = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs,
+    ) -> CausalLMOutputWithPast | tuple:
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            position_ids,
+            past_key_values,
+            inputs_embeds,
+            use_cache,
+            output_attentions,
+            output_hidden_states,
+            **kwargs,
+        )
+        x = outputs.last_hidden_state
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(x[:, kept])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, self.config.vocab_size, **kwargs)
+        result = CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+        return result if return_dict is not False else result.to_tuple()
+
+    def keep_memory(self, past_key_values):
+        """Cut a ``DynamicCache`` to the last ``memory_length`` states of every layer.
+
+        Called between segments, it reads a long text as the model did in training:
+        ``past = model.keep_memory(model(segment, past_key_values=past).past_key_values)``.
+        """
+        for layer in past_key_values.layers:
+            layer.keys = layer.keys[:, :, -self.config.memory_length :]
+            layer.values = layer.values[:, :, -self.config.memory_length :]
+        return past_key_values

@@ -1,0 +1,88 @@
+"""The form that holds every model: the modelling files that travel with it."""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+
+from ..errors import BadInput
+from .architectures.base import SPECIAL, Weights
+from .configuration_alibi_lm import AlibiLmConfig
+from .description import Description, softmax_parts
+from .positions_alibi_lm import POSITIONS
+
+NAME = "alibi_lm"
+#: Options of position methods that the modelling files know.
+OPTIONS = ("mem_len", "alibi_scale", "clamp_learned_positions")
+
+RENAMED = (
+    (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
+    (
+        r"^embed_tokens\.embeddings\.(\d+)\.([01])\.weight$",
+        r"model.embed_tokens.bands.\1.\2.weight",
+    ),
+    (r"^project_in_dim\.", "model.embed_tokens.project."),
+    (r"^embed_positions\.(?!_float_tensor)", "model.positions."),
+    (r"^(layers|layer_norm|layernorm_embedding)\.", r"model.\1."),
+    (r"^project_out_dim\.", "lm_head.project."),
+    (r"^output_projection\.", "lm_head.words."),
+)
+
+
+def config(model: Description) -> AlibiLmConfig:
+    """The configuration of a model.
+
+    Raises:
+        BadInput: the modelling files do not know its position method or an option of it.
+    """
+    if model.position_method not in POSITIONS:
+        raise BadInput(
+            f"No exported form holds the position method '{model.position_method}' (there are: "
+            f"{', '.join(POSITIONS)})."
+        )
+    for option in model.options:
+        if option not in OPTIONS:
+            raise BadInput(
+                f"No exported form holds --{option.replace('_', '-')}; train without it."
+            )
+    scale = model.options.get("alibi_scale", 1.0)
+    return AlibiLmConfig(
+        vocab_size=model.vocabulary,
+        hidden_size=model.width,
+        intermediate_size=model.inner,
+        num_hidden_layers=model.layers,
+        num_attention_heads=model.heads,
+        hidden_act=model.activation,
+        position_method=model.position_method,
+        train_length=model.train_length,
+        normalize_before=model.normalize_before,
+        final_norm=model.final_norm,
+        embedding_norm=model.embedding_norm,
+        embedding_scale=model.embedding_scale,
+        embedding_bands=model.adaptive_input,
+        softmax_bands=model.adaptive_softmax,
+        embedding_width=model.input_width,
+        output_width=model.output_width,
+        alibi_scale=None if scale == "dynamic" else float(scale),
+        clamp_learned_positions=model.options.get("clamp_learned_positions", False),
+        memory_length=model.options.get("mem_len", 0),
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        tie_word_embeddings=model.tied,
+        **SPECIAL,
+    )
+
+
+def exported(decoder: nn.Module, weights: Weights) -> Weights:
+    """Weights by the modelling files' names."""
+    result = {}
+    for name, tensor in weights.items():
+        for pattern, new in RENAMED:
+            if re.search(pattern, name):
+                result[re.sub(pattern, new, name)] = tensor
+    if decoder.adaptive_softmax is not None:
+        parts = softmax_parts(decoder.adaptive_softmax)
+        result |= {f"lm_head.{name}.weight": tensor for name, tensor in parts.items()}
+    return result

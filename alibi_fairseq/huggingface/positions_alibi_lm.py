@@ -1,0 +1,184 @@
+"""The position methods of the models in ``modeling_alibi_lm.py``.
+
+Shapes: B batch, T new tokens, S keys (cached + new), C model width, H heads, D head size.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+
+class NoPositions(nn.Module):
+    """Where a position method may act; this one acts nowhere."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+    def embed(self, position_ids):
+        """(B, T, C) to add to the embeddings, or None."""
+        return None
+
+    def rotate(self, q, k, position_ids):
+        """Queries and keys (B, H, T, D) before they are cached."""
+        return q, k
+
+    def bias(self, distance, length):
+        """(H, T, S) to add to the scores of all layers, or None. ``length``: tokens so far."""
+        return None
+
+    def layer_bias(self, layer, q, k, distance):
+        """(B, H, T, S) to add to the scores of one layer, or None."""
+        return None
+
+
+class Sinusoidal(NoPositions):
+    """Vaswani et al. 2017, in fairseq's layout: all sines, then all cosines; counts from 2."""
+
+    def embed(self, position_ids):
+        half = self.config.hidden_size // 2
+        steps = torch.arange(half, device=position_ids.device, dtype=torch.float32)
+        angles = (position_ids + 2).unsqueeze(-1) * torch.exp(steps * -math.log(10000) / (half - 1))
+        features = torch.cat([angles.sin(), angles.cos()], dim=-1)
+        return nn.functional.pad(features, (0, self.config.hidden_size % 2))
+
+
+class Learned(NoPositions):
+    """A table that begins at row 2 and ends with the training length."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.weight = nn.Parameter(torch.empty(config.train_length + 2, config.hidden_size))
+
+    def embed(self, position_ids):
+        if self.config.clamp_learned_positions:
+            position_ids = position_ids.clamp(max=self.config.train_length - 1)
+        return nn.functional.embedding(position_ids + 2, self.weight)
+
+
+class Rotary(NoPositions):
+    """Su et al. 2021, pairs (i, i + D/2) as in GPT-NeoX."""
+
+    def rotate(self, q, k, position_ids):
+        pairs = torch.arange(0, self.config.head_dim, 2, device=q.device, dtype=torch.float32)
+        angles = position_ids[:, None, :, None] * 10000.0 ** (-pairs / self.config.head_dim)
+        fade = self.fade(pairs, position_ids)  # (B, 1, T, D/2)
+        return turn(q, angles, fade), turn(k, angles, 1 / fade)
+
+    def fade(self, pairs, position_ids):
+        return torch.ones_like(pairs)
+
+
+class XPos(Rotary):
+    """Sun et al. 2022: the slow pairs fade with distance, in units of 512 positions."""
+
+    def fade(self, pairs, position_ids):
+        rates = (pairs / self.config.head_dim + 0.4) / 1.4
+        return rates ** (position_ids[:, None, :, None] / 512)
+
+
+def turn(x, angles, scale):
+    first, second = x.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
+    cos, sin = angles.cos() * scale, angles.sin() * scale
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+
+
+def alibi_slopes(heads):
+    """Press et al. 2022: powers of 2^(-8/n); other head counts are filled up from the next power."""
+    lower = 2 ** int(math.log2(heads))
+    slopes = [2.0 ** (-8 * (head + 1) / lower) for head in range(lower)]
+    return slopes + (alibi_slopes(2 * lower)[0::2][: heads - lower] if lower < heads else [])
+
+
+def per_head(values, distance):
+    return torch.as_tensor(values, device=distance.device, dtype=torch.float32).view(-1, 1, 1)
+
+
+class Alibi(NoPositions):
+    """Press et al. 2022, with Al-Khateeb et al.'s (2023) interpolation where it was asked for."""
+
+    def bias(self, distance, length):
+        divisor = self.config.alibi_scale
+        if divisor is None:
+            divisor = max(1.0, length / self.config.train_length)
+        slopes = per_head(alibi_slopes(self.config.num_attention_heads), distance) / divisor
+        return -slopes * distance
+
+
+class T5(NoPositions):
+    """Raffel et al. 2020: 32 buckets, half of them exact, the others logarithmic up to 128."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.relative_attention_bias = nn.Embedding(32, config.num_attention_heads)
+
+    def bias(self, distance, length):
+        octaves = torch.log(distance.clamp(min=1).float() / 16) / math.log(128 / 16)
+        far = (16 + (octaves * 16).long()).clamp(max=31)
+        buckets = torch.where(distance < 16, distance, far)
+        return self.relative_attention_bias(buckets).movedim(-1, 0).float()
+
+
+class Kerple(NoPositions):
+    """Chi et al. 2022, the logarithmic kernel."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.log_p = nn.Parameter(torch.empty(config.num_attention_heads))
+        self.log_a = nn.Parameter(torch.empty(config.num_attention_heads))
+
+    def bias(self, distance, length):
+        p, a = (
+            per_head(self.log_p.float().exp(), distance),
+            per_head(self.log_a.float().exp(), distance),
+        )
+        return -p * torch.log1p(a * distance)
+
+
+class Sandwich(NoPositions):
+    """Chi et al. 2023: the inner product of two sinusoidal embeddings of 128 features."""
+
+    def bias(self, distance, length):
+        steps = torch.arange(0, 128, 2, device=distance.device) / 128
+        product = (distance.unsqueeze(-1) * 10000.0**-steps).cos().sum(-1)
+        heads = self.config.num_attention_heads
+        return per_head([heads / (8 * (head + 1)) for head in range(heads)], distance) * product
+
+
+class TransformerXL(NoPositions):
+    """Dai et al. 2019, section 3.3: terms (b), (c) and (d) beside the score (a)."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        shape = (config.num_attention_heads, config.head_dim)
+        self.u, self.v = nn.Parameter(torch.empty(shape)), nn.Parameter(torch.empty(shape))
+        self.layers = nn.ModuleList(
+            nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+            for _ in range(config.num_hidden_layers)
+        )
+
+    def layer_bias(self, layer, q, k, distance):
+        width, keys = self.config.hidden_size, distance.shape[1]
+        features = torch.arange(0, width, 2, device=q.device, dtype=torch.float32)
+        angles = torch.arange(keys, device=q.device)[:, None] * 10000.0 ** (-features / width)
+        sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :width]  # (S, C)
+        r = self.layers[layer](sinusoids.to(q.dtype)).unflatten(-1, self.u.shape)  # (S, H, D)
+        by_distance = (q + self.v[:, None]) @ r.permute(1, 2, 0)  # (B, H, T, S)
+        terms = by_distance.gather(-1, distance.expand(by_distance.shape))
+        terms = terms + (self.u[:, None] @ k.transpose(2, 3))
+        return terms * self.config.head_dim**-0.5
+
+
+POSITIONS = {
+    "none": NoPositions,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "xpos": XPos,
+    "alibi": Alibi,
+    "t5": T5,
+    "kerple": Kerple,
+    "sandwich": Sandwich,
+    "transformer_xl": TransformerXL,
+}
