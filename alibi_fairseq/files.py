@@ -45,6 +45,31 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise
 
 
+@contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """A new folder to fill; it appears as ``path`` when the block ends, whole.
+
+    If the block raises, nothing is left.
+
+    Raises:
+        BadInput: there is a folder with something in it, or a file.
+    """
+    target = Path(path).resolve()
+    if target.is_file() or (target.is_dir() and any(target.iterdir())):
+        raise BadInput(f"{path} is not an empty folder; name another one with --out.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        if target.is_dir():
+            target.rmdir()
+        os.replace(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
 def sha256_file(path: str | os.PathLike) -> str:
     """SHA-256 of a file's bytes, as 64 hexadecimal digits."""
     return sha256_files([path])

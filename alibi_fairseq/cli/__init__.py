@@ -25,6 +25,7 @@ VERBS = {
     "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": ("reproduce", "a table or figure of the paper, from the text to the report"),
     "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),
+    "export": ("export", "make a checkpoint a folder for Hugging Face transformers"),
 }
 
 #: fairseq's commands with --user-dir already set: what they do.

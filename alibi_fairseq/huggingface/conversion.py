@@ -9,7 +9,6 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import BadInput
-from ..models.decoder import AlibiDecoder
 from . import own
 from .architectures import NATIVE
 from .description import Description
@@ -60,7 +59,7 @@ def convert(decoder: nn.Module, description: Description) -> Converted:
                 f"{', '.join(needed)}."
             )
     load(model, converted)
-    difference = compare(decoder, model)
+    difference = compare(decoder, model, description.train_length)
     if not difference <= TOLERANCE:
         raise BadInput(
             f"The exported model ({name}) gives other scores than the checkpoint (difference "
@@ -77,14 +76,11 @@ def load(model: PreTrainedModel, weights: dict[str, torch.Tensor]) -> None:
 
 
 @torch.no_grad()
-def compare(decoder: nn.Module, model: PreTrainedModel) -> float:
+def compare(decoder: nn.Module, model: PreTrainedModel, train_length: int) -> float:
     """Largest difference of log-probabilities between a decoder and its converted form."""
-    length = min(_TOKENS, model.config.get_text_config().__dict__.get("train_length", _TOKENS))
-    if isinstance(decoder, AlibiDecoder):
-        length = min(_TOKENS, decoder.embed_positions.config.train_length)
-    special, words = decoder.dictionary.nspecial, len(decoder.dictionary)
+    first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
     numbers = torch.Generator().manual_seed(1)
-    tokens = torch.randint(special, words, (2, length), generator=numbers)
+    tokens = torch.randint(first, words, (2, min(_TOKENS, train_length)), generator=numbers)
     ours = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
     theirs = model(tokens).logits.log_softmax(-1)
     return (ours - theirs).abs().max().item()

@@ -1,0 +1,61 @@
+"""``alibi-fairseq export``: a checkpoint as a folder for Hugging Face transformers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import BadInput
+
+MISSING = (
+    "This needs Hugging Face transformers ({}); install it with "
+    "pip install 'alibi-fairseq[huggingface]'."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--path", required=True, type=Path, metavar="CKPT", help="the checkpoint")
+    parser.add_argument(
+        "--data", required=True, type=Path, metavar="DATA", help="folder with its dict.txt"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write")
+    parser.add_argument("--format", choices=["hf"], default="hf", help="hf: transformers")
+    parser.add_argument(
+        "--dict", type=Path, metavar="FILE", help="dictionary the checkpoint was trained with"
+    )
+    parser.add_argument(
+        "--sentencepiece-model", type=Path, metavar="FILE", help="the text's sentencepiece model"
+    )
+    parser.add_argument(
+        "--gpt2-encoder-json", type=Path, metavar="FILE", help="encoder.json of GPT-2's BPE"
+    )
+    parser.add_argument(
+        "--gpt2-vocab-bpe", type=Path, metavar="FILE", help="vocab.bpe of GPT-2's BPE"
+    )
+    parser.add_argument("--wordpiece-vocab", type=Path, metavar="FILE", help="vocab.txt of BERT")
+    parser.add_argument(
+        "--results",
+        nargs="*",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="results of alibi-fairseq eval to quote in the model card",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    try:
+        from ..huggingface.export import Request, export
+        from ..huggingface.tokenizer import TokenizerFiles
+    except ImportError as error:
+        if error.name in ("transformers", "safetensors", "tokenizers"):
+            raise BadInput(MISSING.format(error.name)) from error
+        raise
+    files = TokenizerFiles(
+        args.sentencepiece_model, args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.wordpiece_vocab
+    )
+    converted = export(
+        Request(args.path, args.data, args.out, args.dict, files, tuple(args.results))
+    )
+    print(f"Wrote {args.out} as {converted.architecture}. {converted.reason}")
+    print(f"Largest difference of log-probabilities: {converted.difference:.1e}")

@@ -1,0 +1,169 @@
+"""The tokeniser of a fairseq dictionary, for transformers.
+
+This file travels with an exported model (``trust_remote_code=True``) and needs nothing but
+transformers, and sentencepiece or tokenizers for such data. A text becomes the very numbers that
+``fairseq-preprocess`` gave it: each line is cut into words or pieces, these are looked up in
+``dict.txt``, and every line end is the symbol ``</s>``.
+"""
+
+import shutil
+from pathlib import Path
+
+from transformers import PreTrainedTokenizer
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+LINE_END, UNKNOWN = "</s>", "<unk>"
+
+
+class AlibiLmTokenizer(PreTrainedTokenizer):
+    """Sentencepiece pieces, GPT-2's byte-level BPE, BERT's WordPiece, or words.
+
+    Args:
+        vocab_file: fairseq's ``dict.txt``.
+        sentencepiece_file: sentencepiece model.
+        encoder_file, merges_file: ``encoder.json`` and ``vocab.bpe`` of GPT-2.
+        wordpiece_file, lower_case: ``vocab.txt`` of BERT, and whether text is lower-cased.
+    """
+
+    vocab_files_names = {
+        "vocab_file": "dict.txt",
+        "sentencepiece_file": "sentencepiece.model",
+        "encoder_file": "encoder.json",
+        "merges_file": "vocab.bpe",
+        "wordpiece_file": "vocab.txt",
+    }
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __init__(
+        self,
+        vocab_file,
+        sentencepiece_file=None,
+        encoder_file=None,
+        merges_file=None,
+        wordpiece_file=None,
+        lower_case=False,
+        **kwargs,
+    ):
+        self._files = {
+            "vocab_file": vocab_file,
+            "sentencepiece_file": sentencepiece_file,
+            "encoder_file": encoder_file,
+            "merges_file": merges_file,
+            "wordpiece_file": wordpiece_file,
+        }
+        self._symbols = [*SPECIAL]
+        self._numbers = {symbol: number for number, symbol in enumerate(SPECIAL)}
+        for line in Path(vocab_file).read_text(encoding="utf-8").split("\n"):
+            line = line.rstrip().removesuffix(" #fairseq:overwrite")
+            if line:
+                symbol = line.rsplit(" ", 1)[0]
+                self._numbers[symbol] = len(self._symbols)
+                self._symbols.append(symbol)
+        self._segmenter = Words()
+        if sentencepiece_file:
+            self._segmenter = SentencePieces(sentencepiece_file)
+        elif encoder_file and merges_file:
+            self._segmenter = ByteLevel(encoder_file, merges_file)
+        elif wordpiece_file:
+            self._segmenter = WordPieces(wordpiece_file, lower_case)
+        defaults = {"bos_token": LINE_END, "eos_token": LINE_END, "pad_token": "<pad>"}
+        kwargs = {**defaults, "unk_token": UNKNOWN, "padding_side": "left", **kwargs}
+        super().__init__(lower_case=lower_case, **kwargs)
+
+    @property
+    def vocab_size(self):
+        return len(self._symbols)
+
+    def get_vocab(self):
+        return {**self._numbers, **self.added_tokens_encoder}
+
+    def tokenize(self, text, **kwargs):
+        """The pieces of a text, ``</s>`` at each line end. A special symbol written in the text is
+        text like any other, as for fairseq-preprocess."""
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        tokens = self._segmenter.split(lines[0])
+        for line in lines[1:]:
+            tokens += [LINE_END, *self._segmenter.split(line)]
+        return tokens
+
+    def _convert_token_to_id(self, token):
+        return self._numbers.get(token, self._numbers[UNKNOWN])
+
+    def _convert_id_to_token(self, index):
+        return self._symbols[index]
+
+    def convert_tokens_to_string(self, tokens):
+        lines = [[]]
+        for token in tokens:
+            if token == LINE_END:
+                lines.append([])
+            else:
+                lines[-1].append(token)
+        return "\n".join(self._segmenter.join(line) for line in lines)
+
+    def save_vocabulary(self, save_directory, filename_prefix=None):
+        saved = []
+        for kind, file in self._files.items():
+            if file:
+                name = self.vocab_files_names[kind]
+                target = Path(
+                    save_directory, f"{filename_prefix}-{name}" if filename_prefix else name
+                )
+                if not (target.exists() and target.samefile(file)):
+                    shutil.copyfile(file, target)
+                saved.append(str(target))
+        return tuple(saved)
+
+
+class Words:
+    """Words between spaces."""
+
+    def split(self, line):
+        return line.split()
+
+    def join(self, tokens):
+        return " ".join(tokens)
+
+
+class SentencePieces:
+    def __init__(self, file):
+        import sentencepiece
+
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+
+    def split(self, line):
+        # Joined and split again as fairseq-preprocess does, which matters for exotic spaces.
+        return " ".join(self._model.encode(line, out_type=str)).split()
+
+    def join(self, tokens):
+        return self._model.decode_pieces(tokens)
+
+
+class ByteLevel:
+    """fairseq's dictionary lists GPT-2's numbers."""
+
+    def __init__(self, encoder, merges):
+        from tokenizers.implementations import ByteLevelBPETokenizer
+
+        self._model = ByteLevelBPETokenizer.from_file(str(encoder), str(merges))
+
+    def split(self, line):
+        return [str(number) for number in self._model.encode(line).ids]
+
+    def join(self, tokens):
+        return self._model.decode([int(token) for token in tokens if token.isdecimal()])
+
+
+class WordPieces:
+    def __init__(self, file, lower_case):
+        from tokenizers.implementations import BertWordPieceTokenizer
+
+        self._pieces = Path(file).read_text(encoding="utf-8").split("\n")
+        numbers = {piece.rstrip("\r"): n for n, piece in enumerate(self._pieces) if piece}
+        self._model = BertWordPieceTokenizer(numbers, lowercase=lower_case)
+
+    def split(self, line):
+        return self._model.encode(line, add_special_tokens=False).tokens
+
+    def join(self, tokens):
+        return " ".join(tokens).replace(" ##", "")
