@@ -41,6 +41,8 @@ setup(
         "psutil",
     ],
     extras_require={
+        # export, import-hf
+        "huggingface": ["transformers>=5", "safetensors"],
         "test": [
             "pytest",
             "pytest-timeout",

@@ -81,6 +81,8 @@ class Trained:
     FLAGS = {
         "alibi": "--arch alibi_lm --position-method alibi " + SMALL,
         "alibi-adaptive": "--arch alibi_lm --position-method alibi " + SMALL + ADAPTIVE,
+        "bloom": "--arch alibi_lm_bloom --decoder-attention-heads 8 "
+        "--decoder-layers 2 --decoder-embed-dim 32 --decoder-ffn-embed-dim 128",
         "sinusoidal": "--arch alibi_lm --position-method sinusoidal " + SMALL,
         "transformer-xl": "--task segment_language_modeling --arch alibi_lm "
         "--position-method transformer_xl --mem-len 24 " + SMALL,

@@ -113,6 +113,23 @@ class Wiki103Config(BookCorpusConfig):
 
 
 @dataclass
+class BloomConfig(AlibiLanguageModelConfig):
+    """The layout of BLOOM (BigScience 2022) at the size of its smallest release, BLOOM-560m.
+
+    ``alibi-fairseq export`` makes it a BLOOM model, which inference servers know.
+    """
+
+    decoder_layers: int = 24
+    decoder_embed_dim: int = 1024
+    decoder_ffn_embed_dim: int = 4096
+    decoder_attention_heads: int = 16
+    dropout: float = 0.0
+    layernorm_embedding: bool = True
+    activation_fn: str = "gelu_accurate"
+    no_scale_embedding: bool = True
+
+
+@dataclass
 class LargeConfig(AlibiLanguageModelConfig):
     """The paper's 1.3B model (section 4.2); its dropout is not published, none is our choice."""
 

@@ -14,6 +14,7 @@ from ..errors import BadInput
 from ..results.dictionaries import bind_dictionary
 from .config import (
     AlibiLanguageModelConfig,
+    BloomConfig,
     BookCorpusConfig,
     LargeConfig,
     SmallConfig,
@@ -174,3 +175,8 @@ class Wiki103LanguageModel(AlibiLanguageModel):
 @register_model("alibi_lm_1b3", dataclass=LargeConfig)
 class LargeLanguageModel(AlibiLanguageModel):
     config = LargeConfig
+
+
+@register_model("alibi_lm_bloom", dataclass=BloomConfig)
+class BloomLanguageModel(AlibiLanguageModel):
+    config = BloomConfig

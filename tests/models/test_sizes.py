@@ -11,6 +11,7 @@ from fairseq import models
 from omegaconf import OmegaConf
 
 SIZES = ["alibi_lm", "alibi_lm_tiny", "alibi_lm_small", "alibi_lm_bookcorpus", "alibi_lm_wiki103"]
+SIZES += ["alibi_lm_bloom"]
 
 
 def count(arch: str, entries: int) -> int:
@@ -54,6 +55,11 @@ def test_book_model_has_the_papers_body():
 def test_large_model_has_25_layers():
     layer = 4 * (2048**2 + 2048) + (2 * 2048 * 8192 + 8192 + 2048) + 4 * 2048
     assert count("alibi_lm_1b3", 50_000) == 25 * layer + 50_000 * 2048 + 2 * 2048
+
+
+def test_bloom_has_the_size_of_bloom_560m():
+    # 559,214,592 parameters with BLOOM's 250,880 words.
+    assert count("alibi_lm_bloom", 250_880) == 559_214_592
 
 
 @pytest.mark.parametrize("arch", SIZES)

@@ -1,0 +1,33 @@
+"""Models that every architecture holds, converted."""
+
+from __future__ import annotations
+
+import torch
+from conftest import small_model
+
+from alibi_fairseq.huggingface.conversion import Converted, convert
+from alibi_fairseq.huggingface.description import describe
+
+BLOOM = "--layernorm-embedding --activation-fn gelu_accurate"
+ADAPTIVE = (
+    "--adaptive-input --adaptive-input-cutoff 20,40 --adaptive-input-factor 2 "
+    "--adaptive-softmax-cutoff 20,40 --adaptive-softmax-factor 2 --criterion adaptive_loss "
+    "--no-share-decoder-input-output-embed"
+)
+TIED = f"{ADAPTIVE} --tie-adaptive-weights --tie-adaptive-proj"
+
+
+def perturbed(method: str, flags: str = "", heads: int = 8, length: int = 32, noise: float = 0.1):
+    """A random model whose norms and biases are not at their initial values."""
+    options = flags.split()
+    if "gelu_accurate" in options:
+        options += ["--decoder-ffn-embed-dim", str(32 * heads)]  # BLOOM's is four times the width
+    model = small_model(method, *options, heads=heads, tokens_per_sample=length)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(noise * torch.randn_like(parameter))
+    return model
+
+
+def converted(model, method: str, length: int = 32) -> Converted:
+    return convert(model.decoder, describe(model.decoder, method, length))

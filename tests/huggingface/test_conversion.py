@@ -1,0 +1,208 @@
+"""Converted models against the decoders they came from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import build_model, random_tokens
+from exported import ADAPTIVE, BLOOM, TIED, converted, perturbed
+from transformers import AutoModelForCausalLM
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.huggingface.conversion import convert
+from alibi_fairseq.huggingface.description import describe
+from alibi_fairseq.huggingface.export import save
+from alibi_fairseq.positions import METHODS
+
+EOS, PAD = 2, 1
+
+#: Position method, options of training, heads, architecture.
+MODELS = [
+    ("alibi", BLOOM, 8, "BLOOM"),
+    ("alibi", BLOOM, 5, "BLOOM"),
+    ("alibi", f"{BLOOM} --no-scale-embedding", 12, "BLOOM"),
+    ("alibi", f"{BLOOM} --no-decoder-final-norm", 8, "alibi_lm"),
+    ("alibi", "", 8, "alibi_lm"),
+    ("alibi", "", 12, "alibi_lm"),
+    ("alibi", "--no-decoder-normalize-before", 3, "alibi_lm"),
+    ("alibi", ADAPTIVE, 6, "alibi_lm"),
+    ("alibi", TIED, 8, "alibi_lm"),
+    ("alibi", f"{ADAPTIVE} --decoder-output-dim 32", 8, "alibi_lm"),
+    ("alibi", "--alibi-scale 2.5", 8, "alibi_lm"),
+    ("alibi", "--decoder-input-dim 16 --decoder-output-dim 16", 8, "alibi_lm"),
+    ("learned", "", 8, "OPT"),
+    ("learned", "--no-decoder-normalize-before --activation-fn gelu", 6, "OPT"),
+    ("learned", "--decoder-input-dim 16 --decoder-output-dim 16", 8, "OPT"),
+    ("learned", TIED, 8, "alibi_lm"),
+    ("sinusoidal", "", 8, "XGLM"),
+    ("sinusoidal", "--no-share-decoder-input-output-embed", 5, "XGLM"),
+    ("sinusoidal", "--no-decoder-final-norm", 8, "alibi_lm"),
+    ("rotary", "", 6, "GPT-NeoX"),
+    ("rotary", TIED, 8, "alibi_lm"),
+    ("none", "", 8, "GPT-NeoX"),
+    ("none", "--layernorm-embedding", 8, "alibi_lm"),
+    ("xpos", "", 8, "alibi_lm"),
+    ("t5", "", 12, "alibi_lm"),
+    ("kerple", "", 8, "alibi_lm"),
+    ("sandwich", "", 5, "alibi_lm"),
+    ("transformer_xl", "", 6, "alibi_lm"),
+]
+
+
+@pytest.mark.parametrize("method, flags, heads, architecture", MODELS)
+@torch.no_grad()
+def test_logits_and_architecture(method, flags, heads, architecture):
+    model = perturbed(method, flags, heads)
+    result = converted(model, method)
+    assert result.architecture == architecture
+    tokens = random_tokens(2, 32)
+    ours = model.get_normalized_probs(model(tokens), log_probs=True)
+    theirs = result.model(tokens).logits
+    if not model.decoder.adaptive_softmax:  # else logits are log-probabilities
+        torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(theirs.log_softmax(-1), ours, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"learned"}))
+@torch.no_grad()
+def test_logits_past_the_training_length(method):
+    model = perturbed(method, BLOOM if method == "alibi" else "")
+    tokens = random_tokens(1, 16 * 32)
+    theirs = converted(model, method).model(tokens).logits
+    torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=3e-5)
+
+
+def test_what_would_have_fit_is_said():
+    reason = converted(perturbed("alibi", "--no-decoder-final-norm"), "alibi").reason
+    assert "BLOOM" in reason and "without --no-decoder-final-norm" in reason
+    assert "--layernorm-embedding" in reason and "--decoder-ffn-embed-dim 256" in reason
+    assert "'t5'" in converted(perturbed("t5"), "t5").reason
+
+
+@pytest.mark.parametrize("flags", ["--decoder-learned-pos", "", "--no-token-positional-embeddings"])
+def test_models_of_fairseq_itself(flags):
+    options = "--arch transformer_lm --decoder-normalize-before --decoder-layers 2 "
+    options += f"--decoder-embed-dim 32 --max-target-positions 40 {flags}"
+    model = build_model(*options.split(), tokens_per_sample=40).eval()
+    method = {"--decoder-learned-pos": "learned", "": "sinusoidal"}.get(flags, "none")
+    assert converted(model, method, 40).difference < 1e-5
+
+
+def test_parts_without_a_place_are_refused():
+    options = "--arch transformer_lm --decoder-layers 2 --decoder-embed-dim 32 --scale-heads"
+    model = build_model(*options.split())
+    with pytest.raises(BadInput, match="--scale-heads"):
+        describe(model.decoder, "sinusoidal", 32)
+
+
+def test_a_model_that_computes_something_else_is_refused(monkeypatch):
+    model = perturbed("alibi")
+    monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
+    model.decoder.embed_positions._divisor = 3.0  # an option that the description does not know
+    with pytest.raises(BadInput, match="other scores"):
+        convert(model.decoder, describe(model.decoder, "alibi", 32))
+
+
+def greedy(model, tokens: list[int]) -> list[int]:
+    """What greedy decoding over full passes gives after each position; no text ends."""
+    scores = model.get_normalized_probs(model(torch.tensor([tokens])), log_probs=True)[0]
+    scores[:, EOS] = -torch.inf
+    return scores.argmax(-1).tolist()
+
+
+GENERATING = [("alibi", BLOOM), ("alibi", TIED), ("sinusoidal", ""), ("transformer_xl", "")] + [
+    pytest.param(method, "", marks=pytest.mark.slow)
+    for method in sorted(set(METHODS) - {"sinusoidal", "transformer_xl"})
+]
+
+
+@pytest.mark.parametrize("method, flags", GENERATING)
+@torch.no_grad()
+def test_cached_greedy_generation_in_a_left_padded_batch(method, flags):
+    model = perturbed(method, flags, heads=6, length=256, noise=0.2)
+    exported = converted(model, method, 256).model
+    prompts = [random_tokens(1, length)[0].tolist() for length in (9, 3)]
+    width = max(map(len, prompts))
+    padded = torch.tensor([[PAD] * (width - len(p)) + p for p in prompts])
+    new = 200
+    found = exported.generate(
+        padded,
+        attention_mask=padded.ne(PAD).long(),
+        do_sample=False,
+        max_new_tokens=new,
+        min_new_tokens=new,
+    )
+    for prompt, row in zip(prompts, found.tolist()):
+        generated = row[width:]
+        assert len(generated) == new
+        assert generated == greedy(model, prompt + generated)[len(prompt) - 1 : -1]
+    assert len(set(found[0].tolist())) > 4  # not one word again and again
+
+
+@pytest.mark.parametrize("method, flags", [("alibi", TIED), ("alibi", BLOOM), ("t5", "")])
+@torch.no_grad()
+def test_saved_and_loaded_again(method, flags, tmp_path):
+    model = perturbed(method, flags)
+    tokens = random_tokens(2, 32)
+    first = converted(model, method).model
+    save(first, tmp_path / "once")
+    second = AutoModelForCausalLM.from_pretrained(tmp_path / "once", trust_remote_code=True)
+    second.save_pretrained(tmp_path / "twice")
+    third = AutoModelForCausalLM.from_pretrained(tmp_path / "twice", trust_remote_code=True)
+    for loaded in (second, third):
+        torch.testing.assert_close(loaded(tokens).logits, first(tokens).logits, rtol=0, atol=0)
+    if flags == TIED:
+        bands = third.model.embed_tokens.bands
+        assert third.lm_head.tails[1][1].weight is bands[2][0].weight
+
+
+@pytest.mark.parametrize("method", ["alibi", "transformer_xl", "t5"])
+@torch.no_grad()
+def test_every_attention_implementation(method):
+    model = perturbed(method)
+    tokens = random_tokens(2, 32)
+    expected = model(tokens)[0]
+    exported = converted(model, method).model
+    for name in ("eager", "sdpa"):
+        exported.set_attn_implementation(name)
+        torch.testing.assert_close(exported(tokens).logits, expected, rtol=0, atol=1e-5)
+    exported.set_attn_implementation("eager")
+    weights = exported(tokens, output_attentions=True).attentions[1]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 8, 32))
+
+
+@pytest.mark.parametrize("method, flags", [("alibi", ""), ("alibi", TIED), ("xpos", "")])
+@torch.no_grad()
+def test_bf16(method, flags):
+    model = perturbed(method, flags)
+    tokens = random_tokens(2, 32)
+    exported = converted(model, method).model
+    exact = exported(tokens).logits.log_softmax(-1)
+    rounded = exported.to(torch.bfloat16)(tokens).logits
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded.float().log_softmax(-1) - exact).abs().max() < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method, flags", [("alibi", BLOOM), ("alibi", TIED), ("rotary", "")])
+@torch.no_grad()
+def test_compiled(method, flags):
+    model = perturbed(method, flags)
+    exported = converted(model, method).model
+    compiled = torch.compile(exported, fullgraph=True)
+    for length in (16, 32):
+        tokens = random_tokens(2, length)
+        expected = model.get_normalized_probs(model(tokens), log_probs=True)
+        found = compiled(tokens, use_cache=False).logits.log_softmax(-1)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_fine_tuning_with_labels():
+    exported = converted(perturbed("alibi", TIED), "alibi").model
+    tokens = random_tokens(2, 16)
+    loss = exported(tokens, labels=tokens).loss
+    loss.backward()
+    log_probabilities = exported(tokens).logits.log_softmax(-1)[:, :-1]
+    expected = -log_probabilities.gather(-1, tokens[:, 1:, None]).mean()
+    torch.testing.assert_close(loss, expected)
+    assert exported.model.layers[0].fc1.weight.grad.abs().sum() > 0

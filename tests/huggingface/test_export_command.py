@@ -1,0 +1,156 @@
+"""``alibi-fairseq export`` on trained checkpoints, and what transformers measures on its folders."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+
+import pytest
+import torch
+from trained import TRAIN_LENGTH
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.huggingface.tokenizer import TokenizerFiles
+
+EOS = 2
+
+
+@pytest.fixture(scope="module")
+def no_tokenizer_check():
+    """The corpus is cut into pieces by the tests themselves; no sentencepiece model made them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "alibi_fairseq.huggingface.export.find_files", lambda *arguments: TokenizerFiles()
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory, no_tokenizer_check):
+    """The folder of a checkpoint, and what ``alibi-fairseq eval`` measured of it."""
+    made = {}
+
+    def export(name: str):
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            results = folder / "results.json"
+            lengths = ",".join(str(factor * TRAIN_LENGTH) for factor in (1, 4, 16))
+            arguments = [str(trained.data), "--path", str(trained(name)), "--lengths", lengths]
+            assert main(["eval", *arguments, "--out", str(results)]) == 0
+            arguments = ["--data", str(trained.data), "--path", str(trained(name))]
+            arguments += ["--out", str(folder / "model"), "--results", str(results)]
+            assert main(["export", *arguments]) == 0
+            made[name] = folder / "model", json.loads(results.read_text())["cells"]
+        return made[name]
+
+    return export
+
+
+def perplexity(model, tokens: torch.Tensor, length: int) -> float:
+    """Non-overlapping windows, with nothing of this project in it."""
+    inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]])
+    nats = 0.0
+    for begin in range(0, len(tokens), length):
+        logits = model(inputs[None, begin : begin + length]).logits[0].double()
+        targets = tokens[begin : begin + length]
+        nats += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+    return math.exp(nats / len(tokens))
+
+
+ARCHITECTURES = {
+    "alibi": "alibi_lm",
+    "alibi-adaptive": "alibi_lm",
+    "bloom": "bloom",
+    "sinusoidal": "xglm",
+}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@torch.no_grad()
+def test_perplexity_equals_that_of_eval(name, exported, trained):
+    folder, cells = exported(name)
+    remote = {"trust_remote_code": ARCHITECTURES[name] == "alibi_lm"}
+    assert AutoConfig.from_pretrained(folder, **remote).model_type == ARCHITECTURES[name]
+    model = AutoModelForCausalLM.from_pretrained(folder, **remote)
+    split = load_split(trained.data, "valid", load_dictionary(trained.data))
+    tokens = torch.from_numpy(split.tokens)
+    assert [cell["length"] for cell in cells] == [32, 128, 512]
+    for cell in cells:
+        found = perplexity(model, tokens, cell["length"])
+        assert found == pytest.approx(cell["perplexity"], rel=1e-5)
+
+
+@torch.no_grad()
+def test_segments_with_a_memory_equal_eval(trained, tmp_path, no_tokenizer_check):
+    path, data = str(trained("transformer-xl")), str(trained.data)
+    assert main(["export", "--path", path, "--data", data, "--out", str(tmp_path / "model")]) == 0
+    arguments = [data, "--path", path, "--lengths", "32", "--out", str(tmp_path / "results.json")]
+    assert main(["eval", *arguments]) == 0
+    (cell,) = json.loads((tmp_path / "results.json").read_text())["cells"]
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", trust_remote_code=True)
+    split = load_split(trained.data, "valid", load_dictionary(trained.data))
+    tokens = torch.from_numpy(split.tokens)
+    inputs, nats, past = torch.cat([torch.tensor([EOS]), tokens[:-1]]), 0.0, None
+    for segment, targets in zip(inputs.split(32), tokens.split(32)):
+        output = model(segment[None], past_key_values=past, use_cache=True)
+        past = model.keep_memory(output.past_key_values)
+        logits = output.logits[0].double()
+        nats += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+    assert past.get_seq_length() == model.config.memory_length == 24
+    assert math.exp(nats / len(tokens)) == pytest.approx(cell["perplexity"], rel=1e-5)
+
+
+def test_the_card_tells_training_and_measurements(exported):
+    folder, cells = exported("bloom")
+    card = (folder / "README.md").read_text()
+    assert "| optimizer | adam |" in card and "| max_update | 12 |" in card
+    for cell in cells:
+        assert f"| {cell['length']} | {cell['tokens']} | {cell['perplexity']:.2f} |" in card
+    assert "trust_remote_code" not in card  # BLOOM and a word-level tokeniser need none
+    assert not list(folder.glob("*.py"))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("README.md", "config.json", "dict.txt", "generation_config.json"),
+        *("model.safetensors", "tokenizer.json", "tokenizer_config.json"),
+    ]
+
+
+def test_the_command_says_what_would_have_fit(exported, trained, tmp_path, capsys):
+    arguments = ["--path", str(trained("alibi")), "--data", str(trained.data)]
+    assert main(["export", *arguments, "--out", str(tmp_path / "model")]) == 0
+    said = capsys.readouterr().out
+    assert "as alibi_lm" in said and "BLOOM would have fit" in said
+    assert "--layernorm-embedding" in said and "difference" in said
+
+
+def export_fails(capsys, *arguments) -> str:
+    assert main(["export", *map(str, arguments)]) == 2
+    (line,) = capsys.readouterr().err.strip().split("\n")[-1:]
+    assert line.startswith("alibi-fairseq: error:")
+    return line
+
+
+def test_bad_input(trained, tmp_path, capsys, monkeypatch, no_tokenizer_check):
+    path, data, out = trained("sinusoidal"), trained.data, tmp_path / "out" / "model"
+    good = ("--path", path, "--data", data, "--out", out)
+    without = tmp_path / "without"
+    shutil.copytree(data, without)
+    (without / "dict.txt").unlink()
+    assert "dict.txt" in export_fails(capsys, *good[:3], without, *good[4:])
+    assert "no checkpoint" in export_fails(capsys, "--path", tmp_path / "none.pt", *good[2:])
+    lines = (data / "dict.txt").read_text().splitlines(keepends=True)
+    (without / "dict.txt").write_text("".join(lines[:-3]))
+    assert "dict.txt" in export_fails(capsys, *good[:3], without, *good[4:])
+    (tmp_path / "results.json").write_text("{}")
+    assert "results.json" in export_fails(capsys, *good, "--results", tmp_path / "results.json")
+    assert not any(out.parent.iterdir())  # nothing half-written
+    out.mkdir()
+    (out / "mine.txt").write_text("keep me")
+    assert "not an empty folder" in export_fails(capsys, *good)
+    assert [file.name for file in out.parent.rglob("*")] == ["model", "mine.txt"]
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "alibi_fairseq.huggingface.export")
+    assert "pip install" in export_fails(capsys, *good)
