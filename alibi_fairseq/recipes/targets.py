@@ -18,6 +18,10 @@ PERPLEXITY_ITEMS = (
     *("figure08", "figure06"),
 )
 
+#: Figure 5 draws curves. Validations of a run are at its own length, so where the figure evaluates
+#: at another one, checkpoints are kept and evaluated after these updates: five, as in section 4.2.
+CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -55,6 +59,16 @@ def evaluations(item: str) -> tuple[Evaluation, ...]:
     return tuple(
         Evaluation(RECIPES[path], tuple(g["lengths"]), stride, tuple(g["subsets"]), updates)
         for (path, updates, stride), g in groups.items()
+    )
+
+
+def curve_evaluations() -> tuple[Evaluation, ...]:
+    """What Figure 5 needs beyond the trainings' own validations."""
+    return tuple(
+        Evaluation(recipe_of("figure05", point), (point.length,), None, ("valid",), updates)
+        for point in paper.points("figure05")
+        if point.length != point.train_length
+        for updates in CURVE_UPDATES
     )
 
 

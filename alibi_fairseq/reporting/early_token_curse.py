@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import cycle
 
 from alibi_fairseq.reporting import markdown, style
@@ -65,43 +65,31 @@ def _by_length(points: Iterable[Point]) -> dict[int, dict[str, Point]]:
     return by_length
 
 
-def draw_strides(
-    points: list[Point],
-    title: str,
-    *paths: os.PathLike,
-    printed: Sequence[Point] = (),
-) -> None:
+def draw_strides(points: list[Point], title: str, *paths: os.PathLike) -> None:
     """Perplexity against length for each stride, one panel for each method.
 
     Args:
-        points: ours, of one split.
-        printed: the paper's.
+        points: of one split.
     """
-    everything = [*points, *printed]
-    methods = sorted({p.position_method for p in everything}, key=method_order)
-    strides = sorted({p.stride for p in everything if not p.nonoverlapping})
+    methods = sorted({p.position_method for p in points}, key=method_order)
+    strides = sorted({p.stride for p in points if not p.nonoverlapping})
     styles = dict(zip(["non-overlapping", *(f"S={n}" for n in strides)], cycle(_LINE_STYLES)))
     with style.figure(title, len(methods)) as (figure, panels):
         for axes, method in zip(panels, methods, strict=True):
-            own, theirs = (
-                [p for p in source if p.position_method == method and p.perplexity is not None]
-                for source in (points, printed)
-            )
-            both = own + theirs
-            lengths = sorted({p.train_length for p in both})
-            for source, suffix in ((theirs, " (paper)"), (own, "")):
-                seen: Counter = Counter()
-                for model in series(source):
-                    look = style.length_look("alibi", model.train_length, lengths)
-                    line = look.variant(seen[model.train_length]).line(hollow=bool(suffix))
-                    seen[model.train_length] += 1
-                    for inference, linestyle in styles.items():
-                        if cells := [p for p in model.points if p.inference == inference]:
-                            label = model.label.partition(", ")[2] + f", {inference}{suffix}"
-                            at = ([p.length for p in cells], [p.perplexity for p in cells])
-                            axes.plot(*at, label=label, **line | {"linestyle": linestyle})
-            style.length_axis(axes, [p.length for p in both])
-            style.perplexity_axis(axes, [p.perplexity for p in both])
+            own = [p for p in points if p.position_method == method and p.perplexity is not None]
+            lengths = sorted({p.train_length for p in own})
+            seen: Counter = Counter()
+            for model in series(own):
+                look = style.length_look("alibi", model.train_length, lengths)
+                line = look.variant(seen[model.train_length]).line()
+                seen[model.train_length] += 1
+                for inference, linestyle in styles.items():
+                    if cells := [p for p in model.points if p.inference == inference]:
+                        label = model.label.partition(", ")[2] + f", {inference}"
+                        at = ([p.length for p in cells], [p.perplexity for p in cells])
+                        axes.plot(*at, label=label, **line | {"linestyle": linestyle})
+            style.length_axis(axes, [p.length for p in own])
+            style.perplexity_axis(axes, [p.perplexity for p in own])
             axes.set_title(method_name(method))
         style.legend(figure, panels)
         style.save(figure, *paths)

@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 
 from alibi_fairseq.reporting import comparison, paper, style
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.reporting.early_token_curse import draw_strides
 from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
 from alibi_fairseq.reporting.speed import draw_bars
-from alibi_fairseq.reporting.training_curves import training_line
+from alibi_fairseq.reporting.training_curves import time_curve
 from alibi_fairseq.results.points import Point, Series, method_name, model_label
 
 
@@ -63,7 +62,7 @@ def figure04(results: Results, *paths: os.PathLike) -> None:
     draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
 
 
-def figure10(results: Results, *paths: os.PathLike) -> None:
+def figure09(results: Results, *paths: os.PathLike) -> None:
     """The same on Toronto BookCorpus (Table 8)."""
     panels = {"non-overlapping": _lines("table08", results)}
     draw_panels("Toronto BookCorpus, validation", panels, *paths)
@@ -84,18 +83,17 @@ def _methods(*methods: str) -> Callable[[Point], bool]:
 
 def figure05(results: Results, *paths: os.PathLike) -> None:
     """1.3B parameters: perplexity against training time, the paper's end points and our curves."""
-    training = results.comparable_training("cc100-roberta")
     titles = {"left": "evaluated at 1024", "right": "evaluated at 2048"}
     with style.figure("CC100+RoBERTa, 1.3B parameters, validation", 2) as (figure, panels):
         for axes, (panel, title) in zip(panels, titles.items(), strict=True):
             rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
             _end_points(axes, rows)
             for row in rows:
-                keys = ("position_method", "train_length", "length")
-                own = [c for c in training if all(c.get(key) == row[key] for key in keys)]
-                method = row["position_method"]
-                label = model_label(method, row["train_length"])
-                training_line(axes, own, label, style.method_look(method))
+                case = {key: row[key] for key in ("position_method", "train_length", "length")}
+                if curve := time_curve(results, "cc100-roberta", case):
+                    look = style.method_look(row["position_method"]).line()
+                    label = model_label(row["position_method"], row["train_length"])
+                    axes.plot(*zip(*curve, strict=True), label=label, **look)
             axes.set_title(title)
             axes.set_xlabel("Training time (GPU hours)")
             axes.set_ylabel("Perplexity (lower is better)")
@@ -160,24 +158,9 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
 
 
 def figure11(results: Results, *paths: os.PathLike) -> None:
-    """Sliding windows with S=1 beside non-overlapping ones (Tables 13–15 beside 2, 3 and 5)."""
-    sliding = [p for n in (13, 14, 15) for p in paper.points(f"table{n}")]
-    whole = [p for p in paper.points("table05") if p.position_method == "alibi"]
-    whole += [
-        point
-        for item in ("table02", "table03")
-        for point in paper.points(item)
-        if point.position_method in ("sinusoidal", "t5")
-        if (point.length - point.train_length) % 100 == 0 and point.length <= 3072
-    ]
-    printed = [p for p in (*sliding, *whole) if p.train_length in (512, 1024)]
-    cases = {(p.position_method, p.train_length, p.length, p.stride) for p in printed}
-    measured = [
-        p
-        for p in results.comparable.get("wikitext-103", [])
-        if (p.position_method, p.train_length, p.length, p.stride) in cases and p.subset == "valid"
-    ]
-    draw_strides(measured, "WikiText-103, validation", *paths, printed=printed)
+    """Beyond the training length with a sliding window, S=1 (Tables 13 and 15)."""
+    lines = [*_lines("table15", results), *_lines("table13", results)]
+    draw_panels("WikiText-103, validation", {"sliding window, S=1": lines}, *paths)
 
 
 #: Item → the table it stands behind in the report, its caption, and what draws it into paths.
@@ -185,7 +168,11 @@ FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
     "figure01": ("table04", "Figure 1 in kind: beyond the training length", figure01),
     "figure02": ("table01", "Figure 2 in kind: speed and memory in the paper", figure02),
     "figure04": ("table05", "Figure 4 in kind: ALiBi by training length", figure04),
-    "figure05": ("table11", "Figure 5 in kind: 1.3B parameters, end points", figure05),
+    "figure05": (
+        "table11",
+        "Figure 5 in kind: 1.3B parameters by training time; the paper's end points",
+        figure05,
+    ),
     "figure06": (
         "table12",
         "Figure 6 in kind: 1.3B parameters beyond the training length",
@@ -197,10 +184,10 @@ FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
         "Figure 8 in kind: quality at length 3072 by training speed",
         figure08,
     ),
-    "figure10": ("table08", "Figure 10 in kind: ALiBi by training length on books", figure10),
+    "figure09": ("table08", "Figure 9 in kind: ALiBi by training length on books", figure09),
     "figure11": (
         "table15",
-        "Figure 11 in kind: sliding window S=1 beside non-overlapping windows",
+        "Figure 11 in kind: beyond the training length with a sliding window, S=1",
         figure11,
     ),
 }

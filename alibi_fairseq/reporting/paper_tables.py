@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from alibi_fairseq.reporting import comparison, markdown, paper, speed
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.results.points import Point, method_name
+from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast
+from alibi_fairseq.results.points import Point, method_name, model_label
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")
@@ -25,6 +26,7 @@ def table(item: str, results: Results) -> str:
         body = _test_sets(item, ours)
     elif item in LARGE:
         body = _large(item, ours, results.comparable_training(corpus))
+        body += _time_saved(results) if item == "table11" else ""
     else:
         body = _grid(item, ours)
     return body + "\n" + comparison.legend(corpus) + "\n"
@@ -145,6 +147,28 @@ def _large(item: str, ours: list[Point], training: list[dict]) -> str:
             lines.append([*line[:2], *_cost(spent), *line[2:]])
     headers = ["trained ↓ evaluated at →", "", "memory", "updates", "GPU hours"]
     return markdown.table([*headers, *map(str, lengths)], lines, left=2)
+
+
+def _time_saved(results: Results) -> str:
+    """How much faster ALiBi reaches a perplexity than the model it is compared with in Figure 5."""
+    lines = []
+    for panel in ("left", "right"):
+        rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
+        keys = ("position_method", "train_length", "length")
+        slow, fast = ({key: row[key] for key in keys} for row in rows)
+        curves = [time_curve(results, "cc100-roberta", case) for case in (fast, slow)]
+        ratio = times_as_fast(*curves)
+        labels = [
+            model_label(case["position_method"], case["train_length"]) for case in (fast, slow)
+        ]
+        shown = markdown.MISSING if ratio is None else f"{ratio - 1:+.0%}"
+        printed = "+11%" if panel == "right" else markdown.NOTHING
+        lines.append([*labels, str(fast["length"]), printed, shown])
+    headers = ["model", "reaches perplexities of", "evaluated at", "faster by: paper", "ours"]
+    return (
+        "\nTraining time to the same perplexity, mean over five perplexities that both curves of "
+        "Figure 5 pass through (paper: section 4.2):\n\n"
+    ) + markdown.table(headers, lines, left=2)
 
 
 def _spent(cell: dict, updates: int) -> dict | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
 
-from matplotlib.axes import Axes
+import numpy as np
 
-from alibi_fairseq.reporting import markdown, style
+from alibi_fairseq.reporting import markdown, paper, style
+from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.results.points import labels, method_order, model_label
 
 
@@ -70,9 +70,58 @@ def draw_training(document: dict, *paths: os.PathLike) -> None:
         style.save(figure, *paths)
 
 
-def training_line(axes: Axes, cells: Iterable[dict], label: str, look: style.Look) -> None:
-    """Perplexity against GPU hours of one training run, where the hours are known."""
-    known = sorted((c for c in cells if "gpu_hours" in c), key=lambda c: c["gpu_hours"])
-    if known:
-        hours = [cell["gpu_hours"] for cell in known]
-        axes.plot(hours, [2 ** c["loss_bits"] for c in known], label=label, **look.line())
+def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, float]]:
+    """GPU hours and perplexity of the paper's model on the validation split, in order of time.
+
+    The training's own validations where they were at the wanted length; at another length the
+    evaluations of checkpoints that the run kept, at the hours it had taken until then.
+
+    Args:
+        case: ``position_method``, ``train_length`` and ``length`` of the evaluation.
+    """
+    run = [
+        cell
+        for cell in results.comparable_training(corpus)
+        if "gpu_hours" in cell
+        and all(cell[key] == case[key] for key in ("position_method", "train_length"))
+    ]
+    if not run:
+        return []
+    hours = {0: 0.0, **{cell["updates"]: cell["gpu_hours"] for cell in run}}
+    updates = sorted(hours)
+    found = {
+        point.updates: point.perplexity
+        for point in results.measured.get((corpus, paper.settings(corpus)["model"]), [])
+        if all(getattr(point, key) == case[key] for key in case)
+        and (point.nonoverlapping, point.subset, point.model_overrides) == (True, "valid", None)
+        and point.updates is not None
+        and point.updates <= updates[-1]
+    }
+    same_length = (cell for cell in run if cell.get("length") == case["length"])
+    found |= {cell["updates"]: 2 ** cell["loss_bits"] for cell in same_length}
+    at = np.interp(sorted(found), updates, [hours[count] for count in updates])
+    return list(zip(at.tolist(), (found[count] for count in sorted(found)), strict=True))
+
+
+def times_as_fast(
+    fast: list[tuple[float, float]], slow: list[tuple[float, float]], samples: int = 5
+) -> float | None:
+    """How many times as fast one run reaches the perplexities of another (paper section 4.2).
+
+    The mean over perplexities evenly spaced, on a logarithmic scale, in the range that both curves
+    pass through; None where they share none.
+    """
+    if not fast or not slow:
+        return None
+    (fast_hours, fast_best), (slow_hours, slow_best) = _best_so_far(fast), _best_so_far(slow)
+    first, last = min(fast_best[0], slow_best[0]), max(fast_best[-1], slow_best[-1])
+    if first <= last:
+        return None
+    levels = -np.geomspace(first, last, samples)
+    ratios = np.interp(levels, -slow_best, slow_hours) / np.interp(levels, -fast_best, fast_hours)
+    return float(ratios.mean())
+
+
+def _best_so_far(curve: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    hours, perplexities = np.array(curve).T
+    return hours, np.minimum.accumulate(perplexities)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import BadInput
 from ..recipes import Recipe
-from ..recipes.targets import PERPLEXITY_ITEMS, Evaluation, evaluations
+from ..recipes.targets import PERPLEXITY_ITEMS, Evaluation, curve_evaluations, evaluations
 from ..reporting import paper
 
 #: Figures that draw what tables hold: those tables, and the methods that are drawn (None: all).
@@ -15,12 +15,11 @@ DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure01": (("table02", "table03"), None),
     "figure04": (("table05",), {"alibi", "sinusoidal"}),
     "figure05": (("table11", "table12"), None),
-    "figure10": (("table08",), None),
-    "figure11": (
-        ("table13", "table14", "table15", "table02", "table03"),
-        {"alibi", "sinusoidal", "t5"},
-    ),
+    "figure09": (("table08",), None),
+    "figure11": (("table13", "table15"), None),
 }
+#: Drawings without data.
+DIAGRAMS = {"figure03": "how ALiBi biases the scores", "figure10": "sliding-window inference"}
 #: Speed and memory of models as initialised: measured in minutes, by the benchmarks.
 SPEED = ("table01", "figure02", "figure07")
 SPEED_COMMAND = "python -m benchmarks.methods"
@@ -61,6 +60,10 @@ def find_items(name: str) -> tuple[str, ...]:
         return ITEMS
     found = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
     item = f"{found[1]}{int(found[2]):02d}" if found else ""
+    if item in DIAGRAMS:
+        raise BadInput(
+            f"Figure {int(item[-2:])} is a diagram of {DIAGRAMS[item]} and holds no data."
+        )
     if item in SPEED:
         raise BadInput(
             f"{item_name(item)} is about speed and memory, not about trained models; measure it with "
@@ -80,12 +83,13 @@ def item_name(item: str) -> str:
 def asked_for(item: str) -> list[Evaluation]:
     """The evaluations of a table or figure."""
     items, methods = DRAWN.get(item, ((item,), None))
-    return [
+    found = [
         evaluation
         for source in items
         for evaluation in evaluations(source)
         if methods is None or evaluation.recipe.position_method in methods
     ]
+    return [*found, *curve_evaluations()] if item == "figure05" else found
 
 
 def runs_for(items: tuple[str, ...]) -> list[Run]:
@@ -113,10 +117,10 @@ def ages(recipe: Recipe) -> tuple[int, ...]:
 
     A run keeps the model of each of them, whatever was asked for: it passes them only once.
     """
+    asked = (evaluation for item in PERPLEXITY_ITEMS for evaluation in evaluations(item))
     found = {
         evaluation.updates
-        for item in PERPLEXITY_ITEMS
-        for evaluation in evaluations(item)
+        for evaluation in (*asked, *curve_evaluations())
         if evaluation.recipe is recipe
     }
     return tuple(sorted(found))

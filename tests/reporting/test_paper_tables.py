@@ -48,7 +48,9 @@ def test_without_results_every_cell_of_ours_is_missing(item):
     points = paper.points(item)
     speeds = len(points) if item in paper_tables.SWEEPS else 0
     costs = 3 * len({(p.position_method, p.train_length) for p in points})
-    assert missing == len(points) + speeds + (costs if item in paper_tables.LARGE else 0)
+    costs = costs if item in paper_tables.LARGE else 0
+    curves = 2 if item == "table11" else 0
+    assert missing == len(points) + speeds + costs + curves
 
 
 @pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)

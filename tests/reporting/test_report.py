@@ -12,7 +12,7 @@ from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.results.schema import save_document
 
 TABLES = {f"table{n:02d}.md" for n in range(1, 16)}
-FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 10, 11)}
+FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
 
 
 def hashes(folder):

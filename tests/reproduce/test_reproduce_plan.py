@@ -29,11 +29,11 @@ SIZES = {
     "table15": (3, 10),
     "figure01": (8, 280),
     "figure04": (16, 36 + 8),
-    "figure05": (6, 4 + 12 - 2),
+    "figure05": (6, 4 + 12 - 2 + 2 * 4),
     "figure06": (4, None),
     "figure08": (6, 6),
-    "figure10": (6, 9),
-    "figure11": (9, 30 + 2 * 35 * 3),
+    "figure09": (6, 9),
+    "figure11": (6, 20),
 }
 
 
@@ -85,6 +85,11 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
     assert stops("table12")["cc100-roberta/sinusoidal-1024"] == (46_700, 50_000)
     assert stops("table12")["cc100-roberta/sinusoidal-2048"] == (44_200, 50_000)
     assert stops("table05")["wikitext-103/alibi-512"] == (286_000,)
+    curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
+    assert stops("figure05")["cc100-roberta/alibi-1024"] == curve
+    [run] = [r for r in plan.runs_for(("figure05",)) if r.recipe.name == "alibi-1024"]
+    at_2048 = {m.updates for m in run.measurements if 2048 in m.lengths}
+    assert at_2048 == set(curve)
 
 
 @pytest.mark.parametrize("name", ["table5", "table05", "Table5"])
@@ -95,6 +100,12 @@ def test_items_are_found_by_the_names_people_use(name):
 def test_an_unknown_item_is_answered_with_those_there_are():
     with pytest.raises(BadInput, match="'table16'; choose from table2, .*table15, figure1, .*all"):
         plan.find_items("table16")
+
+
+@pytest.mark.parametrize("name", ["figure3", "figure10"])
+def test_diagrams_hold_no_data(name):
+    with pytest.raises(BadInput, match="is a diagram of"):
+        plan.find_items(name)
 
 
 @pytest.mark.parametrize("name", ["table1", "figure2", "figure7"])
