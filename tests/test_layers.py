@@ -1,0 +1,74 @@
+"""Who may import whom: the contracts in pyproject.toml, and the packages that may import fairseq."""
+
+from __future__ import annotations
+
+import sys
+
+import grimp
+import pytest
+from commands import ROOT, as_process
+
+PACKAGE = "alibi_fairseq"
+CORE = ("positions", "attention")
+#: fairseq and what it brings along.
+FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
+#: Packages and modules that may import fairseq; everything else works without it.
+GLUE = {
+    *("models", "tasks", "criterions", "checkpoints", "cli"),
+    *("compat", "registration", "launch", "preflight", "preemption"),
+    *("evaluation.checkpoint", "evaluation.data"),
+    *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt"),
+}
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph(PACKAGE, include_external_packages=True, cache_dir=None)
+
+
+def imports(graph) -> list[tuple[str, str]]:
+    """(module, imported module) inside the package, without the package's name; whole names outside."""
+    return [
+        (module.removeprefix(f"{PACKAGE}."), imported.removeprefix(f"{PACKAGE}."))
+        for module in sorted(graph.modules)
+        if module.split(".")[0] == PACKAGE
+        for imported in graph.find_modules_directly_imported_by(module)
+    ]
+
+
+def is_in(module: str, packages) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def test_contracts():
+    done = as_process("-c", "from importlinter.cli import lint_imports_command as c; c()", cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_only_the_glue_imports_fairseq(graph):
+    found = {
+        module
+        for module, imported in imports(graph)
+        if imported.split(".")[0] in FAIRSEQ and not is_in(module, GLUE)
+    }
+    assert not found
+
+
+def test_the_core_imports_torch_alone(graph):
+    allowed = {*CORE, "errors", "torch"}
+    found = {
+        (module, imported)
+        for module, imported in imports(graph)
+        if is_in(module, CORE)
+        and not is_in(imported, allowed)
+        and imported.split(".")[0] not in sys.stdlib_module_names
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("package", CORE)
+def test_the_core_works_without_fairseq(package):
+    hidden = "; ".join(f"sys.modules[{name!r}] = None" for name in sorted(FAIRSEQ | {"numpy"}))
+    script = f"import sys; {hidden}; import alibi_fairseq.{package}"
+    done = as_process("-W", "ignore", "-c", script)
+    assert done.returncode == 0, done.stderr
