@@ -1,4 +1,4 @@
-"""How scores plus a described bias become an output: one interface, several backends.
+"""Causal attention with a score bias: one interface, several backends.
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -26,18 +26,19 @@ def attend(
 
     Args:
         q: (B, H, T, D) unscaled queries.
-        k, v: (B, H, S, D) keys and values; S = T plus what is cached or remembered.
+        k, v: (B, H, S, D) keys and values; S is T plus the cached or remembered
+            length.
         mask: the future mask of this forward pass.
         dropout_p: probability of dropping an attention weight; 0 outside of training.
         backend: ``auto`` or one of ``BACKENDS``.
-        need_weights: also return the attention weights, which only ``eager`` can.
-        strict: a backend that cannot compute this call is an error, not a notice.
+        need_weights: also return the attention weights, which only ``eager`` can provide.
+        strict: raise if the backend cannot compute this call, instead of using another one.
 
     Returns:
         Output (B, H, T, D), and weights (B, H, T, S) in at least fp32 or None.
 
     Raises:
-        BadInput: ``strict``, and the backend cannot compute this call.
+        BadInput: if ``strict`` and the backend cannot compute this call.
     """
     if need_weights:
         return eager.attend_with_weights(q, k, v, mask, dropout_p)

@@ -1,6 +1,6 @@
-"""Attention scores a block of queries at a time, so that nothing of size (T, S) ever exists.
+"""Attention over one block of queries at a time, so that no (T, S) tensor is ever allocated.
 
-Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys it may see.
+Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys visible to it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch.utils.checkpoint import checkpoint
 
 from .future_mask import FutureMask
 
-#: Most queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
+#: Maximum queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
 QUERY_BLOCK = 256
-#: Scores of a block where they are held as a tensor, about 8 MB each in fp32.
+#: Maximum scores of a block that is materialised: 8 MB in fp32.
 SCORES = 2**21
 
 
 def query_blocks(queries: int, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """(first query, one past the last query, number of keys the last one may see) of each block."""
+    """(first query, one past the last query, keys visible to the last one) of each block."""
     for start in range(0, queries, size):
         stop = min(start + size, queries)
         yield start, stop, offset + stop
@@ -29,8 +29,8 @@ def query_blocks(queries: int, offset: int, size: int) -> Iterator[tuple[int, in
 def bounded_block(q: Tensor, keys: int) -> int:
     """Queries per block whose scores against all keys, over batch and heads, fit in ``SCORES``.
 
-    The result is a power of two, 16 at least, and depends on shapes alone: attention dropout is
-    drawn block by block, and every backend that draws it must cut the queries in the same places.
+    The result is a power of two, at least 16, and depends only on shapes: attention dropout is drawn
+    block by block, so all backends that draw it must use the same blocks.
     """
     size = QUERY_BLOCK
     while size > 16 and size * keys * q.shape[0] * q.shape[1] > SCORES:
@@ -41,14 +41,14 @@ def bounded_block(q: Tensor, keys: int) -> int:
 def attend_block(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, start: int, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """The definition of attention for one block of queries, at least in fp32.
+    """Reference attention for one block of queries, at least in fp32.
 
     Args:
         q: (B, H, n, D) queries number ``start … start + n - 1``.
-        k, v: (B, H, K, D) the keys and values up to the last of these queries.
+        k, v: (B, H, K, D) keys and values up to the last of these queries.
 
     Returns:
-        Output (B, H, n, D) in the type of v; weights before dropout (B, H, n, K).
+        Output (B, H, n, D) in the dtype of v; weights before dropout (B, H, n, K).
     """
     precise = torch.promote_types(q.dtype, torch.float32)
     scores = (q.to(precise) * q.shape[-1] ** -0.5) @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
@@ -60,10 +60,10 @@ def attend_block(
 def attend_recomputing(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> Tensor:
-    """Attention whose weights are computed again, with the same dropout, in the backward pass.
+    """Attention that recomputes its weights, with the same dropout, in the backward pass.
 
-    For attention dropout and learned biases, where no fused kernel exists. Memory is O(T·D)
-    between the passes. With the same random state the result is that of ``eager``.
+    For attention dropout and learned biases, where there is no fused kernel. Memory between the
+    passes is O(T·D). With the same random state the result equals that of ``eager``.
 
     Args, returns: as :func:`alibi_fairseq.attention.attend`.
     """

@@ -1,19 +1,22 @@
-"""Which keys ALiBi certainly makes irrelevant, from bounds on the actual queries and keys.
+"""Which keys ALiBi provably makes negligible, from bounds on the actual queries and keys.
 
-A head of slope m damps a key at distance d by e^(−m·d). Softmax does not change when one vector μ
-is taken off all keys, so for query i, whose own key is i, every earlier key j scores at most
+A head with slope m scales the weight of a key at distance d by e^(−m·d). Softmax does not change when
+a vector μ is subtracted from all keys, so for query i the score of any earlier key j is bounded by
 
     s_ij − s_ii ≤ rise_i = |q_i|·max_j|k_j − μ|/√D − q_i·(k_i − μ)/√D        (Cauchy-Schwarz)
 
-above the query's own key, and all keys further away than w together weigh at most
+and the total weight of all keys at a distance greater than w is at most
 
     e^rise_i · Σ_{d>w} e^(−m·d) = e^(rise_i − m·(w+1)) / (1 − e^−m)
 
-times what the query's own key weighs, hence at most that share of the row. Where the share is
-below ε/8 (ε of the type of the values), the keys together move no output by more than half a unit
-in the last place of the largest value: |Δo| ≤ 2·share·max|v|, and |Δ(∂L/∂s_ij)| likewise. Solving
-for w gives one window per head. Nothing is assumed about the weights: large queries and keys make
-the windows wide, and a window as long as the sequence is the dense computation.
+times the weight of the query's own key, hence at most that share of the row. If the share is below
+ε/8 (machine epsilon of the dtype of the queries), these keys change no output by more than half a
+unit in the last place of the largest value: |Δo| ≤ 2·share·max|v|, and |Δ(∂L/∂s_ij)| likewise.
+Solving for w gives one window per head. Nothing is assumed about the weights: large queries and keys
+widen the windows, and a window as long as the sequence is the dense computation.
+
+Prior art: Adaptive Computation Pruning (https://arxiv.org/abs/2504.06949) bounds the scores of the
+Forgetting Transformer by 2·max|q|·max|k|/√D; the bound here is per query and after centring.
 
 Cost: O(T·D), three passes over the queries and keys.
 
@@ -29,12 +32,12 @@ from torch import Tensor
 
 
 class Certificate(NamedTuple):
-    """What can be said about all scores of one call, relative to each query's own key.
+    """Bounds on all scores of one call, relative to each query's own key.
 
     Attributes:
-        own: (B, H, T) scaled score of each query with its own key, without bias.
-        rise: (H,) no score without bias exceeds the query's own by more than this.
-        windows: (H,) float: keys further away than this may be skipped; at most S.
+        own: (B, H, T) scaled score of each query with the key at its own position, without bias.
+        rise: (H,) upper bound on how far any score without bias exceeds the query's own.
+        windows: (H,) floats, at most S; keys at a greater distance may be skipped.
     """
 
     own: Tensor
@@ -61,13 +64,13 @@ def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
     own_centred = own - (q @ centre.transpose(2, 3)).squeeze(-1) * scale
     largest_key = (k - centre).norm(dim=-1).amax(dim=-1, keepdim=True)  # (B, H, 1)
     reach = q.norm(dim=-1) * largest_key * scale  # (B, H, T)
-    # The norms are rounded sums of D terms each: widen by more than they can be off.
+    # The norms are rounded sums of D terms: widen the bound by more than their rounding error.
     slack = 4 * q.shape[-1] * torch.finfo(precise).eps
     reach = reach * (1 + slack) + own.abs() * slack
     rise = (reach - own_centred).amax(dim=(0, 2))  # (H,)
     slopes = slopes.to(precise)
     tail = -torch.log(-torch.expm1(-slopes))  # ln Σ_d e^(−m·d)
     windows = torch.ceil((rise + tail - torch.log(torch.tensor(share))) / slopes)
-    # Anything that is not a number (overflow in the norms) means: no certificate.
+    # NaN (overflow in the norms) compares false, which disables skipping.
     windows = torch.where(windows < keys, windows, keys)
     return Certificate(own, rise, windows)

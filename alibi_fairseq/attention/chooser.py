@@ -1,4 +1,4 @@
-"""Which backend computes a call, and a sentence on why.
+"""Which backend computes a call.
 
 The order of preference on the CPU follows measurements of attention alone with two threads: ALiBi
 with skipping is ahead of the dense kernels from 1,024 queries to as many keys on, and with fewer
@@ -20,7 +20,7 @@ from .future_mask import FutureMask
 
 logger = logging.getLogger(__name__)
 
-#: Backends that can be asked for by name; ``auto`` picks one of them for each call.
+#: Backends by name; ``auto`` picks one of them for each call.
 BACKENDS: dict[str, Backend] = {
     "eager": eager,
     "sdpa": sdpa,
@@ -39,7 +39,7 @@ SHORTEST_TO_SKIP_ON_GPU = 4096
 
 
 def check_backend(name: str) -> None:
-    """Stop with a sentence unless ``name`` is a backend or ``auto``."""
+    """Raises BadInput unless ``name`` is a backend or ``auto``."""
     if name not in ("auto", *BACKENDS):
         raise BadInput(
             f"There is no attention backend '{name}'. Choose one of: auto, {', '.join(BACKENDS)}."
@@ -58,10 +58,13 @@ def choose(
     """The name of the backend for one call.
 
     Args:
-        name: what was asked for.
-        strict: stop when the backend asked for cannot compute this call, instead of taking another
-            with one line of notice.
-        others: the call, as :func:`alibi_fairseq.attention.attend` is given it.
+        name: a key of ``BACKENDS``, or ``auto``.
+        strict: raise if that backend cannot compute this call, instead of logging a warning and
+            choosing another one.
+        others: as in :func:`alibi_fairseq.attention.attend`.
+
+    Raises:
+        BadInput: if ``strict`` and the backend cannot compute this call.
     """
     call = (q, k, v, mask, dropout_p)
     if name != "auto":
@@ -73,11 +76,11 @@ def choose(
             raise BadInput(
                 f"The attention backend {reason}: use --attention-backend {instead} or auto."
             )
-        _say(logging.WARNING, f"The attention backend {reason}; {instead} is used instead.")
+        _log_once(logging.WARNING, f"The attention backend {reason}; {instead} is used instead.")
         return instead
     chosen = _automatic(*call)
     kind = f"{q.device.type}, {q.dtype}".replace("torch.", "")
-    _say(logging.INFO, f"attention backend: {chosen} ({kind})")
+    _log_once(logging.INFO, f"attention backend: {chosen} ({kind})")
     return chosen
 
 
@@ -106,6 +109,5 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
 
 
 @functools.lru_cache(maxsize=256)
-def _say(level: int, sentence: str) -> None:
-    """Log a sentence the first time it is true."""
-    logger.log(level, sentence)
+def _log_once(level: int, message: str) -> None:
+    logger.log(level, message)

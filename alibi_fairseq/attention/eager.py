@@ -1,8 +1,7 @@
-"""The readable reference: softmax(q·k/√D + mask)·v, at least in fp32, with all weights kept.
+"""The reference: softmax(q·k/√D + mask)·v, at least in fp32, with all weights materialised.
 
 Cost: O(T·S) memory per head and sequence. The only backend that can return attention weights.
-Dropout is drawn for one block of queries after the other, so that backends which never hold all
-weights can draw the same.
+Dropout is drawn block by block, so that backends that never hold all weights can draw the same.
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -43,7 +42,7 @@ def attend_with_weights(
         dropout_p: probability of dropping an attention weight.
 
     Returns:
-        Output (B, H, T, D) in the type of v, weights before dropout (B, H, T, S) in at least fp32.
+        Output (B, H, T, D) in the dtype of v, weights before dropout (B, H, T, S) in at least fp32.
     """
     outputs, weights, size = [], [], bounded_block(q, mask.keys)
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):

@@ -1,7 +1,7 @@
 """flash-attn's kernel with ``alibi_slopes``, where that package is installed.
 
 It adds −slope·|i + S − T − j| from fp32 slopes inside the kernel and aligns the causal mask to the
-last key, which is exactly what we mean. https://github.com/Dao-AILab/flash-attention (2.4 or newer;
+last key, which is what ALiBi needs. https://github.com/Dao-AILab/flash-attention (2.4 or newer;
 FlashAttention-3 has no ALiBi, its issue #1666).
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
@@ -36,11 +36,11 @@ def _kernel():
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
-    """Why this call cannot be computed here, or None."""
+    """Why this backend cannot compute a call, or None."""
     if _kernel() is None:
         return "flash needs the package flash-attn (2.4 or newer), which is not installed"
     if not supports(mask.bias):
-        return "flash can express ALiBi and no other bias"
+        return "flash supports no bias other than ALiBi"
     if q.device.type != "cuda":
         return f"flash runs on NVIDIA GPUs, not on {q.device.type}"
     if q.dtype not in (torch.float16, torch.bfloat16):
@@ -48,7 +48,7 @@ def unsupported_reason(
     if q.shape[-1] > 256:
         return f"flash has no kernel for head sizes above 256, such as {q.shape[-1]}"
     if mask.key_padding is not None:
-        return "flash cannot hide padding in front of tokens"
+        return "flash does not support padding in front of tokens"
     return None
 
 

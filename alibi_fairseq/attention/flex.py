@@ -1,7 +1,6 @@
-"""torch's FlexAttention: the bias as a score modification, causality as a mask of blocks.
+"""torch's FlexAttention: the bias as a score modification, causality as a block mask.
 
-Which blocks of keys a block of queries must look at follows from counting, so nothing is evaluated
-over T × S. Compiled once for each kind of call (as many keys as queries, more keys, a single query),
+The block mask is computed from counts alone, so nothing is evaluated over T × S. Compiled once for each kind of call (as many keys as queries, more keys, a single query),
 not once per length. It has no attention dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
@@ -31,10 +30,10 @@ def supports(bias: ScoreBias | None) -> bool:
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
-    """Why this call cannot be computed here, or None."""
+    """Why this backend cannot compute a call, or None."""
     trained = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if not supports(mask.bias):
-        return "flex can express only biases that depend on distance alone"
+        return "flex supports only biases that depend on the distance alone"
     if q.device.type not in ("cpu", "cuda"):
         return f"flex does not run on {q.device.type}"
     if dropout_p > 0:
@@ -45,13 +44,13 @@ def unsupported_reason(
         return "flex does not train learned biases"
     if q.device.type == "cpu" and not (mask.bias is None or isinstance(mask.bias, LinearBias)):
         # torch 2.13 writes C++ that does not compile for a lookup at a computed index.
-        return "flex on the CPU cannot look a bias up in a table"
+        return "flex on the CPU does not support biases from a table"
     if mask.key_padding is not None:
-        return "flex does not hide padding in front of tokens"
+        return "flex does not support padding in front of tokens"
     if q.dtype == torch.float64:
-        return "flex does not compute in float64"
+        return "flex does not support float64"
     if q.device.type == "cuda" and not 16 <= q.shape[-1] <= 256:
-        return f"flex on a GPU wants head sizes from 16 to 256, not {q.shape[-1]}"
+        return f"flex on a GPU needs head sizes from 16 to 256, not {q.shape[-1]}"
     return None
 
 

@@ -1,19 +1,17 @@
-"""ALiBi in a causal kernel that knows no bias: its term written into extra head dimensions.
+"""ALiBi in a causal kernel without a bias argument, folded into extra head dimensions.
 
-−m·(i − j) is a sum of two products of something of the query with something of the key: with
-q' = [m·√D, i, q] and k' = [j, −m·√D, k] the kernel's q'·k'/√D is q·k/√D − m·(i − j), and no kernel
-needs to know. Memory is O(T·D): the bias is never a matrix.
+−m·(i − j) is a sum of two products of a query feature and a key feature: with q' = [m·√D, i, q] and
+k' = [j, −m·√D, k], q'·k'/√D is q·k/√D − m·(i − j). Memory is O(T·D): the bias is never a matrix.
 
-Precision: m·j alone is large far from the start of the text, and its rounding would be felt even in
-fp32 (8e-5 in the weights at 16k keys). So the slope is split into three parts of 8 bits, whose
+Precision: m·j alone is large far from the start of the text, and its rounding would matter even in
+fp32 (8e-5 in the weights at 16k keys). Therefore the slope is split into three parts of 8 bits, whose
 products with positions up to 65,536 are exact in a kernel's fp32 sums, and the terms of query and
-key stand side by side in front, where they cancel before anything else is added. In fp32 the output
-is then off by less than 5e-6 of its largest value against float64, at any length; the test of this
-module holds that bound. bf16 and fp16 hold positions in two parts and need no i: softmax does not
-see what all keys of a row have in common, and the rounding of fp32 sums of up to m·S is below their
-own.
+key are adjacent and come first, where they cancel before anything else is added. In fp32 the output
+then differs from float64 by less than 5e-6 of its largest value at any length (tested). In bf16 and
+fp16 positions are split into two parts and i is not needed: softmax ignores what all keys of a row
+have in common, and rounding fp32 sums of up to m·S is finer than these types.
 
-Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys it may see, D head size,
+Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head size,
 E extra dimensions.
 """
 
@@ -29,9 +27,9 @@ from ..positions.alibi import LinearBias
 from .blocks import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
 
-#: Positions are split at this number: both parts then have at most 8 significant bits.
+#: Positions are split into multiples of this and a remainder, each with at most 8 significant bits.
 RADIX = 256
-#: Kernels want head sizes that are multiples of this; all extra dimensions fit in it.
+#: Extra head dimensions; kernels require head sizes that are multiples of 8.
 EXTRA = 8
 
 
@@ -43,19 +41,19 @@ def supports(bias: ScoreBias | None) -> bool:
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
-    """Why this call cannot be computed here, or None."""
+    """Why this backend cannot compute a call, or None."""
     if not supports(mask.bias):
-        return "fold can express ALiBi and no other bias"
+        return "fold supports no bias other than ALiBi"
     if mask.key_padding is not None:
-        return "fold cannot hide padding in front of tokens"
+        return "fold does not support padding in front of tokens"
     if dropout_p > 0 and q.device.type == "cpu":
         return "fold has no attention dropout on the CPU"
-    if k.shape[2] > _most_positions(q.dtype):
-        return f"fold holds at most {_most_positions(q.dtype)} keys in {q.dtype}"
+    if k.shape[2] > _max_positions(q.dtype):
+        return f"fold supports at most {_max_positions(q.dtype)} keys in {q.dtype}"
     return None
 
 
-def _most_positions(dtype: torch.dtype) -> int:
+def _max_positions(dtype: torch.dtype) -> int:
     digits = round(1 / torch.finfo(dtype).eps) * 2  # integers up to here are exact
     if digits >= RADIX**2:
         return digits
@@ -67,14 +65,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     width = q.shape[-1]
     if mask.bias is not None:
         for_queries, for_keys = extra_dimensions(mask.bias.slopes(q.device), mask, width, q.dtype)
-        q, k = _in_front(for_queries, q), _in_front(for_keys, k)  # (B, H, T or S, E + D)
-        v = pad(v, (0, EXTRA))  # kernels want equal widths
+        q, k = _prepend(for_queries, q), _prepend(for_keys, k)  # (B, H, T or S, E + D)
+        v = pad(v, (0, EXTRA))  # fused kernels require equal widths
     if mask.offset == 0:
         out = scaled_dot_product_attention(
             q, k, v, dropout_p=dropout_p, is_causal=True, scale=width**-0.5
         )
         return out[..., :width]
-    # On the CPU torch makes a matrix of the causal mask when there are more keys than queries.
+    # On the CPU torch materialises the causal mask when there are more keys than queries.
     block = QUERY_BLOCK if q.device.type == "cpu" else mask.queries
     outputs = [
         scaled_dot_product_attention(
@@ -93,12 +91,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
 def extra_dimensions(
     slopes: Tensor, mask: FutureMask, width: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """What to put in front of the queries and the keys.
+    """What to prepend to the queries and the keys.
 
     Args:
         slopes: (H,) fp32.
-        mask: gives the positions.
-        width: head size D; the kernel will divide by its root.
+        mask: determines the positions.
+        width: head size D; the kernel divides by its square root.
 
     Returns:
         (H, T, E) and (H, S, E) in ``dtype``.
@@ -122,7 +120,7 @@ def extra_dimensions(
 
 
 def slope_parts(slopes: Tensor, width: int) -> Tensor:
-    """Three numbers of 8 bits whose sum is slope·√D to the precision of fp32.
+    """Three numbers of 8 significant bits whose sum is slope·√D to fp32 precision.
 
     Args:
         slopes: (H,) fp32.
@@ -140,13 +138,13 @@ def slope_parts(slopes: Tensor, width: int) -> Tensor:
 
 
 def position_parts(positions: Tensor, dtype: torch.dtype) -> Tensor:
-    """Numbers that a type represents and whose sum is the position.
+    """Numbers that a dtype represents exactly and whose sum is the position.
 
     Args:
         positions: (S,) integers.
 
     Returns:
-        (P, S) float64; one part for fp32 and fp64, two for narrower types.
+        (P, S) float64; one part for fp32 and fp64, two for narrower dtypes.
     """
     if torch.finfo(dtype).eps <= 2.0**-23:
         return positions.double()[None]
@@ -154,6 +152,6 @@ def position_parts(positions: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.stack([positions - low, low]).double()
 
 
-def _in_front(extra: Tensor, x: Tensor) -> Tensor:
+def _prepend(extra: Tensor, x: Tensor) -> Tensor:
     """(H, n, E), (B, H, n, D) -> (B, H, n, E + D)."""
     return torch.cat([extra.expand(x.shape[0], *extra.shape), x], dim=-1)

@@ -1,12 +1,12 @@
 """The future mask of one forward pass, with the position method's bias injected.
 
-Built once per forward pass and shared by every layer whose bias is the same, it depends neither on
-the batch size nor on any length seen in training, and never exists as a (T, S) tensor unless a
-backend asks for all queries at once. A bias that depends on distance alone makes a Toeplitz mask:
+It is built once per forward pass and shared by all layers with an equal bias. It depends neither on
+the batch size nor on any length seen in training, and is never a (T, S) tensor unless a backend
+requests all queries at once. A bias that depends on distance alone makes a Toeplitz mask:
 the mask of any block of queries is a column slice of the mask of the last block, so one band of
-O(block · S) numbers holds all of it.
+O(block · S) numbers is enough.
 
-Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys that block may see,
+Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to that block,
 D head size.
 """
 
@@ -19,17 +19,17 @@ from ..positions.base import RelativeBias, ScoreBias
 
 
 class FutureMask:
-    """Which keys a query may see, and what is added to their scores.
+    """Which keys are visible to a query, and what is added to their scores.
 
-    Query t stands at position ``offset + t`` where ``offset = keys - queries`` counts the keys that
-    are cached or remembered; key s stands at position s.
+    Query t is at position ``offset + t``, where ``offset = keys - queries`` is the number of cached
+    or remembered keys; key s is at position s.
 
     Args:
         bias: what the position method adds to the scores, or None.
         queries: number of queries T.
         keys: number of keys S ≥ T.
-        key_padding: (B, S) bool, True at padding that some real query could otherwise see. A padding
-            query still sees itself, so that no row is empty and softmax stays finite.
+        key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
+            padding query still sees itself, so that no row is empty and softmax stays finite.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class FutureMask:
 
     @property
     def is_plain_causal(self) -> bool:
-        """True when the mask is the causal triangle and nothing else."""
+        """True if the mask is the causal triangle and nothing else."""
         return self.bias is None and self.key_padding is None and self.offset == 0
 
     def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
-        """What to add to the scaled scores of some consecutive queries.
+        """What to add to the scaled scores of consecutive queries.
 
         Args:
             q: (B, H, n, D) queries number ``start … start + n - 1``.
@@ -61,7 +61,7 @@ class FutureMask:
             dtype: floating type of the result.
 
         Returns:
-            Broadcasts to (B, H, n, K); −inf where a key is hidden.
+            Broadcasts to (B, H, n, K); −inf where a key is masked.
         """
         n, visible = q.shape[2], self.offset + start + q.shape[2]
         if self.bias is None or isinstance(self.bias, RelativeBias):
@@ -78,7 +78,7 @@ class FutureMask:
     def _relative(self, n: int, visible: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """The mask of the last n of ``visible`` positions, (1, H, n, K), as a slice of one band.
 
-        In training a learned bias is built anew instead: every layer then needs a graph of its own.
+        In training a learned bias is rebuilt instead, because each layer needs its own graph.
         """
         if self.bias is not None and self.bias.needs_grad and torch.is_grad_enabled():
             return self._band(n, visible, device).to(dtype)
@@ -90,8 +90,8 @@ class FutureMask:
     def _band(self, n: int, visible: int, device: torch.device) -> Tensor:
         """(1, H or 1, n, K): one number per distance, laid out for n queries.
 
-        The row of the last query is the distances from K − 1 down to 0; each query before it sees
-        that row moved one place to the left, with the future behind it.
+        The row of the last query holds the distances from K − 1 down to 0; the row of the query
+        before it is the same row shifted left by one, with the future after it.
         """
         if self.bias is None:
             line = torch.zeros(1, visible, device=device)  # (1, K)

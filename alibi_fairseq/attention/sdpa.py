@@ -1,11 +1,11 @@
 """torch's scaled_dot_product_attention, in blocks of queries.
 
-A block of queries looks only at the keys up to its last query, so about half of the causal square
-is never computed and no (T, S) mask exists: memory is O(block · S). Where torch has no fused kernel
-(attention dropout on the CPU, biases with a gradient) the blocks are computed again in the backward
-pass instead of keeping their weights.
+A block of queries attends only to the keys up to its last query, so about half of the (T, S) square
+is never computed and no (T, S) mask is allocated: memory is O(block · S). Where torch has no fused
+kernel (attention dropout on the CPU, learned biases) the blocks are recomputed in the backward pass
+instead of storing their weights.
 
-Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys it may see, D head size.
+Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head size.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ALiBi without the keys that it certainly makes irrelevant.
+"""ALiBi without the keys that it provably makes negligible.
 
-Each head is computed only as far back as :mod:`~alibi_fairseq.attention.certificate` says it must
-be, from the queries and keys at hand: on the CPU by :mod:`~alibi_fairseq.attention.banded`, on a
-GPU by FlexAttention with a band of blocks per head. The result is the dense one to rounding; where
-a bound does not hold, the head is computed in full.
+Each head attends only as far back as :mod:`~alibi_fairseq.attention.certificate` requires for the
+given queries and keys: on the CPU through :mod:`~alibi_fairseq.attention.banded`, on a GPU through
+FlexAttention with a band of blocks per head. The result equals dense attention up to rounding; where
+no useful bound exists, the window is the whole sequence.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from .future_mask import FutureMask
 
 
 def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi: only a bias that grows with distance without bound makes keys irrelevant."""
+    """ALiBi only: its bias grows with the distance without bound, so distant keys vanish."""
     return isinstance(bias, LinearBias)
 
 
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
-    """Why this call cannot be computed here, or None."""
+    """Why this backend cannot compute a call, or None."""
     if not supports(mask.bias):
-        return "skipping can express ALiBi and no other bias"
+        return "skipping supports no bias other than ALiBi"
     if dropout_p > 0:
         return "skipping has no attention dropout"
     if mask.key_padding is not None:
-        return "skipping cannot hide padding in front of tokens"
+        return "skipping does not support padding in front of tokens"
     if q.device.type != "cpu":
         reason = flex.unsupported_reason(q, k, v, mask, dropout_p)
         return None if reason is None else f"skipping uses flex on a GPU, and {reason}"

@@ -1,4 +1,4 @@
-"""What a user typed, as a sweep, or one sentence about what is wrong with it."""
+"""Command-line options of sweeps, shared by ``eval`` and ``position-loss``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..evaluation.sweep import Sweep
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options that all sweeps share."""
+    """Add the options that all sweeps share."""
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="folder that fairseq-preprocess wrote; of several joined by : the first",
+        help="folder written by fairseq-preprocess; if several are joined by :, the first",
     )
     parser.add_argument(
         "--path", nargs="+", required=True, metavar="CKPT", help="one or more checkpoints"
@@ -29,8 +29,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stride",
         default="full",
-        help="tokens S that each window scores: full (non-overlapping, the default), or a number, "
-        "or several separated by commas; S tokens of a window of L see L - S or more before them",
+        help="tokens S that each window scores: full (non-overlapping, the default), a number, or "
+        "several separated by commas; scored tokens have at least L - S tokens of context",
     )
     parser.add_argument("--subset", default="valid", help="splits, for example valid,test")
     parser.add_argument("--out", required=True, metavar="FILE", help="results (JSON) to write")
@@ -40,13 +40,13 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--model-overrides",
         default="{}",
         metavar="JSON",
-        help='options of the stored model to replace, for example \'{"attention_backend": "eager"}\'',
+        help='options of the stored model to override, for example \'{"attention_backend": "eager"}\'',
     )
     parser.add_argument(
         "--dict",
         metavar="FILE",
-        help="dictionary the checkpoint was trained with, to compare with the data's; only for "
-        "checkpoints that do not remember it and have no dict.txt beside them",
+        help="training dictionary of the checkpoint, to compare with that of the data; only for "
+        "checkpoints that do not store it and have no dict.txt next to them",
     )
     parser.add_argument(
         "--shard", metavar="I/N", help="compute the I-th of N spans; join them with merge-shards"
@@ -55,8 +55,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory-gb",
         type=float,
         metavar="GB",
-        help="memory that a forward pass may take; decides how many windows are computed at once "
-        "(default: 2 on a CPU, half of a GPU's)",
+        help="memory budget of a forward pass, which determines the batch size (default: 2 on a CPU, "
+        "half of a GPU's)",
     )
 
 
@@ -64,7 +64,7 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
     """The sweep that the options describe.
 
     Raises:
-        BadInput: an option has a value it cannot have.
+        BadInput: if an option has an invalid value.
     """
     out = Path(args.out)
     if out.is_dir():
@@ -92,7 +92,7 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
 
 
 def _shortest(path: Path) -> Path:
-    """Relative to the working directory where it is inside, since results say which file it was."""
+    """Relative to the working directory if inside it, because results record the path."""
     absolute, here = path.resolve(), Path.cwd().resolve()
     return absolute.relative_to(here) if absolute.is_relative_to(here) else path
 

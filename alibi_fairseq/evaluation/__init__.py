@@ -1,1 +1,1 @@
-"""Measuring a language model at any length and stride: windows, scores, sweeps, position losses."""
+"""Evaluation of language models at any length and stride: windows, scoring, sweeps."""

@@ -1,8 +1,8 @@
 """Windows grouped into batches, and batches into shards.
 
-Matrix products round differently for different batch shapes, so a window's loss may depend on the
-batch it is in. Batches are therefore cut from the whole list of windows, by size alone, before
-anything is shared out: a shard computes the very batches that one process would.
+Matrix products round differently for different batch shapes, so the loss of a window may depend on
+its batch. Batches are therefore formed from the whole list of windows before sharding: a shard
+computes exactly the batches that a single process would.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from .windows import Window
 
-#: Inputs in a batch beyond which nothing gets faster.
+#: Inputs per batch beyond which throughput no longer improves.
 ENOUGH_INPUTS = {"cpu": 4096, "cuda": 131072}
 
 
@@ -22,7 +22,7 @@ def windows_per_batch(length: int, bytes_per_input: int, memory: int, device: to
 
     Args:
         length: inputs of a window.
-        bytes_per_input: memory that a forward pass takes for each of them.
+        bytes_per_input: memory that a forward pass takes per input.
         memory: budget in bytes.
         device: where the model is.
     """
@@ -31,7 +31,7 @@ def windows_per_batch(length: int, bytes_per_input: int, memory: int, device: to
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
-    """Runs of at most ``size`` windows that have one length and score equally many tokens."""
+    """Runs of at most ``size`` windows with equal lengths and equal numbers of scored tokens."""
     batches = []
     for _, alike in groupby(windows, key=lambda window: (window.length, window.scores)):
         alike = list(alike)

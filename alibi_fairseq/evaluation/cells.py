@@ -9,7 +9,7 @@ from .text import TextSize
 
 
 def evaluation_cell(total: LossSum, text: TextSize) -> dict:
-    """``tokens, loss_bits, perplexity`` and what the text's size defines beyond them."""
+    """``tokens, loss_bits, perplexity``, and per word and per byte where the text's size is known."""
     nats = float(total.nats)
     cell = position_cell(total)
     cell["perplexity"] = math.exp(nats / total.tokens)
@@ -29,10 +29,10 @@ def position_cell(total: LossSum) -> dict:
 
 
 def shard_cell(total: LossSum, whole: int, text: TextSize) -> dict:
-    """A cell of a shard: its own figures, and what merging needs.
+    """A cell of a shard: its own results, and what merging needs.
 
     ``shard_nats`` is the exact sum of the shard's losses as a fraction, so that the sum over all
-    shards is the very number that one process would have got. The text's size is that of the split.
+    shards equals the result of a single process. The size of the text is that of the whole split.
     """
     cell = evaluation_cell(total, TextSize())
     cell |= {"shard_nats": str(total.nats), "split_tokens": whole}

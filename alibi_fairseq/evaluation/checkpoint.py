@@ -1,4 +1,4 @@
-"""A checkpoint made ready to be measured, loaded through fairseq.
+"""Load a checkpoint through fairseq for evaluation.
 
 Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 """
@@ -26,14 +26,14 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in evaluation mode and what results say about it.
+    """A model in evaluation mode and its metadata.
 
     Attributes:
         decoder: the fairseq decoder, on its device and in its precision.
         facts: ``model, position_method, train_length, checkpoint, updates, seed``.
         max_length: longest window the model takes.
-        memory_length: past states that a model with a memory looks back at; 0 for other models.
-        bytes_per_input: estimate of the memory that one input takes in a forward pass.
+        memory_length: past states per layer that the model attends to; 0 without a memory.
+        bytes_per_input: estimated memory per input of a forward pass.
     """
 
     decoder: torch.nn.Module
@@ -43,7 +43,7 @@ class LoadedModel:
     bytes_per_input: int
 
     def scorer(self) -> Scorer:
-        """A scorer for one pass over a split; one with a memory wants its windows in order."""
+        """A scorer for one pass over a split; with a memory, windows must be scored in order."""
         return RecurrentScorer(self.decoder) if self.memory_length else self._score
 
     def _score(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class LoadedModel:
 
 
 class RecurrentScorer:
-    """Scores windows that follow each other, each with the memory that the one before left."""
+    """Scores consecutive windows, carrying the memory from each to the next."""
 
     def __init__(self, decoder: AlibiDecoder):
         self._decoder = decoder
@@ -77,16 +77,20 @@ def load_checkpoint(
     overrides: dict | None = None,
     trained_with: Path | None = None,
 ) -> LoadedModel:
-    """Load a model and make sure that it numbers words as the data does.
+    """Load a model and check that its dictionary is that of the data.
 
     Args:
         path: a fairseq checkpoint.
         data: the folder of the data to evaluate on.
         dictionary: that data's dictionary.
         precision: a key of ``PRECISIONS``.
-        overrides: options of the stored configuration to replace.
-        trained_with: dictionary file that the model was trained with, for checkpoints that do not
-            carry its fingerprint; a ``dict.txt`` beside the checkpoint is found without it.
+        overrides: options of the stored configuration to override.
+        trained_with: training dictionary, for checkpoints that do not store its fingerprint; a
+            ``dict.txt`` next to the checkpoint is found automatically.
+
+    Raises:
+        BadInput: if the file is not a fairseq checkpoint, or the dictionaries differ, or an override
+            names no option.
     """
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(
@@ -114,16 +118,16 @@ def load_checkpoint(
         },
         max_length=model.max_positions(),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
-        # Residual stream, norm, q, k, v, attention, its projection, and both sides of the
-        # feed-forward layer's activation.
+        # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
+        # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,
     )
 
 
 def check_overrides(state: dict, overrides: dict) -> None:
-    """Stop with a sentence at an option that the stored configuration does not have.
+    """Raises BadInput if an override names no option of the stored configuration.
 
-    fairseq leaves such an override without effect.
+    fairseq ignores such an override.
     """
     if state.get("cfg") is None:
         return
@@ -131,12 +135,12 @@ def check_overrides(state: dict, overrides: dict) -> None:
     for name in overrides:
         if not any(name in group for group in (state["cfg"], *groups)):
             raise BadInput(
-                f"The checkpoint has no option '{name}' to replace; correct --model-overrides."
+                f"The checkpoint has no option '{name}' to override; correct --model-overrides."
             )
 
 
 def position_method(options) -> str:
-    """What tells this model where a token stands; also for models that are fairseq's own."""
+    """The position method of a model of this package or of fairseq's own ``transformer_lm``."""
     if "position_method" in options:
         return options.position_method
     if options.no_token_positional_embeddings:
@@ -147,20 +151,20 @@ def position_method(options) -> str:
 def check_dictionary(
     state: dict, path: Path, dictionary: Dictionary, trained_with: Path | None
 ) -> None:
-    """Stop with a sentence when a checkpoint was trained with another dictionary.
+    """Raises BadInput if a checkpoint was trained with another dictionary.
 
-    Checkpoints of this project's models carry a fingerprint of its contents. For others the size
-    is compared, and the contents with ``trained_with`` or with a ``dict.txt`` beside the checkpoint.
+    Checkpoints of this project's models store a fingerprint of the dictionary. For others its size is
+    compared, and its contents with ``trained_with`` or a ``dict.txt`` next to the checkpoint.
     """
     words = embedded_words(state["model"])
     if words is not None and words != len(dictionary):
         raise BadInput(
-            f"'{path}' knows {words} words but the data's dictionary holds {len(dictionary)}; "
+            f"'{path}' has {words} embeddings but the data's dictionary has {len(dictionary)} entries; "
             "preprocess the text with the dict.txt of the training data "
             "(fairseq-preprocess --srcdict)."
         )
     if STATE_KEY in state.get("task_state", {}):
-        return  # compared when the model is built
+        return  # checked when the model is built
     beside = path.with_name("dict.txt")
     reference = trained_with or (beside if beside.is_file() else None)
     if reference is None:
@@ -177,7 +181,7 @@ def check_dictionary(
 
 
 def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
-    """In words, where two dictionaries part."""
+    """Describes where two dictionaries first differ."""
     for number, (one, other) in enumerate(zip(theirs.symbols, ours.symbols)):
         if one != other:
             return f"number {number} is '{one}' for the model and '{other}' in the data"

@@ -15,14 +15,14 @@ from .text import TextSize, measure_text
 
 @dataclass(frozen=True)
 class Split:
-    """One split, in the order of its lines.
+    """One split as a stream of tokens.
 
     Attributes:
         name: ``valid``, ``test``, …
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
         line_starts: (lines,) positions in ``tokens`` where a line begins.
         eos: the end-of-sentence symbol.
-        text: how many words and bytes the tokens stand for, where that is known.
+        text: words and bytes of the original text, where known.
     """
 
     name: str
@@ -34,9 +34,9 @@ class Split:
     def inputs(self, stride: int) -> np.ndarray:
         """(N,) int64, the input at each position when every window scores ``stride`` tokens.
 
-        It is the token before, and the end-of-sentence symbol at the start of the stream. fairseq
-        puts that symbol also where a scored span begins with a line; the token before is then the
-        end-of-sentence symbol anyway, unless the data was binarised without one per line.
+        It is the previous token, or the end-of-sentence symbol at the start of the stream. fairseq
+        also uses that symbol where a scored span begins a line; the previous token is then the
+        end-of-sentence symbol anyway, unless the data was binarised without it.
         """
         inputs = np.concatenate([[self.eos], self.tokens[:-1]])
         inputs[self.line_starts[self.line_starts % stride == 0]] = self.eos
@@ -44,17 +44,25 @@ class Split:
 
 
 def load_dictionary(data: Path) -> Dictionary:
-    """The dictionary of a folder that ``fairseq-preprocess`` wrote."""
+    """The dictionary of a folder written by ``fairseq-preprocess``.
+
+    Raises:
+        BadInput: if the folder or its ``dict.txt`` does not exist.
+    """
     if not data.is_dir():
-        raise BadInput(f"There is no data folder '{data}'; give one that fairseq-preprocess wrote.")
+        raise BadInput(f"There is no data folder '{data}'; give one written by fairseq-preprocess.")
     path = data / "dict.txt"
     if not path.is_file():
-        raise BadInput(f"'{data}' holds no dict.txt; give a folder that fairseq-preprocess wrote.")
+        raise BadInput(f"'{data}' has no dict.txt; give a folder written by fairseq-preprocess.")
     return Dictionary.load(str(path))
 
 
 def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
-    """Read a split into memory."""
+    """Read a split into memory.
+
+    Raises:
+        BadInput: if the split does not exist or is empty, or its manifest disagrees.
+    """
     binary = data / f"{name}.bin"
     if binary.is_file() and binary.stat().st_size == 0:  # which NumPy cannot map
         raise empty(data, name)
@@ -72,12 +80,12 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
 
 
 def empty(data: Path, name: str) -> BadInput:
-    """What to say about a split without tokens."""
+    """The error for a split without tokens."""
     return BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
 
 
 def corpus_name(data: Path) -> str:
-    """What results call this text: as its manifest does, or by the name of the folder."""
+    """The corpus name for results: from the manifest, or else from the folder."""
     described = manifest.load(data)
     if described is not None:
         return described["corpus"]
@@ -86,7 +94,7 @@ def corpus_name(data: Path) -> str:
 
 
 def stated_size(data: Path, name: str, tokens: int) -> TextSize | None:
-    """The size of a split's text as the preparation of the corpus counted it, if it did."""
+    """The size of a split's text from the manifest, if there is one."""
     described = manifest.load(data)
     if described is None or name not in described["splits"]:
         return None

@@ -1,8 +1,7 @@
 """Losses of a stream's tokens, window by window, summed exactly.
 
-Token losses are fp32; they are summed in float64 within a window, and the sums of windows are added
-as exact fractions. The total of a split therefore does not depend on the order of addition, nor on
-how its windows were shared out.
+Token losses are fp32; they are summed in float64 within a window, and window sums are added as exact
+fractions. The total of a split therefore depends neither on the order of addition nor on sharding.
 
 Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
 """
@@ -23,7 +22,7 @@ from .windows import Window
 
 
 class LossSum(NamedTuple):
-    """Σ −ln p over some tokens, exact, in nats; and how many tokens."""
+    """Exact sum of −ln p over some tokens, in nats, and the number of tokens."""
 
     nats: Fraction = Fraction(0)
     tokens: int = 0
@@ -34,7 +33,7 @@ class LossSum(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """A split on the device that evaluates it.
+    """A split on the evaluation device.
 
     Attributes:
         inputs: (N,) int64, the input at every position.
@@ -47,7 +46,7 @@ class Stream:
     name: str
 
 
-#: From (B, T) inputs and (B, S) targets of the last S of them to (B, S) losses in nats.
+#: Maps (B, T) inputs and (B, S) targets of the last S inputs to (B, S) losses in nats.
 Scorer = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -65,14 +64,14 @@ def measure(
         score: the model.
         stream: the split.
         batches: windows of one length that score equally many tokens, in each batch.
-        edges: bounds of the buckets of positions, rising from 0; ``[0, L]`` is one bucket for all.
-        progress: called after each batch with the number of inputs it had.
+        edges: edges of the position buckets, increasing from 0; ``[0, L]`` is a single bucket.
+        progress: called after each batch with its number of inputs.
 
     Returns:
-        One sum per bucket: bucket i holds the positions ``edges[i] … edges[i + 1] - 1``.
+        One sum per bucket; bucket i contains positions ``edges[i] … edges[i + 1] - 1``.
 
     Raises:
-        BadInput: a score is not finite; names the window.
+        BadInput: if a loss is not finite; names the window.
     """
     sums = [LossSum() for _ in edges[:-1]]
     for batch in batches:
@@ -103,8 +102,8 @@ def window_losses(score: Scorer, stream: Stream, batch: list[Window]) -> Tensor:
         start, scored, stop = batch[int((~finite).nonzero()[0])]
         raise BadInput(
             f"The model's score of some token from {scored} to {stop - 1} of '{stream.name}' is not "
-            f"finite (window of inputs {start} to {stop - 1}); no token is left out of a result, so "
-            "there is none. Half precision overflows where fp32 does not: try --precision fp32."
+            f"finite (window of inputs {start} to {stop - 1}), so there is no result. Half precision "
+            "may overflow where fp32 does not: try --precision fp32."
         )
     return losses
 

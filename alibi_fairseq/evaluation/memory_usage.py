@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes, and how much it may take."""
+"""Peak memory of a measurement, and the memory budget of a forward pass."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-#: Budget of a forward pass on the CPU, in bytes.
+#: Memory budget of a forward pass on the CPU, in bytes.
 CPU_BUDGET = 2 * 10**9
 
 
 def default_budget(device: torch.device) -> int:
-    """Bytes a forward pass may take: 2 GB on a CPU, half of a GPU's memory.
+    """Memory budget of a forward pass in bytes: 2 GB on a CPU, half of a GPU's total memory.
 
-    Not half of what is free: shards on equal machines must cut equal batches.
+    Not half of the free memory: shards on equal machines must form equal batches.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory // 2
@@ -23,11 +23,10 @@ def default_budget(device: torch.device) -> int:
 
 
 class PeakMemory:
-    """Peak memory from the construction on, in MB (10^6 bytes).
+    """Peak memory since construction, in MB (10^6 bytes).
 
-    On a GPU: what torch allocated there. On a CPU: the resident memory of the whole process, model
-    and program included; where the system cannot reset its counter (it is not Linux), the peak
-    since the process began.
+    On a GPU, the memory allocated by torch. On a CPU, the resident memory of the whole process,
+    including model and program; except on Linux, since the start of the process.
     """
 
     def __init__(self, device: torch.device):
@@ -43,7 +42,7 @@ class PeakMemory:
             pass
 
     def mb(self) -> float:
-        """The peak until now."""
+        """The peak so far."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 1e6
         if self._resettable:

@@ -1,4 +1,4 @@
-"""Shards of a sweep into the results that one process would have written."""
+"""Merge the shards of a sweep into the results of a single process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .cells import evaluation_cell, position_cell
 from .measure import LossSum
 from .text import TextSize
 
-#: What each shard measured for itself; everything else must agree.
+#: Keys in which shards may differ; all others must agree.
 _OF_ONE_SHARD = {
     *("shard", "shard_nats", "tokens", "loss_bits", "perplexity"),
     *("seconds", "tokens_per_second", "peak_memory_mb"),
@@ -19,13 +19,13 @@ _OF_THE_SPLIT = {"split_tokens", "split_words", "split_bytes"}
 
 
 def merge_shards(documents: list[dict]) -> dict:
-    """One document from those of all shards.
+    """Merge the documents of all shards into one.
 
-    Losses are added exactly. Seconds are summed, so tokens per second are those of one process;
-    peak memory is the largest.
+    Losses are added exactly. Seconds are summed, so tokens per second are those of one process; peak
+    memory is the maximum.
 
     Raises:
-        BadInput: a shard is missing, or the shards do not belong to one sweep.
+        BadInput: if a shard is missing, or the shards do not belong to one sweep.
     """
     whole = merge_documents(documents)
     kind = whole["kind"]
@@ -34,7 +34,7 @@ def merge_shards(documents: list[dict]) -> dict:
     groups: dict[tuple, list[dict]] = {}
     for cell in whole["cells"]:
         if "shard" not in cell:
-            raise BadInput(f"{_name(cell)} is no shard but a whole result; merge shards alone.")
+            raise BadInput(f"{_name(cell)} is a whole result, not a shard; merge only shards.")
         identity = cell_identity(kind, {**cell, "shard": None})
         groups.setdefault(identity, []).append(cell)
     _check_complete(whole["cells"])
@@ -43,7 +43,7 @@ def merge_shards(documents: list[dict]) -> dict:
 
 
 def _check_complete(cells: list[dict]) -> None:
-    """All tokens of the split must be there, for every checkpoint, subset, length and stride."""
+    """Raises BadInput unless every sweep covers all tokens of its split."""
     sweeps: dict[tuple, list[dict]] = {}
     for cell in cells:
         keys = ("checkpoint", "subset", "length", "stride")
@@ -52,8 +52,8 @@ def _check_complete(cells: list[dict]) -> None:
         counts = {cell["shard"].partition("/")[2] for cell in parts}
         if len(counts) > 1:
             raise BadInput(
-                f"{_name(parts[0])} was cut into {' and into '.join(sorted(counts))} shards; merge "
-                "shards of one cut."
+                f"{_name(parts[0])} was split into {' and into '.join(sorted(counts))} shards; merge "
+                "shards of one sweep."
             )
         found, whole = sum(cell["tokens"] for cell in parts), parts[0]["split_tokens"]
         if found != whole:

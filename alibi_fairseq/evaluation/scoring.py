@@ -1,9 +1,9 @@
-"""Log-probabilities of the scored tokens, and of nothing else.
+"""Log-probabilities of the scored tokens only.
 
-The features of the scored positions alone reach the output layer, in chunks of rows, so that no
-(tokens × vocabulary) matrix exists beyond one chunk. Under an adaptive softmax a token needs the
-head and, when it is not a frequent word, its own tail cluster; the values are those that fairseq's
-``AdaptiveSoftmax.get_log_prob`` holds for the target.
+Only features of scored positions reach the output layer, in chunks of rows, so that no
+(tokens × vocabulary) matrix larger than one chunk exists. With an adaptive softmax a token needs the
+head and, unless it is a frequent word, its own tail cluster; the values equal those of fairseq's
+``AdaptiveSoftmax.get_log_prob`` at the target.
 
 Shapes: B batch, T inputs of a window, S scored tokens of a window, n rows, C model width,
 V vocabulary.
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-#: Scores in one chunk, by kind of device. On a CPU 16 MB in fp32: larger buffers go back to the
-#: system each time and every page of them is cleared anew, which takes as long as the work itself.
+#: Scores per chunk, by device type. On a CPU 16 MB in fp32: larger buffers are returned to the system
+#: each time, and clearing their pages anew takes as long as the computation.
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
 
 
@@ -26,10 +26,10 @@ def token_losses(decoder: nn.Module, features: Tensor, targets: Tensor) -> Tenso
     """−ln p of each target.
 
     Args:
-        decoder: a fairseq decoder; its ``adaptive_softmax`` is used when there is one, its
-            ``output_layer`` otherwise.
+        decoder: a fairseq decoder; its ``adaptive_softmax`` is used if there is one, otherwise its
+            ``output_layer``.
         features: (B, S, C) of the scored positions.
-        targets: (B, S) the tokens that came.
+        targets: (B, S) target tokens.
 
     Returns:
         (B, S) in fp32 nats, or wider if the features are.

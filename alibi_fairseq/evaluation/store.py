@@ -1,4 +1,4 @@
-"""The results file of a sweep: whole after every measurement, and gone on with when it exists."""
+"""The results file of a sweep: complete after every measurement, and resumed if it exists."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Point(NamedTuple):
     stride: int
 
     def made(self, cell: dict) -> bool:
-        """Whether a cell is of this measurement."""
+        """Whether a cell belongs to this measurement."""
         return self == (Path(cell["checkpoint"]), cell["subset"], cell["length"], cell["stride"])
 
 
 class Store:
-    """Cells on disk.
+    """The cells of a sweep on disk.
 
     Args:
         path: the results document.
         kind: its kind.
         corpus: name of the text.
         data: folder of the binarised text; its hashes go into the provenance.
-        subsets: splits that are read.
-        settings: what every cell of this document says about how it was measured.
+        subsets: splits that are evaluated.
+        settings: keys and values common to all cells.
 
     Raises:
-        BadInput: the file exists and is no such document, or was measured with other settings.
+        BadInput: if the file exists and is not such a document, or was measured with other settings.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Store:
         for key, (there, here) in pairs.items():
             if there != here:
                 raise BadInput(
-                    f"'{self.path}' holds results of another sweep: {key} is {there} there and "
+                    f"'{self.path}' contains results of another sweep: {key} is {there} there and "
                     f"{here} here; choose another --out or remove the file."
                 )
 
@@ -77,17 +77,17 @@ class Store:
         return (self._earlier["cells"] if self._earlier else []) + self._new
 
     def cells_of(self, point: Point, checkpoint_sha256: str) -> list[dict]:
-        """Finished cells of a measurement; none when it is still to be done."""
+        """Finished cells of a measurement; empty if it has not been made yet."""
         cells = [cell for cell in self.cells if point.made(cell)]
         if any(cell["checkpoint_sha256"] != checkpoint_sha256 for cell in cells):
             raise BadInput(
-                f"'{self.path}' holds results of another checkpoint that was also called "
+                f"'{self.path}' contains results of another checkpoint with the name "
                 f"'{point.checkpoint}'; choose another --out or remove the file."
             )
         return cells
 
     def add(self, cells: list[dict]) -> None:
-        """Keep the cells of a finished measurement, on disk."""
+        """Write the cells of a finished measurement to disk."""
         self._new += [{**cell, **self.settings} for cell in cells]
         seconds = round(time.monotonic() - self._began, 3)
         provenance = {**self._provenance, "seconds": seconds}

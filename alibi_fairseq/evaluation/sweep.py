@@ -1,7 +1,7 @@
-"""Every checkpoint × split × length × stride, each measured once and kept at once.
+"""Evaluate every combination of checkpoint, split, length and stride once.
 
-A finished measurement is on disk before the next one starts, so a sweep that was killed goes on
-where it was when it is started again with the same output file.
+Each measurement is written to disk before the next one starts, so an interrupted sweep continues
+where it stopped when it is started again with the same output file.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Sweep:
     """What to measure, and how.
 
     Attributes:
-        data: folder that ``fairseq-preprocess`` wrote.
+        data: folder written by ``fairseq-preprocess``.
         checkpoints: fairseq checkpoints.
         subsets: splits of the data.
         lengths: window lengths L in tokens.
-        strides: tokens a window scores; None is the whole window.
-        out: results document to write, or to go on with.
+        strides: tokens that a window scores; None is the whole window.
+        out: results document to write or to continue.
         device: where to compute.
         precision: ``fp32``, ``bf16`` or ``fp16``.
-        overrides: options of the stored model configuration to replace.
+        overrides: options of the stored model configuration to override.
         trained_with: dictionary file of the training data, for checkpoints without a fingerprint.
         shard: (i, n) to compute the i-th of n contiguous spans, or None for all.
         memory_budget: bytes a forward pass may take, or None for the device's default.
-        buckets: None for losses of whole splits; otherwise the number of groups of positions
-            within the window whose losses are measured apart.
+        buckets: None for losses of whole splits, or the number of position buckets within the
+            window whose losses are measured separately.
     """
 
     data: Path
@@ -75,7 +75,7 @@ class Sweep:
         return list(dict.fromkeys(points))
 
     def settings(self) -> dict:
-        """What all cells of the results say about how they were measured."""
+        """Keys and values common to all cells of the results."""
         settings = {"precision": self.precision, "device": self.device.type}
         if self.overrides:
             settings["model_overrides"] = json.dumps(self.overrides, sort_keys=True)
@@ -87,17 +87,17 @@ class Sweep:
 
 
 def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: None) -> list[dict]:
-    """Measure what is not in the output file yet.
+    """Make the measurements that are not in the output file yet.
 
     Args:
         sweep: what to measure.
-        on_cell: called with each new cell once it is on disk.
+        on_cell: called with each new cell after it has been written.
 
     Returns:
-        The cells of all points, those of earlier runs included.
+        The cells of all points, including those of earlier runs.
 
     Raises:
-        BadInput: what was asked for cannot be measured; nothing has been written then.
+        BadInput: if a measurement is impossible; nothing has been written then.
     """
     points = sweep.points()
     for point in points:
@@ -142,11 +142,11 @@ def passes_of(split: Split, point: Point) -> list[Window]:
 def measure_point(
     sweep: Sweep, model: LoadedModel, split: Split, point: Point, progress: Callable[[int], object]
 ) -> list[dict]:
-    """The cells of one measurement: one, or one per group of positions that has any token."""
+    """The cells of one measurement: one, or one per non-empty position bucket."""
     if point.length > model.max_length:
         raise BadInput(
-            f"'{point.checkpoint}' takes windows of at most {model.max_length} tokens, not "
-            f"{point.length}; its positions ({model.facts['position_method']}) end there."
+            f"'{point.checkpoint}' supports windows of at most {model.max_length} tokens, not "
+            f"{point.length}, the limit of its positions ({model.facts['position_method']})."
         )
     if model.memory_length:
         check_recurrent_sweep(sweep, point)
@@ -186,7 +186,7 @@ def measure_point(
         ]
     (total,) = sums
     if not total.tokens:
-        return []  # a shard of more shards than there are batches
+        return []  # there are more shards than batches
     seen = plan_windows(len(split.tokens), point.length + model.memory_length, point.stride)
     least, mean = context_of(seen)
     return [
@@ -203,16 +203,16 @@ def measure_point(
 
 
 def check_recurrent_sweep(sweep: Sweep, point: Point) -> None:
-    """A memory is handed from window to window, so each follows the one before."""
+    """Raises BadInput unless windows are contiguous, as a model with a memory needs them."""
     if point.stride < point.length:
         raise BadInput(
-            f"'{point.checkpoint}' has a memory of what came before, and its windows follow each "
-            "other without overlap; use --stride full."
+            f"'{point.checkpoint}' has a memory, and its windows must not overlap; use "
+            "--stride full."
         )
     if sweep.shard is not None:
         raise BadInput(
-            f"'{point.checkpoint}' has a memory of all that came before, so its windows cannot be "
-            "computed in shards; leave out --shard."
+            f"'{point.checkpoint}' has a memory, so its windows cannot be computed in shards; "
+            "remove --shard."
         )
 
 

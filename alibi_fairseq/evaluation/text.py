@@ -1,7 +1,7 @@
 """How many words and bytes of text a split's tokens stand for.
 
-A line end is a symbol the model has to predict, so it counts as one word and one byte (the line
-feed); otherwise a finer tokenisation would be charged for line ends that a coarser one gets free.
+A line end is a symbol that the model has to predict, so it counts as one word and one byte (the line
+feed). Otherwise line ends would count against some tokenisations and not against others.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Begins the first piece of every word in a sentencepiece vocabulary.
+#: Prefix of the first piece of every word in a sentencepiece vocabulary.
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
-#: Begins every piece but the first of a word in a WordPiece vocabulary.
+#: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
 CONTINUATION = "##"
-#: Text is taken for one of these when at least this share of its tokens bears the mark.
+#: Minimum share of marked tokens for a text to be recognised as one of these.
 SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class TextSize:
-    """Line ends included; None where the tokens do not tell."""
+    """Words and bytes including line ends; None where unknown."""
 
     words: int | None = None
     bytes: int | None = None
 
 
 def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:
-    """Count words and bytes from the pieces, where the vocabulary's marks allow it.
+    """Count words and bytes from the pieces, where the vocabulary's markers allow it.
 
     Args:
-        tokens: (N,) numbers of the pieces, one end-of-sentence symbol per line included.
+        tokens: (N,) indices of the pieces, including one end-of-sentence symbol per line.
         line_starts: (lines,) positions where a line begins.
         dictionary: a ``fairseq.data.Dictionary``.
 
     Returns:
-        Words for sentencepiece and WordPiece, bytes for sentencepiece. Neither when a token is
-        unknown: what it stood for is lost.
+        Words for sentencepiece and WordPiece, bytes for sentencepiece; neither if any token is
+        unknown, since its text is lost.
     """
     symbols = dictionary.symbols
     counts = np.bincount(tokens, minlength=len(symbols))
@@ -48,7 +48,7 @@ def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> Tex
     continued = np.array([symbol.startswith(CONTINUATION) for symbol in symbols])
     if counts[marked].sum() >= SHARE * len(tokens):
         first = tokens[line_starts]
-        # Without a dummy prefix the first word of a line bears no mark.
+        # Without a dummy prefix the first word of a line is unmarked.
         unmarked = int(np.sum(~marked[first] & ~special[first]))
         prefixes = int(np.sum(marked[first]))
         sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
@@ -62,7 +62,7 @@ def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> Tex
 
 
 def _text_bytes(piece: str) -> int:
-    """Bytes of UTF-8 text that a sentencepiece stands for; ``<0x0A>`` is one byte."""
+    """UTF-8 bytes of a sentencepiece; ``<0x0A>`` is one byte."""
     if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
         return 1
     return len(piece.replace(WORD_MARK, " ").encode())

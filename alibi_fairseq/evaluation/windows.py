@@ -1,14 +1,13 @@
 """Which tokens each forward pass sees and which of them it scores. Pure arithmetic.
 
-A split is one stream of N tokens. Predicting token p takes the input at p, which is the token before
-it (for p = 0 the end-of-sentence symbol), and as many inputs in front of it as the window holds. A
-window of length L therefore has L inputs and could score L tokens; with stride S it scores the last
-S of them and the others are context.
+A split is one stream of N tokens. Token p is predicted from the input at p, which is the token before
+it (for p = 0 the end-of-sentence symbol), and from the inputs before that within the window. A window
+of length L has L inputs; with stride S it scores the last S tokens and the others are context.
 
 The windows are those of ``fairseq-eval-lm --tokens-per-sample L --context-window L-S``: window k
 scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before them. So the first window
-scores S tokens with nothing in front of them, windows grow until they are L long, and what is left
-at the end is a shorter window with the same L − S inputs of context. S = L is non-overlapping.
+scores S tokens without context, windows grow until they have length L, and the remainder is a shorter
+window with the same L − S inputs of context. S = L is non-overlapping.
 """
 
 from __future__ import annotations
@@ -40,15 +39,16 @@ class Window(NamedTuple):
 
 
 def check_window(length: int, stride: int) -> None:
-    """Stop with a sentence unless 1 ≤ stride ≤ length."""
+    """Raises BadInput unless 1 ≤ stride ≤ length."""
     if length < 1:
         raise BadInput(f"A window must hold at least 1 token, not {length}; change --lengths.")
     if stride < 1:
         raise BadInput(f"A stride must be at least 1 token, not {stride}; change --stride.")
     if stride > length:
         raise BadInput(
-            f"A stride of {stride} tokens is longer than a window of {length}: tokens would be left "
-            "out. The stride is how many tokens a window scores; make it at most the length."
+            f"A stride of {stride} tokens is longer than a window of {length}, which would skip "
+            "tokens. The stride is the number of tokens that a window scores; make it at most the "
+            "length."
         )
 
 
@@ -57,11 +57,11 @@ def plan_windows(tokens: int, length: int, stride: int) -> list[Window]:
 
     Args:
         tokens: number of tokens N in the stream.
-        length: most inputs L of a window.
-        stride: most tokens S a window scores, 1 ≤ S ≤ L.
+        length: maximum inputs L of a window.
+        stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
 
     Returns:
-        Windows in the order of the stream.
+        Windows in stream order.
     """
     check_window(length, stride)
     context = length - stride
@@ -72,11 +72,10 @@ def plan_windows(tokens: int, length: int, stride: int) -> list[Window]:
 
 
 def share_start(windows: list[Window]) -> list[Window]:
-    """The same scores from fewer passes: all windows that begin the stream become one.
+    """Merge all windows at the start of the stream into one, which gives the same scores.
 
-    Those windows see the same inputs from the same start on, one more stride each, and a causal
-    model gives the scores of all of them in the pass of the longest. For S = 1 this replaces the
-    passes of length 1, 2, … L by one.
+    Each of them extends the previous one by a stride, and a causal model computes the scores of all in
+    one pass over the longest. For S = 1 this replaces passes of lengths 1, 2, … L by one.
     """
     growing = list(takewhile(lambda window: window.start == 0, windows))
     if len(growing) < 2:
@@ -85,10 +84,9 @@ def share_start(windows: list[Window]) -> list[Window]:
 
 
 def context_of(windows: Iterable[Window]) -> tuple[int, float]:
-    """The least and the average context over all scored tokens.
+    """The minimum and mean context over all scored tokens.
 
-    The context of a token counts every input that its prediction sees; the first input of a window
-    sees only itself, context 1.
+    The context of a token is the number of inputs that its prediction sees, including its own.
     """
     least, total, count = None, 0, 0
     for start, scored, stop in windows:
@@ -97,5 +95,5 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
         total += (first + last) * (stop - scored) // 2
         count += stop - scored
     if least is None:
-        raise ValueError("No window, no context.")
+        raise ValueError("There are no windows.")
     return least, float(Fraction(total, count))

@@ -1,4 +1,4 @@
-"""Thin fairseq glue: registered models around the pure-torch core."""
+"""fairseq models around the pure-torch core."""
 
 from .language_model import AlibiLanguageModel
 

@@ -1,4 +1,4 @@
-"""Self-attention with fairseq's parameter names and cache, computed by our backends.
+"""Self-attention with fairseq's parameter names and cache, computed by this package's backends.
 
 Shapes: T new tokens, B batch, C model width, H heads, D head size, M remembered states,
 S = M or cached + T.
@@ -18,12 +18,12 @@ from ..positions import Rotation
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """What a forward pass tells the attention of one layer; passed where fairseq passes its mask.
+    """Arguments of one layer's attention, passed in place of fairseq's attention mask.
 
     Attributes:
-        mask: the future mask with the position method's bias injected.
-        rotation: how to turn queries and keys, or None.
-        memory: (M, B, C) past states to attend to in front of the new tokens, or None.
+        mask: the future mask with the position method's bias.
+        rotation: rotates queries and keys, or None.
+        memory: (M, B, C) past states that precede the new tokens, or None.
     """
 
     mask: FutureMask
@@ -32,7 +32,7 @@ class AttentionContext:
 
 
 class SelfAttention(MultiheadAttention):
-    """Drop-in for fairseq's: same parameters, same incremental state, another computation."""
+    """Drop-in replacement for fairseq's, with the same parameters and incremental state."""
 
     backend: str = "auto"
 
@@ -49,12 +49,12 @@ class SelfAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from the new tokens to themselves and to what is cached or remembered.
+        """Attention of the new tokens over themselves and over cached or remembered ones.
 
         Args:
             query: (T, B, C). ``key`` and ``value`` are the same tensor in self-attention and are
-                not looked at; padding is part of the context's mask.
-            incremental_state: keeps keys and values between calls when given.
+                ignored; padding is part of the context's mask.
+            incremental_state: caches keys and values between calls if given.
             need_weights: also return the weights, averaged over heads unless ``need_head_weights``.
             attn_mask: the context of this forward pass.
 

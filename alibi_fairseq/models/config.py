@@ -1,9 +1,9 @@
 """Options of the ``alibi_lm`` models.
 
-They are fairseq's options of ``transformer_lm`` plus our own. A named size is a dataclass that
-changes nothing but defaults, and each is registered as a model of its own: ``--arch NAME`` and
-YAML ``model: {_name: NAME}`` then read the same definition. (A fairseq architecture function would
-be ignored by YAML.) fairseq reads the types of the fields, so annotations must not be strings here.
+They are fairseq's options of ``transformer_lm`` plus our own. A named size is a dataclass that only
+changes defaults, and each is registered as a separate model, so that ``--arch NAME`` and YAML
+``model: {_name: NAME}`` use the same definition. (YAML would ignore a fairseq architecture function.)
+fairseq inspects the types of the fields, so annotations must not be strings here.
 """
 
 # ruff: noqa: UP045 (fairseq's parser knows Optional[int] but not int | None)
@@ -48,8 +48,8 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},
     )
-    # The length the model was trained at. The authors' evaluation commands override
-    # tokens_per_sample and max_target_positions, so it has a name that they do not touch.
+    # The training length, under a name of its own: the authors' evaluation commands override
+    # tokens_per_sample and max_target_positions.
     train_length: int = II("task.tokens_per_sample")
 
     decoder_normalize_before: bool = True
@@ -64,7 +64,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
 
 @dataclass
 class TinyConfig(AlibiLanguageModelConfig):
-    """For demonstrations and tests: trains in minutes on two CPU cores."""
+    """For demonstrations and tests: 3 layers, width 128; trains in minutes on two CPU cores."""
 
     decoder_layers: int = 3
     decoder_embed_dim: int = 128
@@ -129,7 +129,7 @@ class BloomConfig(AlibiLanguageModelConfig):
 
 @dataclass
 class LargeConfig(AlibiLanguageModelConfig):
-    """The paper's 1.3B model (section 4.2); its dropout is not published, none is our choice."""
+    """The paper's 1.3B model (section 4.2). Its dropout is not published; 0 is our choice."""
 
     decoder_layers: int = 25
     decoder_embed_dim: int = 2048

@@ -1,4 +1,4 @@
-"""The decoder: fairseq's transformer decoder, asking a position method at each of its four places.
+"""fairseq's transformer decoder with a position method.
 
 Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model width.
 """
@@ -23,15 +23,15 @@ from ..positions import (
 from .attention import AttentionContext
 from .decoder_layer import DecoderLayer
 
-#: fairseq wants a number; no method here is bounded by one (``learned`` says so itself).
+#: fairseq requires a number; ``learned``, the only bounded method, checks the length itself.
 UNBOUNDED = 10**9
 
 
 class AlibiDecoder(TransformerDecoder):
     """Decoder of the ``alibi_lm`` models.
 
-    State-dict keys are those of fairseq's ``transformer_lm``. The position method therefore lives
-    under the name ``embed_positions`` even where it acts elsewhere.
+    State-dict keys are those of fairseq's ``transformer_lm``. The position method is therefore called
+    ``embed_positions`` even if it acts elsewhere.
     """
 
     def __init__(self, args, dictionary, embed_tokens):
@@ -58,7 +58,7 @@ class AlibiDecoder(TransformerDecoder):
         return fsdp_wrap(layer, min_num_params=smallest)
 
     def _all_layers(self) -> list[nn.Module]:
-        # A LayerDropModuleList leaves layers out when it is iterated in training.
+        # Iterating over a LayerDropModuleList drops layers in training.
         return list(nn.ModuleList.__iter__(self.layers))
 
     def forward(
@@ -75,15 +75,15 @@ class AlibiDecoder(TransformerDecoder):
 
         Args:
             prev_output_tokens: (B, S) tokens. With an ``incremental_state`` they include all cached
-                ones and the new ones are those behind them, one or several.
+                tokens, and the new ones, one or several, come last.
             incremental_state: cache of keys and values, filled by this call.
             features_only: return features instead of scores.
-            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory:
-                what an earlier call returned under that name. They must all be real tokens.
+            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory, as
+                returned by an earlier call. Must not contain padding.
 
         Returns:
             Scores (B, T, V), or features (B, T, C) under an adaptive softmax or ``features_only``;
-            and a dictionary with ``attn``, ``inner_states`` when asked for, and the new ``memory``.
+            and a dictionary with ``attn``, ``inner_states`` if requested, and the new ``memory``.
         """
         x, extra = self.extract_features(
             prev_output_tokens,
@@ -105,8 +105,8 @@ class AlibiDecoder(TransformerDecoder):
         """Features before the output layer.
 
         Args:
-            last: give the features of the last so many new positions only; the last layer then
-                computes no others. Not together with an ``incremental_state``.
+            last: return features of only the last ``last`` new positions; the last layer then
+                computes no others. Cannot be combined with an ``incremental_state``.
             others: as in :meth:`forward`.
 
         Returns:
@@ -184,24 +184,24 @@ class AlibiDecoder(TransformerDecoder):
 
     @staticmethod
     def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
-        """The last ``length`` inputs of every layer, cut off from the graph and from longer ones."""
+        """The last ``length`` inputs of every layer, detached; copies, so that longer ones are freed."""
         if memory:
             inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
         return [x[-length:].detach().clone() for x in inputs]
 
     def max_positions(self) -> int:
-        """No length is too long: ``--tokens-per-sample`` alone decides."""
+        """Unbounded: only ``--tokens-per-sample`` limits the length."""
         return UNBOUNDED
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Also drops what older sinusoidal modules left behind (the authors' checkpoints do)."""
+        """Also drops buffers of older sinusoidal modules, which the authors' checkpoints contain."""
         for leftover in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{leftover}", None)
         return super().upgrade_state_dict_named(state_dict, name)
 
 
 def check_memory(method: PositionMethod, memory, incremental_state) -> None:
-    """Refuse a memory that could not be used as what it is."""
+    """Raises ValueError if the model cannot use this memory."""
     if memory is None:
         return
     if method.memory_length == 0:
@@ -211,9 +211,9 @@ def check_memory(method: PositionMethod, memory, incremental_state) -> None:
 
 
 def hidden_padding(real: Tensor) -> Tensor | None:
-    """(B, S) True at padding that a later real token could see; None when there is none.
+    """(B, S) True at padding that precedes a real token; None if there is none.
 
-    Padding on the right needs no mask: it lies in the future of every real token.
+    Padding on the right needs no mask: it is in the future of every real token.
     """
     padding = ~real
     if not (padding[:, :-1] & real[:, 1:]).any():
@@ -222,15 +222,15 @@ def hidden_padding(real: Tensor) -> Tensor | None:
 
 
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
-    """Input and context of a layer of which only the last positions are wanted.
+    """Input and context of a layer that computes only the last positions.
 
-    The positions before them are still keys, which is what a memory is; their queries, their
-    output projection and their feed-forward pass are never computed.
+    Earlier positions become memory, which provides keys and values; their queries, output projections
+    and feed-forward activations are not computed.
 
     Args:
         x: (T, B, C) input of the layer.
         context: the context for all T positions.
-        last: number of positions wanted, at least 1.
+        last: number of positions to compute, at least 1.
     """
     before, x = x[:-last], x[-last:]  # (T - last, B, C), (last, B, C)
     if before.shape[0] == 0:
@@ -241,14 +241,14 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
 
 
 def rotation_of_last(rotation: Rotation | None) -> Rotation | None:
-    """A rotation of T queries and keys made to take the last few queries alone."""
+    """Adapt a rotation of T queries and keys to the last few queries."""
     if rotation is None:
         return None
 
-    def turn(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate_last(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         last = q.shape[2]
-        everywhere = nn.functional.pad(q, (0, 0, k.shape[2] - last, 0))  # (B, H, T, D)
-        q, k = rotation(everywhere, k)
+        padded = nn.functional.pad(q, (0, 0, k.shape[2] - last, 0))  # (B, H, T, D)
+        q, k = rotation(padded, k)
         return q[:, :, -last:], k
 
-    return turn
+    return rotate_last

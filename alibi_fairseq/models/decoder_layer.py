@@ -1,4 +1,4 @@
-"""fairseq's decoder layer with our attention, and with memory in front of the new tokens."""
+"""fairseq's decoder layer with our attention and an optional memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .attention import AttentionContext, SelfAttention
 
 
 class DecoderLayer(TransformerDecoderLayerBase):
-    """Same parameters and the same arithmetic as fairseq's layer around the attention."""
+    """Equal to fairseq's layer apart from the attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         return SelfAttention(
@@ -26,7 +26,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
     def forward(self, x: Tensor, *args, self_attn_mask: AttentionContext, **kwargs):
         """As fairseq's; ``self_attn_mask`` carries the context of this forward pass.
 
-        The remembered states are inputs of this layer, so they pass its layer norm like new ones.
+        Remembered states are inputs of this layer, so its layer norm applies to them as well.
         """
         if self_attn_mask.memory is not None and self.normalize_before:
             memory = self.self_attn_layer_norm(self_attn_mask.memory)

@@ -1,4 +1,4 @@
-"""The registered language models: one class, one registration per named size."""
+"""The registered language models, one per named size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .decoder import AlibiDecoder
 
 @register_model("alibi_lm", dataclass=AlibiLanguageModelConfig)
 class AlibiLanguageModel(FairseqLanguageModel):
-    """A transformer language model whose position method is an option.
+    """A transformer language model with a configurable position method.
 
     ``from_pretrained(folder, checkpoint_file, data_name_or_path=…)`` gives fairseq's hub interface
     with ``score`` and ``sample``.
@@ -39,10 +39,9 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
         Args:
             src_tokens: (B, T) tokens.
-            segment: where these tokens stand in a longer text
-                (:class:`alibi_fairseq.tasks.segment_memory.Segment`); the states of the segment
-                before are read from it and those of this one are left in it. Without it the call
-                depends on nothing but its arguments.
+            segment: the place of these tokens in a longer text
+                (:class:`alibi_fairseq.tasks.segment_memory.Segment`): provides the states of the
+                previous segment and stores those of this one. Without it the model is stateless.
             **kwargs: as in :meth:`AlibiDecoder.forward`.
 
         Returns:
@@ -58,9 +57,9 @@ class AlibiLanguageModel(FairseqLanguageModel):
     def add_args(cls, parser):
         """Options of the model's dataclass.
 
-        fairseq makes a flag that is on by default switch itself *off* when it is given, so that
-        ``--share-decoder-input-output-embed`` would untie the embeddings; here such a flag keeps
-        its meaning and ``--no-…`` is the way to switch it off.
+        In fairseq, passing a flag whose default is True sets it to *False*, so that
+        ``--share-decoder-input-output-embed`` would untie the embeddings. Here such a flag means
+        what it says, and ``--no-…`` disables it.
         """
         for option in dataclasses.fields(cls.config):
             if option.default is True:
@@ -74,7 +73,11 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """A model as the options say, for the task's dictionary."""
+        """Build a model for the task's dictionary.
+
+        Raises:
+            BadInput: if the options are inconsistent.
+        """
         args = plain_options(args)
         if args.decoder_input_dim is None:
             args.decoder_input_dim = args.decoder_embed_dim
@@ -84,7 +87,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
             args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
         check_options(args)
         bind_dictionary(task)
-        # Positions are the position method's business, fairseq's decoder adds none of its own.
+        # The position method takes care of positions; fairseq's decoder must not add its own.
         args.no_token_positional_embeddings = True
         embed_tokens = cls.build_embedding(args, task.source_dictionary)
         model = cls(AlibiDecoder(args, task.target_dictionary, embed_tokens))
@@ -92,15 +95,15 @@ class AlibiLanguageModel(FairseqLanguageModel):
             task, "is_sequential", False
         ):
             raise BadInput(
-                "A model with --mem-len reads text in order, which only "
-                "--task segment_language_modeling does: add that to the command (fairseq-eval-lm "
-                "too takes the task from its command line, not from the checkpoint)."
+                "A model with --mem-len needs contiguous segments; add "
+                "--task segment_language_modeling (fairseq-eval-lm also takes the task from its "
+                "command line, not from the checkpoint)."
             )
         return model
 
     @classmethod
     def build_embedding(cls, args, dictionary):
-        """Token embeddings, adaptive or plain."""
+        """Adaptive or plain token embeddings."""
         if not args.adaptive_input:
             return Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
         return AdaptiveInput(
@@ -116,7 +119,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
 
 def plain_options(args) -> argparse.Namespace:
-    """The options as plain values: fairseq's enumeration types cannot be pickled with the model."""
+    """The options as plain values, because fairseq's enumeration types cannot be pickled."""
     names = [option.name for option in dataclasses.fields(AlibiLanguageModelConfig)]
     values = {name: getattr(args, name) for name in names}
     return argparse.Namespace(
@@ -125,7 +128,7 @@ def plain_options(args) -> argparse.Namespace:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Stop with a sentence where the options cannot make a model."""
+    """Raises BadInput if the options are inconsistent."""
     for option in ("decoder_layers", "decoder_embed_dim", "decoder_attention_heads"):
         if getattr(args, option) < 1:
             flag = "--" + option.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Position methods by name. To add one: a new file with a subclass, and one line in ``METHODS``."""
+"""Position methods by name. docs/adding-a-position-method.md explains how to add one."""
 
 from __future__ import annotations
 
@@ -40,14 +40,22 @@ METHODS: dict[str, type[PositionMethod]] = {
 
 
 def register_position_method(name: str, method: type[PositionMethod]) -> None:
-    """Make a method from outside this package available as ``--position-method name``."""
+    """Make a method available as ``--position-method name``.
+
+    Raises:
+        ValueError: if another method has that name.
+    """
     if METHODS.get(name, method) is not method:
         raise ValueError(f"A position method named '{name}' is registered already.")
     METHODS[name] = method
 
 
 def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
-    """The method of that name for a model of that shape."""
+    """Construct a position method.
+
+    Raises:
+        BadInput: if there is no such method, or if an option is set that it does not use.
+    """
     if name not in METHODS:
         nearest = difflib.get_close_matches(name, METHODS, n=1)
         hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
@@ -59,15 +67,15 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
 
 
 def check_options(name: str, config: PositionConfig) -> None:
-    """Stop with a sentence where an option is given to a method that does not read it."""
+    """Raises BadInput if an option is set that the method does not use."""
     for option in METHOD_OPTIONS:
         readers = [other for other, method in METHODS.items() if option in method.options]
         not_given = getattr(PositionConfig, option)
         if getattr(config, option) != not_given and name not in readers:
             flag = "--" + option.replace("_", "-")
             raise BadInput(
-                f"{flag} is an option of position method {' or '.join(readers)} and means nothing "
-                f"to '{name}'; drop one of the two."
+                f"{flag} applies only to position method {' or '.join(readers)}, not to "
+                f"'{name}'; drop one of the two."
             )
 
 

@@ -5,19 +5,19 @@ Paper: Press, Smith & Lewis 2022, "Train Short, Test Long", https://arxiv.org/ab
 Formula: softmax(q_i·k_j/√D − m_h·(i − j)), one fixed slope m_h per head. The bias is added to the
 scaled scores and not scaled itself (footnote 10 of the paper).
 Cost: no parameters; one addition per score, nothing to store but H slopes.
-Past the training length: holds; on WikiText-103 it improves up to about twice the training length
-and then stays level (Tables 2-4), at 1.3B parameters it peaks near twice the training length
-(Figure 6).
+Past the training length: extrapolates. On WikiText-103 perplexity improves up to about twice the
+training length and then stays level (Tables 2-4); at 1.3B parameters it is best near twice the
+training length (Figure 6).
 
 Position interpolation (Al-Khateeb et al. 2023, https://arxiv.org/abs/2310.13017) divides the slopes
 by L_eval / L_train, so that the largest bias stays the one seen in training: ``alibi_scale`` is a
-factor, or ``dynamic`` for max(1, S / train_length) of every forward pass. Under ``dynamic`` the bias
-of a cached token was that of its own length, so past the training length decoding step by step is
-not the same computation as one pass over the finished text; with a factor it is.
+factor, or ``dynamic`` for max(1, S / train_length) in every forward pass. With ``dynamic`` a cached
+token was computed with the bias of its own length, so past the training length incremental decoding
+differs from one pass over the whole text; with a fixed factor it does not.
 
-The authors' code writes the bias as +m·j, which softmax cannot tell from −m·(i − j) in exact
-arithmetic. In fp16 that form rounds whole tokens away past position 2048; the relative form used
-here is small, hence precise, exactly where the attention is.
+The authors' code writes the bias as +m·j, which is equivalent to −m·(i − j) under softmax in exact
+arithmetic. In fp16 that form rounds to multiples of whole tokens past position 2048; the relative
+form used here is small, hence precise, near the query, where most of the attention is.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .base import PositionConfig, PositionMethod, RelativeBias
 
 
 def alibi_slopes(num_heads: int) -> Tensor:
-    """The slope of each head, exactly as the authors' code gives them.
+    """The slope of each head, equal to the authors' code.
 
     For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3). Otherwise the slopes of
     the next lower power of two c, followed by every other slope of 2c; the sequence is then not
-    monotone, which is the authors' workaround and not a mistake here.
+    monotone; this is the authors' choice.
 
     Args:
         num_heads: number of attention heads H ≥ 1.
@@ -61,7 +61,7 @@ def _slopes(num_heads: int) -> list[float]:
 
 @functools.lru_cache(maxsize=64)
 def _slopes_on(num_heads: int, divisor: float, device: torch.device) -> Tensor:
-    # Kept outside of any module: a module's buffer would be cast by .half(), saved and copied.
+    # Not a buffer of a module, which would be cast by .half(), saved and copied.
     return (alibi_slopes(num_heads) / divisor).to(device)
 
 
@@ -103,10 +103,10 @@ class Alibi(PositionMethod):
 
 
 def slope_divisor(alibi_scale: str) -> float | None:
-    """What ``alibi_scale`` divides the slopes by; None when that depends on the length.
+    """The divisor of the slopes that ``alibi_scale`` asks for; None if it depends on the length.
 
     Raises:
-        BadInput: it is neither ``none`` nor ``dynamic`` nor a positive number.
+        BadInput: if it is neither ``none`` nor ``dynamic`` nor a positive number.
     """
     if alibi_scale == "none":
         return 1.0

@@ -1,15 +1,15 @@
-"""Where a position method may act on a transformer: the one protocol all methods share.
+"""The base class of position methods, and the four places where they can act.
 
-A method may act at four places, and implements only the ones it needs:
+A method overrides only what it needs:
 
 1. on the token embeddings          ``embed``      (sinusoidal, learned)
 2. on the queries and keys          ``rotation``   (rotary, xPos)
 3. on the attention scores          ``bias``       (ALiBi, T5 bias, KERPLE, Sandwich)
 4. through a memory of past states  ``memory_length`` together with a ``bias`` of its own (Transformer-XL)
 
-The decoder asks at each place and knows no method by name. Positions are passed in; no method keeps
-a position, a length or a mask between calls, so training, full evaluation, cached decoding and
-recurrence over segments are the same code.
+The decoder calls these methods and knows no method by name. Positions are arguments; no method stores
+a position, a length or a mask between calls, so training, evaluation, cached decoding and recurrence
+over segments use the same code.
 
 Shapes: B batch, T queries (new tokens), S keys (cached or remembered tokens + T), H heads,
 D head size, C model width.
@@ -26,13 +26,13 @@ from torch import Tensor, nn
 #: A function from unrotated to rotated (queries, keys), both (B, H, T, D).
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-#: Fields of :class:`PositionConfig` that are options of single methods and not facts about a model.
+#: Fields of :class:`PositionConfig` that are options of particular methods.
 METHOD_OPTIONS = ("mem_len", "alibi_scale", "clamp_learned_positions")
 
 
 @dataclass(frozen=True)
 class PositionConfig:
-    """What a position method may know about the model it belongs to.
+    """What a position method knows about its model.
 
     Attributes:
         embed_dim: model width C.
@@ -41,9 +41,9 @@ class PositionConfig:
         train_length: tokens per training sample; only ``learned`` sizes a parameter by it.
         padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
             start one past it.
-        mem_len: past hidden states that a method with a memory may look at.
+        mem_len: past hidden states per layer that a method with a memory attends to.
         alibi_scale: position interpolation of ALiBi: ``none``, ``dynamic`` or a factor.
-        clamp_learned_positions: past its table, ``learned`` repeats the last row.
+        clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
     """
 
     embed_dim: int
@@ -63,14 +63,14 @@ class PositionConfig:
 class ScoreBias:
     """A term added to the scaled attention scores: softmax(q·k/√D + bias). An immutable value.
 
-    ``needs_grad`` says that it holds learned parameters; it is then rebuilt in every layer instead
-    of being shared, so that activation checkpointing sees every use of them.
+    If ``needs_grad`` is true it has learned parameters; it is then rebuilt in every layer instead of
+    being shared, so that activation checkpointing sees every use of them.
     """
 
     needs_grad: bool = False
 
     def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        """The term for some queries and the first keys, without the causal mask.
+        """The bias of consecutive queries and the first keys, without the causal mask.
 
         Args:
             q: (B, H, n, D) queries at positions ``first … first + n - 1``.
@@ -84,7 +84,7 @@ class ScoreBias:
 
 
 class RelativeBias(ScoreBias):
-    """A score bias that depends on nothing but the distance from the key to the query."""
+    """A score bias that depends only on the distance from the key to the query."""
 
     def at(self, distance: Tensor) -> Tensor:
         """Bias at each distance.
@@ -105,11 +105,11 @@ class RelativeBias(ScoreBias):
 
 
 class PositionMethod(nn.Module):
-    """Base of all methods; acts nowhere, which is what "no positions" means."""
+    """Base class of all methods. It acts nowhere, which is what "no positions" means."""
 
-    #: The ``METHOD_OPTIONS`` this method reads; giving one to a method that does not is an error.
+    #: The ``METHOD_OPTIONS`` that this method uses; setting any other one is an error.
     options: tuple[str, ...] = ()
-    #: Number of past hidden states per layer the method looks back at; 0 for most methods.
+    #: Number of past hidden states per layer that the method attends to; 0 for most methods.
     memory_length: int = 0
 
     def __init__(self, config: PositionConfig):
@@ -124,14 +124,14 @@ class PositionMethod(nn.Module):
                 padding.
 
         Returns:
-            (B, T, C), or None when the method does not act here.
+            (B, T, C), or None if the method does not act here.
         """
         return None
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation | None:
-        """How to turn the queries and keys of new tokens, or None.
+        """A function that rotates the queries and keys of new tokens, or None.
 
-        Keys are turned before they are cached, so a cached key is never turned again.
+        Keys are rotated before they are cached, so a cached key is never rotated again.
 
         Args:
             start: position of the first new token (the number of cached tokens).
@@ -142,7 +142,7 @@ class PositionMethod(nn.Module):
     def bias(self, layer: int, keys: int) -> ScoreBias | None:
         """What to add to the scores of one layer, or None.
 
-        Layers that share a bias get equal objects; it is then built once per forward pass.
+        Layers with equal biases share one mask, which is built once per forward pass.
 
         Args:
             layer: 0-based index of the decoder layer.
@@ -152,7 +152,7 @@ class PositionMethod(nn.Module):
 
 
 def token_positions(real: Tensor) -> Tensor:
-    """0-based positions of real tokens, −1 at padding, wherever the padding stands.
+    """0-based positions of tokens, −1 at padding; padding may be on either side.
 
     Args:
         real: (B, T) bool, True at tokens that are not padding.

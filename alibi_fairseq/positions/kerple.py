@@ -7,7 +7,7 @@ head and shared by all layers. As in the authors' code, p starts uniform in (0, 
 authors clamp both to at least 0.01 after every update; here their logarithms are learned, which
 keeps them positive under any optimiser.
 Cost: 2·H parameters; one logarithm per distance and head.
-Past the training length: holds, in its paper better than ALiBi (Table 3).
+Past the training length: extrapolates, in its paper better than ALiBi (Table 3).
 """
 
 from __future__ import annotations

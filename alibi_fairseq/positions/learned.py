@@ -1,13 +1,13 @@
-"""Learned absolute position embeddings, as fairseq's.
+"""Learned absolute position embeddings, equal to fairseq's.
 
 Paper: Gehring et al. 2017, https://arxiv.org/abs/1705.03122; the form used here is fairseq's
-``LearnedPositionalEmbedding``: row ``padding_idx + 1 + p`` of one table for position p, started at
-N(0, 1/C).
+``LearnedPositionalEmbedding``: row ``padding_idx + 1 + p`` of one table for position p,
+initialised from N(0, 1/C).
 
 Formula: x_p = token_p + table_p.
 Cost: train_length · C parameters; one addition per token.
-Past the training length: there is no row to read. That is an error unless the last row is asked for
-again and again with ``clamp_learned_positions``, which runs and predicts poorly.
+Past the training length: the table has no row, which is an error. With ``clamp_learned_positions``
+the last row is reused, which works but predicts poorly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ class Learned(PositionMethod):
             self.weight[config.padding_idx] = 0
 
     def embed(self, positions: Tensor) -> Tensor:
-        """As the base class; a position past the table is :class:`BadInput` unless clamped."""
+        """As in the base class.
+
+        Raises:
+            BadInput: if a position is past the table and positions are not clamped.
+        """
         last = self.config.train_length - 1
         if self.config.clamp_learned_positions:
             positions = positions.clamp(max=last)

@@ -2,14 +2,14 @@
 
 Paper: Su et al. 2021, "RoFormer", https://arxiv.org/abs/2104.09864.
 
-Formula: in every layer, features i and i + D/2 of each query and key head are turned as a pair by
-the angle p·10000^(−2i/D), so that a score depends on the distance of its two positions alone.
+Formula: in every layer, features i and i + D/2 of each query and key head are rotated as a pair by
+the angle p·10000^(−2i/D), so that a score depends only on the distance of the two positions.
 Layout: GPT-NeoX's, where pair i is (x_i, x_{i + D/2}). The paper pairs neighbours, (x_2i, x_{2i+1}).
-The two differ by a fixed order of the features, which the learned projections absorb; weights
+The two differ by a fixed permutation of the features, which the learned projections absorb; weights
 trained with one layout must be permuted for the other.
 Cost: no parameters; four multiplications per feature of each query and key, in every layer.
-Past the training length: degrades soon; best a few hundred tokens past it, then worse and worse
-(ALiBi paper, Tables 2-4).
+Past the training length: perplexity is best a few hundred tokens past it, then rises (ALiBi paper,
+Tables 2-4).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def pair_frequencies(head_dim: int, device: torch.device | None = None) -> Tenso
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs (x_i, x_{i + D/2}).
+    """Rotate the pairs (x_i, x_{i + D/2}).
 
     Args:
         x: (B, H, T, D).
         cos, sin: (T, D/2) in fp32.
 
     Returns:
-        (B, H, T, D) in the type of x, computed in at least fp32.
+        (B, H, T, D) in the dtype of x, computed in at least fp32.
     """
     first, second = x.to(torch.promote_types(x.dtype, cos.dtype)).chunk(2, dim=-1)
-    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-    return turned.to(x.dtype)
+    rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    return rotated.to(x.dtype)
 
 
 class Rotary(PositionMethod):
@@ -59,10 +59,10 @@ class Rotary(PositionMethod):
 
 
 def check_even_head_dim(config: PositionConfig, name: str) -> None:
-    """Stop with a sentence when a head cannot be split into pairs of features."""
+    """Raises BadInput if the head size is odd."""
     if config.head_dim % 2:
         raise BadInput(
-            f"Position method '{name}' turns pairs of features and needs an even head size; "
+            f"Position method '{name}' rotates pairs of features and needs an even head size; "
             f"width {config.embed_dim} over {config.num_heads} heads gives {config.head_dim}. "
             "Change --decoder-embed-dim or --decoder-attention-heads."
         )

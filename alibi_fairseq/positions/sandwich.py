@@ -5,7 +5,7 @@ Paper: Chi et al. 2023, https://arxiv.org/abs/2212.10356, section 5 and appendix
 Formula: softmax(q_i·k_j/√D + (H / 8h)·Σ_w cos((i − j)·w)), head h = 1 … H, over the 64 frequencies
 w = 10000^(−2t/128), t = 0 … 63: the inner product of the 128 sinusoidal features of i and j.
 Cost: no parameters; 64 cosines per distance.
-Past the training length: holds; its decay with distance is close to logarithmic.
+Past the training length: extrapolates; the decay with distance is close to logarithmic.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Formula: the first half of the C features is sin(p·w), the second half cos(p·w
 w_i = 10000^(−i/(C/2 − 1)); fairseq concatenates the halves where the paper interleaves them, and
 counts p from padding_idx + 1. Padding gets zeros.
 Cost: no parameters; one addition per token, computed once per forward pass.
-Past the training length: defined at any length, but fails within tens of tokens (Tables 2-4).
+Past the training length: defined at any length, but perplexity rises within tens of tokens (ALiBi
+paper, Tables 2-4).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .base import PositionMethod
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """sin and cos of each position.
+    """Sinusoidal features of each position.
 
     Args:
         positions: (...) integers.

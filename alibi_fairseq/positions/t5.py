@@ -3,11 +3,11 @@
 Paper: Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1.
 
 Formula: softmax(q·k/√D + b_h(bucket(j − i))). Half of the buckets hold one distance each, the other
-half grow logarithmically up to ``max_distance``; everything farther shares the last bucket.
-The table is shared by all layers, as in the paper. T5 itself leaves q·k unscaled and starts its
-projections smaller; here the bias joins the scaled scores of the common transformer.
-Cost: 32 · H parameters; one table look-up per score, and its gradient in training.
-Past the training length: holds to about twice to six times of it, then degrades (ALiBi paper,
+half grow logarithmically up to ``max_distance``; all larger distances share the last bucket. The
+table is shared by all layers, as in the paper. T5 itself does not scale q·k and initialises its
+projections smaller; here the bias is added to scaled scores.
+Cost: 32 · H parameters; one table lookup per score, and its gradient in training.
+Past the training length: extrapolates to about two to six times it, then degrades (ALiBi paper,
 Tables 2-4).
 """
 
@@ -35,11 +35,11 @@ def relative_position_bucket(
 
     Args:
         relative_position: integer tensor of any shape, key position − query position.
-        bidirectional: True for an encoder: half of the buckets are for keys behind the query, half
-            for keys ahead of it. False for a decoder: all buckets are for keys behind, and keys
-            ahead share bucket 0 with the query itself (the future mask hides them).
+        bidirectional: True for an encoder: half of the buckets are for keys before the query, half
+            for keys after it. False for a decoder: all buckets are for keys before the query, and
+            later keys share bucket 0 with the query itself (the future mask hides them).
         num_buckets: number of buckets.
-        max_distance: from this distance on all positions share the last bucket.
+        max_distance: all distances from this one on share the last bucket.
 
     Returns:
         int64 tensor of the same shape with values in 0 … num_buckets − 1.
@@ -52,7 +52,7 @@ def relative_position_bucket(
         side = 0
         distance = (-relative_position).clamp(min=0)
     exact = num_buckets // 2
-    # In fp32 and in this order, so that borders between buckets fall where T5's do.
+    # In fp32 and in this order, so that the bucket boundaries equal T5's.
     octaves = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = exact + (octaves * (num_buckets - exact)).long()
     return side + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))

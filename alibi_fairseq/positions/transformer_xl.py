@@ -9,12 +9,12 @@ Formula: for query i and key j, both with the learned u and v of the head,
 
 all divided by √D, where R_d holds sin(d·w), then cos(d·w), w_i = 10000^(−2i/C). W_kR is learned in
 every layer, u and v are shared by all layers. (a) is the score itself; this file adds the rest.
-Memory: the last ``mem_len`` inputs of each layer, without gradient, stand in front of the new
-tokens as keys and values. It is an input and an output of the decoder, never kept in the model.
-Dropout on R, which the authors' code has and the paper does not mention, is left out.
+Memory: the last ``mem_len`` inputs of each layer, without gradient, precede the new tokens as keys
+and values. It is an input and an output of the decoder and never stored in the model. Dropout on R,
+which the authors' code has and the paper does not mention, is omitted.
 Cost: layers · C² + 2·C parameters; one projection of R per layer and about as many multiplications
 for (b) and (d) as for the scores themselves.
-Past the training length: holds, since distances up to mem_len + T are seen in training and the
+Past the training length: extrapolates, since training covers distances up to mem_len + T and the
 memory carries context beyond them (section 3.4).
 """
 
@@ -38,18 +38,20 @@ def distance_sinusoids(length: int, width: int, device: torch.device | None = No
 
 
 def by_key(by_distance: Tensor) -> Tensor:
-    """Turn scores per distance into scores per key.
+    """Rearrange scores per distance into scores per key.
 
     Args:
         by_distance: (B, H, n, K), column c for distance K − 1 − c.
 
     Returns:
-        (B, H, n, K), column j for key j, when query t stands at position K − n + t: its distance to
-        key j is column n − 1 − t + j of the input. Entries of keys in the future are meaningless.
+        (B, H, n, K), column j for key j, where query t is at position K − n + t: its distance to
+        key j is column n − 1 − t + j of the input. Entries of future keys are meaningless.
     """
     batch, heads, queries, keys = by_distance.shape
     padded = nn.functional.pad(by_distance, (1, 0))  # (B, H, n, 1 + K)
-    shifted = padded.view(batch, heads, 1 + keys, queries)[:, :, 1:]  # rows move by one per query
+    shifted = padded.view(batch, heads, 1 + keys, queries)[
+        :, :, 1:
+    ]  # each query's row shifts by one
     return shifted.reshape(batch, heads, queries, keys)
 
 
@@ -59,7 +61,7 @@ class RelativeTerms(ScoreBias):
 
     Attributes:
         u, v: (H, D) learned vectors.
-        r: (H, S, D) projected sinusoids, farthest distance S − 1 first.
+        r: (H, S, D) projected sinusoids, largest distance S − 1 first.
     """
 
     u: Tensor
@@ -91,7 +93,7 @@ class TransformerXL(PositionMethod):
         self.memory_length = config.mem_len
         self.u = nn.Parameter(torch.empty(config.num_heads, config.head_dim))
         self.v = nn.Parameter(torch.empty(config.num_heads, config.head_dim))
-        # Called "layers" because that is how fairseq finds what to leave out of a pruned model.
+        # fairseq's pruning finds the parameters of a layer by the name "layers".
         self.layers = nn.ModuleList(
             nn.Linear(config.embed_dim, config.embed_dim, bias=False)
             for _ in range(config.num_layers)

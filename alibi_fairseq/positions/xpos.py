@@ -1,4 +1,4 @@
-"""xPos: rotary embeddings whose slow pairs of features fade with distance.
+"""xPos: rotary embeddings whose feature pairs decay with distance.
 
 Paper: Sun et al. 2022, https://arxiv.org/abs/2212.10554, section 2; the unit of 512 positions is
 that of the authors' code (torchscale).
@@ -7,11 +7,11 @@ Formula: rotary, and pair t of a query at position i is scaled by z_t^(i/512), o
 by z_t^(−j/512), with z_t = (2t/D + 0.4)/1.4: a score is then Σ_t z_t^((i−j)/512)·(…). Pairs are laid
 out as in ``rotary.py``.
 Cost: as rotary.
-Past the training length: holds better than rotary (Table 2 of its paper, which also restricts
-attention to blocks there; this file does not).
+Past the training length: extrapolates better than rotary (Table 2 of its paper, which also restricts
+attention to blocks there; this implementation does not).
 
-Keys grow with their position, since a cached key is never scaled again. They leave fp16 near
-position 2,500 and bf16 or fp32 near 34,000; that is refused and not rounded.
+Keys grow with their position, since a cached key is never rescaled. They overflow fp16 near position
+2,500 and bf16 or fp32 near 34,000, which raises BadInput.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .base import PositionConfig, PositionMethod, Rotation
 from .rotary import apply_rotary, check_even_head_dim, pair_frequencies
 
 UNIT = 512
-SLOWEST = 0.4 / 1.4  # z of pair 0, the pair that fades fastest
+FASTEST_DECAY = 0.4 / 1.4  # z of pair 0
 
 
 def pair_scales(head_dim: int, device: torch.device | None = None) -> Tensor:
@@ -36,9 +36,9 @@ def pair_scales(head_dim: int, device: torch.device | None = None) -> Tensor:
 
 
 def last_position(dtype: torch.dtype) -> int:
-    """The last position at which keys of size up to 64 stay finite in a floating type."""
-    room = torch.finfo(dtype).max / (2 * 64)  # turning can make a feature √2 times as large
-    return int(UNIT * math.log(room) / -math.log(SLOWEST))
+    """The last position at which keys of magnitude up to 64 stay finite in a dtype."""
+    room = torch.finfo(dtype).max / (2 * 64)  # a rotation can make a feature √2 times as large
+    return int(UNIT * math.log(room) / -math.log(FASTEST_DECAY))
 
 
 class XPos(PositionMethod):
@@ -57,8 +57,8 @@ class XPos(PositionMethod):
         def rotate(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
             if start + length - 1 > last_position(k.dtype):
                 raise BadInput(
-                    f"Position method 'xpos' reaches position {last_position(k.dtype)} in "
-                    f"{k.dtype}, and {start + length} tokens were given; use fewer"
+                    f"Position method 'xpos' is limited to position {last_position(k.dtype)} in "
+                    f"{k.dtype}, but there are {start + length} tokens; use fewer"
                     + (" or bf16." if k.dtype == torch.float16 else ".")
                 )
             return apply_rotary(q, cos * scales, sin * scales), apply_rotary(

@@ -17,7 +17,7 @@ from .stretches import Stretches
 
 
 class TokenStream(FairseqDataset):
-    """The lines of an indexed data set read as one row of tokens."""
+    """The lines of an indexed dataset as one stream of tokens."""
 
     def __init__(self, lines, pad: int, eos: int):
         self.lines = lines
@@ -29,7 +29,7 @@ class TokenStream(FairseqDataset):
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def read(self, start: int, stop: int) -> Tensor:
-        """Tokens ``start … stop − 1``; the one before the first is the end-of-sentence symbol."""
+        """Tokens ``start … stop − 1``; token −1 is the end-of-sentence symbol."""
         if start < 0:
             return torch.cat([torch.tensor([self.eos]), self.read(0, stop)])
         if start == stop:
@@ -41,11 +41,11 @@ class TokenStream(FairseqDataset):
 
 
 class SegmentDataset(FairseqDataset):
-    """Item number s is a whole batch: segment s of all rows of one process.
+    """Item s is a whole batch: segment s of all rows of one process.
 
     Args:
         stream: the corpus.
-        plan: its stretches, for the rows of all processes.
+        plan: how the corpus is divided among the rows of all processes.
         rows: the rows that belong to this process.
     """
 
@@ -58,10 +58,10 @@ class SegmentDataset(FairseqDataset):
         return self.plan.segments
 
     def __getitem__(self, segment: int) -> dict:
-        """A fairseq batch; short rows are padded on the right, which only the last segment has."""
+        """A fairseq batch; short rows, which only the last segment has, are padded on the right."""
         spans = [self.plan.targets(row, segment) for row in self.rows]
         targets = [self.stream.read(span.start, span.stop) for span in spans]
-        # One token of look-back for the input is what makes every token a target exactly once.
+        # Inputs start one token earlier, so that every token is a target exactly once.
         inputs = [
             self.stream.read(span.start - 1, span.stop - 1) if span else target
             for span, target in zip(spans, targets)
@@ -77,26 +77,26 @@ class SegmentDataset(FairseqDataset):
         }
 
     def _pad(self, rows: list[Tensor]) -> Tensor:
-        """(B, T), T ≥ 1: a process whose rows are all over keeps in step with one of padding."""
+        """(B, T), T ≥ 1: if all rows of a process have ended, one column of padding keeps it in step."""
         if not any(len(row) for row in rows):
             return torch.full((len(rows), 1), self.stream.pad)
         return pad_sequence(rows, batch_first=True, padding_value=self.stream.pad)
 
     def collater(self, samples: list[dict]) -> dict:
-        """The only sample is a batch already."""
+        """The only sample already is a batch."""
         return samples[0]
 
 
 class SequentialBatches(CountingIterator):
-    """Counts batches, and gives each the memory when it is handed out.
+    """Counts batches and attaches the memory to each.
 
-    Only here and not in the data set, since batches may be loaded in other processes.
+    Not done in the dataset, since batches may be loaded in worker processes.
     """
 
     def __init__(self, batches: CountingIterator, memory: SegmentMemory):
         self._batches = batches
-        handed = (self._with_memory(batch, memory) for batch in batches)
-        super().__init__(handed, start=batches.n, total=len(batches))
+        with_memory = (self._with_memory(batch, memory) for batch in batches)
+        super().__init__(with_memory, start=batches.n, total=len(batches))
 
     @staticmethod
     def _with_memory(batch: dict, memory: SegmentMemory) -> dict:
@@ -104,13 +104,13 @@ class SequentialBatches(CountingIterator):
         return {**batch, "net_input": {**batch["net_input"], "segment": segment}}
 
     def take(self, n: int):
-        """End after n batches; what is underneath must know that the epoch is over too."""
+        """End after n batches; the underlying iterator has to know as well."""
         self._batches.take(n)
         return super().take(n)
 
 
 class SegmentIterator(EpochBatchIterator):
-    """Hands the batches out in order, each with the memory; saves both its place and the memory."""
+    """Yields the batches in order, each with the memory; saves its position and the memory."""
 
     def __init__(self, dataset: SegmentDataset, **kwargs):
         order = [[segment] for segment in range(len(dataset))]
@@ -118,17 +118,17 @@ class SegmentIterator(EpochBatchIterator):
         self.memory = SegmentMemory()
 
     def next_epoch_itr(self, shuffle=False, fix_batches_to_gpus=False, set_dataset_epoch=True):
-        """As fairseq's; there is nothing to shuffle."""
+        """As in fairseq, but never shuffled."""
         batches = super().next_epoch_itr(False, fix_batches_to_gpus, set_dataset_epoch)
         return SequentialBatches(batches, self.memory)
 
     def state_dict(self) -> dict:
-        """Place in the epoch, and the memory unless the epoch is over."""
+        """Position in the epoch, and the memory unless the epoch is over."""
         memory = {} if self.end_of_epoch() else self.memory.state_dict()
         return {**super().state_dict(), "memory": memory, "plan": self._plan()}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Take both up again. Rows that were cut differently then have no past here."""
+        """Restore both. The memory stays empty if the corpus was divided into other rows."""
         super().load_state_dict(state_dict)
         if state_dict.get("plan") == self._plan():
             self.memory.load_state_dict(state_dict["memory"])

@@ -1,9 +1,9 @@
 """Language modelling over consecutive segments, for position methods with a memory.
 
-Every row of a batch reads one contiguous stretch of the corpus from batch to batch, so the states
-of one segment are the past of the next. Every token is predicted exactly once: the input of a
-segment starts one token before its targets. It trains models without a memory as well, which then
-see the text in the same order.
+Every row of a batch reads one contiguous part of the corpus from batch to batch, so the states of one
+segment are the memory of the next. Every token is predicted exactly once: the input of a segment
+starts one token before its targets. Models without a memory can be trained as well and then see the
+text in the same order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..errors import BadInput
 from .segment_dataset import SegmentDataset, SegmentIterator, TokenStream
 from .stretches import Stretches
 
-#: Options of ``language_modeling`` that would break the text up or predict something else.
+#: Options of ``language_modeling`` that would reorder the text or change the targets, and their
+#: required values.
 REQUIRED_VALUES = {
     "sample_break_mode": "none",
     "shorten_method": "none",
@@ -36,13 +37,13 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
     """Sequential batches of ``--tokens-per-sample`` tokens, options as for ``language_modeling``.
 
     Rows per process are ``--batch-size``, or as many as ``--max-tokens`` holds. All processes have
-    the same number of batches, so fairseq never needs a dummy batch to keep them in step; where it
-    makes one, it carries no memory. With ``--update-freq`` n an update reads the next n segments of
-    the same rows one after the other. The last segment is shorter; rows that end a token before
-    others are padded there. Generation works as with ``language_modeling`` and uses no memory.
+    the same number of batches, so fairseq never needs a dummy batch to keep them in step; if it creates
+    one, it carries no memory. With ``--update-freq`` n an update reads the next n segments of the same
+    rows in order. The last segment is shorter; rows that end one token earlier than others are padded
+    there. Generation works as in ``language_modeling`` and uses no memory.
     """
 
-    #: Batches follow each other in the text, so a memory may be carried from one to the next.
+    #: Consecutive batches are consecutive in the text, so a memory can be carried over.
     is_sequential = True
 
     @classmethod
@@ -50,7 +51,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         for option, value in REQUIRED_VALUES.items():
             if str(getattr(args, option)) != value:
                 raise BadInput(
-                    f"--task segment_language_modeling reads the corpus as one text; drop "
+                    f"--task segment_language_modeling reads the corpus as one text; remove "
                     f"--{option.replace('_', '-')}."
                 )
         return super().setup_task(args, **kwargs)
@@ -60,7 +61,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         self._training_memory = None
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs):
-        """Load a split as one row of tokens."""
+        """Load a split as one stream of tokens."""
         paths = utils.split_paths(self.args.data)
         path = os.path.join(paths[(epoch - 1) % len(paths)], split)
         lines = data_utils.load_indexed_dataset(
@@ -71,7 +72,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         self.datasets[split] = TokenStream(lines, self.dictionary.pad(), self.dictionary.eos())
 
     def get_batch_iterator(self, dataset, **options):
-        """Batches of a split in the order of the text; sentences to score or continue as ever."""
+        """Batches of a split in text order; sentences to score or continue as in fairseq."""
         if isinstance(dataset, TokenStream):
             return self._segments(dataset, **options)
         return super().get_batch_iterator(dataset, **options)
@@ -89,7 +90,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         data_buffer_size=0,
         **unused,
     ):
-        """Batches of one process in the order of the text, with a memory of their own."""
+        """Batches of one process in text order, with their own memory."""
         rows = rows_per_process(
             self.args.tokens_per_sample, max_tokens, max_sentences, required_batch_size_multiple
         )
@@ -112,20 +113,20 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         """For ``fairseq-eval-lm``; context comes from the memory and not from a window."""
         if context_window > 0:
             raise BadInput(
-                "--task segment_language_modeling takes context from the memory; drop "
+                "--task segment_language_modeling takes context from the memory; remove "
                 "--context-window."
             )
         batches = self.get_batch_iterator(dataset, max_sentences=batch_size, **kwargs)
         return batches.next_epoch_itr()
 
     def train_step(self, sample, *args, **kwargs):
-        """As fairseq's; notes whose memory is to be saved."""
+        """As in fairseq; also records which memory to save."""
         if "segment" in sample["net_input"]:
             self._training_memory = sample["net_input"]["segment"].memory
         return super().train_step(sample, *args, **kwargs)
 
     def begin_valid_epoch(self, epoch, model):
-        """All processes pass here before a checkpoint, only the first one where it is written."""
+        """Gathers the memories: all processes validate, but only the first one saves checkpoints."""
         if self._training_memory is not None:
             self._training_memory.gather()
 
@@ -133,18 +134,18 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
 def rows_per_process(
     length: int, max_tokens: int | None, max_sentences: int | None, multiple: int
 ) -> int:
-    """Rows of a batch: all that fit, rounded down to a multiple as fairseq does.
+    """Rows of a batch: as many as fit, rounded down to a multiple as in fairseq.
 
     Args:
         length: tokens per row.
-        max_tokens: limit of tokens per batch, or None.
-        max_sentences: limit of rows per batch, or None.
-        multiple: rows are a multiple of it, or fewer than it.
+        max_tokens: maximum tokens per batch, or None.
+        max_sentences: maximum rows per batch, or None.
+        multiple: the result is a multiple of this, unless it is smaller.
     """
     if max_tokens is not None and max_tokens < length:
         raise BadInput(
-            f"--max-tokens {max_tokens} does not hold one row of --tokens-per-sample {length}; "
-            "raise the one or lower the other."
+            f"--max-tokens {max_tokens} is less than one row of --tokens-per-sample {length}; "
+            "raise the former or lower the latter."
         )
     limits = [max_sentences] if max_sentences else []
     limits += [max_tokens // length] if max_tokens else []

@@ -1,8 +1,8 @@
-"""The memory that batches of consecutive segments hand on to each other.
+"""The memory that is carried from each segment to the next.
 
-It is an object of its own, held by the iterator over the batches and handed through each batch. So
-the model keeps nothing, training and validation cannot see each other's past, and an interrupted
-run finds its memory again with its place in the data.
+It belongs to the batch iterator and travels with each batch. The model therefore stays stateless,
+training and validation cannot see each other's past, and an interrupted run restores its memory
+together with its position in the data.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ States = list[Tensor]
 
 
 class SegmentMemory:
-    """What the rows of one process left behind after their last two segments.
+    """The states of one process after its last two segments.
 
-    Two, so that a batch that is computed again (fairseq does after an overflow under ``--amp`` or
-    when validation ran out of memory) finds the same past. A segment that does not follow the last
-    one has no past.
+    Two, so that a batch that is repeated (by fairseq after an overflow with ``--amp``, or when
+    validation runs out of memory) finds the same past. A segment that does not follow the last one
+    has no past.
     """
 
     def __init__(self):
@@ -32,16 +32,16 @@ class SegmentMemory:
         self._gathered: tuple[int, dict[int, States]] | None = None
 
     def past(self, segment: int) -> States | None:
-        """What the segment before left, or None."""
+        """The states of the previous segment, or None."""
         return self._kept.get(segment - 1)
 
     def leave(self, segment: int, states: States) -> None:
-        """Keep what a segment leaves behind."""
+        """Store the states of a segment."""
         before = {n: kept for n, kept in self._kept.items() if n == segment - 1}
         self._kept = {**before, segment: states}
 
     def gather(self) -> None:
-        """Bring the states of all processes to process 0, which is the one that saves.
+        """Gather the states of all processes on rank 0, which saves them.
 
         All processes must call this together.
         """
@@ -60,13 +60,13 @@ class SegmentMemory:
             states = self._gathered[1]
         elif world_size() > 1:
             logger.warning(
-                "the memories of the other processes are gathered before validation, and there was "
-                "none before this checkpoint: a run that resumes from it starts them empty"
+                "memories of other processes are gathered during validation, and there was none "
+                "before this checkpoint: a run that resumes from it starts with empty ones"
             )
         return {"segment": newest, "states": states}
 
     def load_state_dict(self, state: dict) -> None:
-        """Take up what this process had left behind."""
+        """Restore the states of this process."""
         self._kept = {}
         if rank() in state.get("states", {}):
             self._kept = {state["segment"]: state["states"][rank()]}
@@ -74,17 +74,17 @@ class SegmentMemory:
 
 @dataclass(frozen=True)
 class Segment:
-    """One batch's place in the text: its number, and the memory it reads and writes."""
+    """The position of a batch in the text: its number, and the memory it reads and writes."""
 
     number: int
     memory: SegmentMemory
 
     def past(self) -> States | None:
-        """What the segment before left, or None."""
+        """The states of the previous segment, or None."""
         return self.memory.past(self.number)
 
     def leave(self, states: States) -> None:
-        """Keep what this segment leaves behind."""
+        """Store the states of this segment."""
         self.memory.leave(self.number, states)
 
 
@@ -103,9 +103,9 @@ def to_cpu(states: States) -> States:
 
 
 def gather_to_first(states: States) -> dict[int, States]:
-    """States by process number on process 0; an empty dictionary on the others.
+    """States by rank on rank 0; an empty dictionary on the others.
 
-    One layer at a time from one process at a time, so that a device holds one more layer at most.
+    One layer of one process at a time, so that the device holds at most one additional layer.
     """
     if rank() > 0:
         for state in states:

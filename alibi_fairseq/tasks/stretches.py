@@ -1,8 +1,8 @@
-"""How a corpus is cut so that every batch row reads on where it stopped. Pure arithmetic.
+"""How a corpus is divided so that every batch row continues where it stopped. Pure arithmetic.
 
-The corpus of N tokens is split into as many contiguous stretches as there are rows in all
-processes, equal up to one token. Segment number s of a row is its tokens s·T … s·T + T − 1. Each
-token is the target of exactly one place, whatever N, the rows and T are.
+The corpus of N tokens is split into as many contiguous stretches as there are rows in all processes,
+of equal length up to one token. Segment s of a row is its tokens s·T … s·T + T − 1. Each token is the
+target of exactly one position for any N, number of rows and T.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ LONG = Call(length=1024)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    chooser._say.cache_clear()
+def _nothing_logged_yet():
+    chooser._log_once.cache_clear()
     flash._kernel.cache_clear()
     yield
     flash._kernel.cache_clear()
@@ -66,7 +66,7 @@ def test_it_says_once_which_it_took(caplog):
 
 REFUSED = {
     "flash": (Call(), 0.0, "flash needs the package flash-attn"),
-    "fold": (Call(method="t5"), 0.0, "fold can express ALiBi and no other bias"),
+    "fold": (Call(method="t5"), 0.0, "fold supports no bias other than ALiBi"),
     "skipping": (Call(), 0.1, "skipping has no attention dropout"),
     "flex": (Call(), 0.0, "flex has no backward pass on the CPU"),
 }

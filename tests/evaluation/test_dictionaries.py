@@ -94,7 +94,7 @@ def test_dictionary_of_another_size(trained, tmp_path, name):
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
     words = len(Dictionary.load(str(data / "dict.txt")))
-    with pytest.raises(BadInput, match=f"{words - 1} words but .* holds {words}"):
+    with pytest.raises(BadInput, match=f"{words - 1} embeddings but .* has {words} entries"):
         run_sweep(sweep_of(data, trained(name), tmp_path / "results.json"))
 
 

@@ -40,6 +40,6 @@ def test_memory_changes_the_loss_and_the_context(sweep):
 def test_what_a_memory_excludes(sweep):
     with pytest.raises(BadInput, match="use --stride full"):
         run_sweep(sweep("a.json", strides=[4]))
-    with pytest.raises(BadInput, match="leave out --shard"):
+    with pytest.raises(BadInput, match="remove --shard"):
         run_sweep(sweep("b.json", shard=(1, 2)))
     assert not sweep("a.json").out.exists()

@@ -138,7 +138,7 @@ def test_same_windows_as_fairseq(tokens, length, stride):
 
 
 @pytest.mark.parametrize(
-    "length, stride, words", [(0, 1, "at least 1"), (4, 0, "at least 1"), (4, 5, "left out")]
+    "length, stride, words", [(0, 1, "at least 1"), (4, 0, "at least 1"), (4, 5, "skip tokens")]
 )
 def test_windows_that_cannot_be(length, stride, words):
     with pytest.raises(BadInput, match=words):

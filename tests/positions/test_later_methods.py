@@ -92,5 +92,5 @@ def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
     x = torch.full((1, 1, 1, 8), 64.0, dtype=dtype)
     rotated = method("xpos").rotation(last, 1, x.device)(x, x)
     assert all(y.isfinite().all() for y in rotated)
-    with pytest.raises(BadInput, match=f"reaches position {last}"):
+    with pytest.raises(BadInput, match=f"limited to position {last}"):
         method("xpos").rotation(last + 1, 1, x.device)(x, x)

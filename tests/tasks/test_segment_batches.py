@@ -116,13 +116,13 @@ def test_loading_in_other_processes_changes_nothing(corpus):
     "flags", [["--sample-break-mode", "eos"], ["--add-bos-token"], ["--past-target"]]
 )
 def test_options_that_break_the_text_up_are_refused(corpus, flags):
-    with pytest.raises(BadInput, match=f"drop {flags[0]}"):
+    with pytest.raises(BadInput, match=f"remove {flags[0]}"):
         task_for(corpus, 16, *flags)
 
 
 def test_a_context_window_is_refused(corpus):
     task = task_for(corpus, 16)
-    with pytest.raises(BadInput, match="drop --context-window"):
+    with pytest.raises(BadInput, match="remove --context-window"):
         task.eval_lm_dataloader(task.dataset("test"), batch_size=1, context_window=8)
 
 

@@ -133,5 +133,5 @@ def test_a_memory_is_refused_for_a_method_without_one(corpus, tmp_path):
     from alibi_fairseq.errors import BadInput
 
     flags = XL.replace("transformer_xl", "alibi").split()
-    with pytest.raises(BadInput, match="--mem-len is an option of position method transformer_xl"):
+    with pytest.raises(BadInput, match="--mem-len applies only to position method transformer_xl"):
         run_train(corpus, tmp_path / "a", *flags, "--max-update", "1")

@@ -48,5 +48,5 @@ def test_rows_are_what_fits():
     assert rows_per_process(64, max_tokens=None, max_sentences=7, multiple=1) == 7
     assert rows_per_process(64, max_tokens=1216, max_sentences=None, multiple=8) == 16
     assert rows_per_process(64, max_tokens=256, max_sentences=None, multiple=8) == 4
-    with pytest.raises(BadInput, match="--max-tokens 63 does not hold one row"):
+    with pytest.raises(BadInput, match="--max-tokens 63 is less than one row"):
         rows_per_process(64, max_tokens=63, max_sentences=None, multiple=1)
