@@ -14,7 +14,7 @@ CORE = ("positions", "attention")
 FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
-    *("models", "tasks", "criterions", "checkpoints", "cli"),
+    *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
     *("compat", "registration", "launch", "preflight", "preemption"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt"),
