@@ -25,6 +25,7 @@ VERBS = {
     "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": ("reproduce", "a table or figure of the paper, from the text to the report"),
     "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),
+    "import-hf": ("import_hf", "make a Hugging Face model a checkpoint to train on"),
     "export": ("export", "make a checkpoint a folder for Hugging Face transformers"),
 }
 

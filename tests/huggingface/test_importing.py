@@ -1,0 +1,186 @@
+"""``alibi-fairseq import-hf`` on small random models, and back again."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+import torch
+from commands import in_process
+from exported import perturbed
+from fairseq import checkpoint_utils
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    GPTNeoXConfig,
+    LlamaConfig,
+    OPTConfig,
+    XGLMConfig,
+)
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.huggingface.conversion import convert
+from alibi_fairseq.huggingface.description import describe
+
+WORDS = 70
+TOKENS = dict(vocab_size=WORDS, bos_token_id=5, eos_token_id=6, pad_token_id=7)
+CONFIGS = {
+    "bloom": BloomConfig(hidden_size=36, n_layer=2, n_head=6, seq_length=48, **TOKENS),
+    "opt": OPTConfig(
+        hidden_size=32, num_hidden_layers=2, ffn_dim=48, num_attention_heads=4,
+        max_position_embeddings=48, **TOKENS,
+    ),
+    "opt-350m": OPTConfig(
+        hidden_size=32, num_hidden_layers=2, ffn_dim=48, num_attention_heads=4,
+        max_position_embeddings=48, word_embed_proj_dim=16, do_layer_norm_before=False, **TOKENS,
+    ),
+    "xglm": XGLMConfig(
+        d_model=32, num_layers=2, ffn_dim=48, attention_heads=4, max_position_embeddings=48,
+        vocab_size=WORDS, bos_token_id=0, eos_token_id=2, pad_token_id=1,
+    ),
+    "gpt-neox": GPTNeoXConfig(
+        hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=4,
+        max_position_embeddings=48, use_parallel_residual=False, rotary_pct=1.0, **TOKENS,
+    ),
+    "no positions": GPTNeoXConfig(
+        hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=4,
+        max_position_embeddings=48, use_parallel_residual=False, rotary_pct=0.0,
+        vocab_size=WORDS, bos_token_id=0, eos_token_id=0, pad_token_id=None,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(request, tmp_path):
+    """A random model whose norms and biases are not at their initial values."""
+    model = AutoModelForCausalLM.from_config(CONFIGS[request.param])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def load(checkpoint, data=None):
+    """Our model as fairseq loads it."""
+    overrides = {"data": str(data or checkpoint.parent)}
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides=overrides
+    )
+    return model.eval(), task.source_dictionary
+
+
+def assert_same_scores(folder, checkpoint):
+    theirs = AutoModelForCausalLM.from_pretrained(folder).eval()
+    ours, dictionary = load(checkpoint)
+    numbers = [int(s) for s in dictionary.symbols[4:]]
+    theirs_of = dict(zip(range(4, len(dictionary)), numbers))
+    eos = theirs.config.eos_token_id
+    tokens = torch.randint(4, len(dictionary), (2, 40))
+    tokens[:, 11] = dictionary.eos()
+    renumbered = torch.tensor([[theirs_of.get(t, eos) for t in row] for row in tokens.tolist()])
+    with torch.no_grad():
+        expected, found = theirs(renumbered).logits, ours(tokens)[0]
+    torch.testing.assert_close(found[..., 4:], expected[..., numbers], rtol=0, atol=1e-5)
+    torch.testing.assert_close(found[..., 2], expected[..., eos], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("folder", CONFIGS, indirect=True)
+def test_logits_of_the_checkpoint(folder, tmp_path, capsys):
+    assert main(["import-hf", str(folder), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "--position-method" in said
+    assert_same_scores(folder, tmp_path / "out" / "checkpoint_best.pt")
+
+
+@pytest.mark.parametrize("folder", ["gpt-neox", "opt-350m"], indirect=True)
+def test_the_checkpoint_trains_on(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["import-hf", str(folder), "--out", str(out)]) == 0
+    flags = capsys.readouterr().out.strip().split("\n")[-1].split()
+    ids = [i for i in range(WORDS) if i not in (5, 6, 7)]
+    lines = [" ".join(str(ids[(3 * a + b) % len(ids)]) for b in range(12)) for a in range(60)]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n")
+    arguments = ["--only-source", "--srcdict", out / "dict.txt", "--trainpref", tmp_path / "text"]
+    in_process("preprocess", *arguments, "--destdir", tmp_path / "data", "--workers", 1)
+    training = "--optimizer adam --lr 1e-9 --max-update 1 --max-tokens 192 --cpu --num-workers 0"
+    training += " --no-epoch-checkpoints --disable-validation --dropout 0"
+    in_process(
+        "train", tmp_path / "data", *flags, *training.split(), "--save-dir", tmp_path / "run"
+    )
+    before, _ = load(out / "checkpoint_best.pt")
+    after, _ = load(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data")
+    for (name, one), other in zip(before.named_parameters(), after.parameters()):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6, msg=name)
+    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=False)
+    assert state["optimizer_history"][-1]["num_updates"] == 1
+
+
+@pytest.mark.parametrize("folder", ["bloom"], indirect=True)
+def test_a_pickle_is_read_for_its_values_alone(folder, tmp_path, capsys):
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    arguments = ["import-hf", str(folder), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 2 and "no weights" in capsys.readouterr().err
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    assert main(arguments) == 0
+    model.save_pretrained(tmp_path / "safe")
+    assert_same_scores(tmp_path / "safe", tmp_path / "out" / "checkpoint_best.pt")
+
+    class Trap:
+        def __reduce__(self):
+            return (print, ("sprung",))
+
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"lm_head.weight": Trap()}))
+    capsys.readouterr()
+    assert main([*arguments[:-1], str(tmp_path / "other")]) == 2
+    said = capsys.readouterr()
+    assert "sprung" not in said.out + said.err
+    assert not (tmp_path / "other").exists()
+
+
+def test_exported_and_imported_again(tmp_path, capsys):
+    model = perturbed("rotary")
+    exported = convert(model.decoder, describe(model.decoder, "rotary", 32)).model
+    exported.save_pretrained(tmp_path / "model")
+    model.decoder.dictionary.save(str(tmp_path / "model" / "dict.txt"))
+    assert main(["import-hf", str(tmp_path / "model"), "--out", str(tmp_path / "out")]) == 0
+    again, dictionary = load(tmp_path / "out" / "checkpoint_best.pt")
+    assert dictionary.symbols == model.decoder.dictionary.symbols
+    tokens = torch.randint(4, len(dictionary), (2, 32))
+    torch.testing.assert_close(again(tokens)[0], model(tokens)[0], rtol=0, atol=1e-5)
+
+
+def import_fails(capsys, folder, out) -> str:
+    assert main(["import-hf", str(folder), "--out", str(out)]) == 2
+    assert not out.exists()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
+def test_bad_input(folder, tmp_path, capsys):
+    out, config = tmp_path / "out", folder / "config.json"
+    assert "config.json" in import_fails(capsys, tmp_path / "nothing", out)
+    good = json.loads(config.read_text())
+    for change, said in (
+        ({"model_type": "llama"}, "llama"),
+        ({"use_parallel_residual": True}, "parallel residual"),
+        ({"rope_parameters": {**good["rope_parameters"], "partial_rotary_factor": 0.25}}, "25%"),
+        ({"hidden_act": "silu"}, "silu"),
+        ({"num_hidden_layers": 3}, "do not fit"),
+        ({"intermediate_size": 64}, "("),
+    ):
+        config.write_text(json.dumps({**good, **change}))
+        assert said in import_fails(capsys, folder, out)
+    config.write_text("{")
+    assert "damaged" in import_fails(capsys, folder, out)
+    config.write_text(json.dumps(good))
+    (folder / "dict.txt").write_text("the 1\n")
+    assert "5 entries" in import_fails(capsys, folder, out)
+    (folder / "dict.txt").unlink()
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    assert "cannot be read" in import_fails(capsys, folder, out)
+    LlamaConfig().save_pretrained(folder)
+    assert "llama" in import_fails(capsys, folder, out)
