@@ -36,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", type=int, help="of this machine (default: all; smoke: none)")
     parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
     parser.add_argument(
+        "--parallel",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs at a time on the CPU, with one thread each (default: %(default)s)",
+    )
+    parser.add_argument(
         "--work-dir",
         type=Path,
         default=Path("runs/reproduce"),
@@ -57,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         args.corpus, plan.corpora_of(runs), args.allow_other_text, complete=not args.dry_run
     )
     root, scale = args.work_dir / args.scale, SCALES[args.scale]
-    pipeline = Pipeline(root, runs, given, scale, machine(args))
+    pipeline = Pipeline(root, runs, given, scale, machine(args), args.parallel)
     if args.dry_run:
         print(dry_run.describe(pipeline))
         return 0
@@ -70,10 +77,14 @@ def machine(args: argparse.Namespace):
 
     if args.cpu is not None and args.gpus is not None:
         raise BadInput("Choose one of --gpus and --cpu.")
+    if args.parallel < 1:
+        raise BadInput("--parallel must be at least 1.")
     if args.cpu is not None:
         return Machine(args.cpu, cpu=True)
-    if args.scale == "smoke" and args.gpus is None:
+    if args.gpus is None and (args.scale == "smoke" or args.parallel > 1):
         return Machine(1, cpu=True)
+    if args.parallel > 1:
+        raise BadInput("--parallel runs on the CPU; GPUs train one run after the other.")
     if args.dry_run:
         return Machine(args.gpus) if args.gpus is not None else None
     import torch

@@ -8,6 +8,7 @@ from ..dataprep import bookcorpus, cc100_roberta, wikitext103
 from ..dataprep.sources import text_files
 from ..recipes import Recipe
 from ..recipes.cost import gpu_hours
+from .data import Data
 
 #: Bytes per parameter of a checkpoint at most: weights and the optimiser's state, both in fp32.
 BYTES = {"nag": 8, "adam": 12}
@@ -16,7 +17,7 @@ _CHECKPOINTS = 3
 
 
 def tokens(recipe: Recipe, updates: int) -> int:
-    """Tokens trained on until a model is so old."""
+    """Tokens trained on after ``updates`` updates."""
     return updates * recipe.batch.tokens_per_update
 
 
@@ -30,7 +31,7 @@ def checkpoint_bytes(recipe: Recipe, kept: int) -> int:
     """Disk that a run takes at most.
 
     Args:
-        kept: models of an age of their own that are kept besides.
+        kept: models of earlier updates that are kept as well.
     """
     each = recipe.parameters * BYTES[str(recipe.options["optimizer"]["_name"])]
     saves_between = "save_interval_updates" in recipe.options["checkpoint"]
@@ -38,7 +39,7 @@ def checkpoint_bytes(recipe: Recipe, kept: int) -> int:
 
 
 def preparation_bytes(corpus: str, source: Path | None) -> float:
-    """Disk that the preparation of a corpus takes at its fullest moment.
+    """Disk that the preparation of a corpus takes at its peak.
 
     Args:
         source: None: the paper's corpus.
@@ -48,6 +49,19 @@ def preparation_bytes(corpus: str, source: Path | None) -> float:
         return wikitext103.disk_needed(None if folder else source, folder)
     module = bookcorpus if corpus == bookcorpus.CORPUS else cc100_roberta
     return module.disk_needed(source and text_files(source))
+
+
+def data_bytes(data: Data) -> float | None:
+    """Disk that the data of a corpus takes at its fullest moment.
+
+    Returns:
+        None if the text is not known; at the paper's scale it is the paper's.
+    """
+    source = data.source.path if data.source.path.exists() else None
+    if data.scale.excerpt and source is None:
+        return None
+    excerpt = 4 * sum(data.scale.excerpt.values())  # at most 4 bytes per token
+    return preparation_bytes(data.source.corpus, source) + excerpt
 
 
 def folder_bytes(folder: Path) -> int:

@@ -73,6 +73,7 @@ class Data:
         return {
             "data_sha256": files and hashlib.sha256(listing.encode()).hexdigest(),
             "excerpt": self.scale.excerpt,
+            "vocabulary": self.scale.vocabulary,
         }
 
     def steps(self) -> Iterator[Step]:
@@ -85,7 +86,7 @@ class Data:
         return manifests.load(self.data_bin) if self.data_bin.is_dir() else None
 
     def _prepare(self) -> Step:
-        flags = self.scale.prepare.get(self.source.corpus, [])
+        flags = self.scale.preparation(self.source.corpus)
         words = ["prepare", self.source.corpus, *self.source.flags()]
         manifest = self.data_bin / manifests.FILE_NAME
         stamp = Stamp(
@@ -119,19 +120,27 @@ class Data:
         )
 
     def _cut(self) -> Step:
-        tokens = self.scale.excerpt
+        tokens, words = self.scale.excerpt, self.scale.vocabulary
         first, *_ = manifests.data_argument(self.data_bin, self._manifest() or {}).split(":")
         stamp = Stamp(
             self.folder / f"{self.excerpt.name}.json",
-            tokens,
+            {"tokens": tokens, "words": words},
             [self.data_bin / manifests.FILE_NAME],
             [self.excerpt / name for name in ("train.bin", "valid.bin", "dict.txt")],
         )
-        words = [f"{split}={most}" for split, most in tokens.items()]
+        splits = [f"{split}={most}" for split, most in tokens.items()]
         return Step(
             title=f"taking an excerpt of {self.source.text}",
             work=Command(
-                [*PYTHON, "alibi_fairseq.reproduce.excerpt", first, str(self.excerpt), *words]
+                [
+                    *PYTHON,
+                    "alibi_fairseq.reproduce.excerpt",
+                    first,
+                    str(self.excerpt),
+                    *splits,
+                    "--words",
+                    str(words),
+                ]
             ),
             done=stamp.holds,
             finish=stamp.write,

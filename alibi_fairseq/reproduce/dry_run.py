@@ -37,10 +37,10 @@ def cost_table(pipeline: Pipeline) -> str:
     """Tokens, hours and disk of each run, and their sums."""
     lines, sums = [], [0.0, 0.0, 0.0]
     for data in pipeline.data.values():
-        source = data.source.path if data.source.path.exists() else None
-        disk = costs.preparation_bytes(data.source.corpus, source)
-        sums[2] += disk
-        lines.append([f"data of {data.source.corpus}", "", "", "", gigabytes(disk)])
+        disk = costs.data_bytes(data)
+        sums[2] += disk or 0
+        name = f"data of {data.source.corpus}"
+        lines.append([name, "", "", "", gigabytes(disk) if disk else "size of the text?"])
     for run in pipeline.runs:
         tokens, hours, disk = cost_of(pipeline, run)
         sums = [total + more for total, more in zip(sums, (tokens, hours or 0, disk))]
@@ -68,7 +68,8 @@ def hours_text(hours: float | None) -> str:
 
 
 def gigabytes(size: float) -> str:
-    return f"{size / 1e9:,.1f} GB"
+    """At least one digit that is not 0, down to megabytes."""
+    return f"{size / 1e9:,.1f} GB" if size >= 5e8 else f"{max(size, 1e6) / 1e6:,.0f} MB"
 
 
 def explanation(pipeline: Pipeline) -> str:
@@ -80,6 +81,7 @@ def explanation(pipeline: Pipeline) -> str:
             "written."
         )
     return (
-        f"The scale '{pipeline.scale.name}' trains other models than the paper: it has no speeds "
-        "for them. Nothing was run or written."
+        f"The scale '{pipeline.scale.name}' trains other models than the paper, which has no speeds "
+        "for them. Disk space for data depends on the text: name it with --corpus. Nothing was run "
+        "or written."
     )

@@ -12,12 +12,15 @@ from .plan import Measurement
 from .trainings import Training
 
 
-def evaluation_step(training: Training, measurement: Measurement, age: int, out: Path) -> Step:
+def evaluation_step(
+    training: Training, measurement: Measurement, age: int, out: Path, log: Path | None
+) -> Step:
     """One sweep with ``alibi-fairseq eval``.
 
     Args:
         age: updates of the model at the training's scale.
         out: results of this run on this split; sweeps at other strides go there too.
+        log: takes the output; None: it is shown.
     """
     model = training.model(age)
     stride = "full" if measurement.stride is None else str(measurement.stride)
@@ -42,7 +45,7 @@ def evaluation_step(training: Training, measurement: Measurement, age: int, out:
 
     return Step(
         title=f"evaluating {training.recipe.path}",
-        work=Command([*ALIBI, *words]),
+        work=Command([*ALIBI, *words], log),
         done=done,
         begin=begin,
     )

@@ -1,4 +1,4 @@
-"""All steps of a plan in one folder: data first, then run by run training and evaluation, the report."""
+"""All steps of a plan in one folder: data, training and evaluation of each run, report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Pipeline:
     Attributes:
         root: the folder of everything; one per scale.
         sources: by corpus.
-        machine: what trains; None: what each recipe was published for (to look at, not to run).
+        machine: of one run; None: what each recipe was published for (to look at, not to run).
+        parallel: how many runs at a time.
     """
 
     root: Path
@@ -32,6 +33,7 @@ class Pipeline:
     sources: dict[str, Source]
     scale: Scale
     machine: Machine | None
+    parallel: int = 1
 
     @cached_property
     def data(self) -> dict[str, Data]:
@@ -68,7 +70,10 @@ class Pipeline:
         steps = [training.step(updates) for updates in self.stops(run)]
         for measurement in run.measurements:
             out = self.results(run, measurement.subset)
-            steps.append(evaluation_step(training, measurement, self.age(run, measurement), out))
+            # Side by side, only trainings show a progress bar.
+            log = training.folder / "evaluate.log" if self.parallel > 1 else None
+            age = self.age(run, measurement)
+            steps.append(evaluation_step(training, measurement, age, out, log))
         return steps
 
     @property

@@ -7,6 +7,7 @@ from ..workflow import exit_code, locked, run_chains, run_step
 from . import costs
 from .outcome import print_outcome
 from .pipeline import Pipeline
+from .scales import MINI
 from .sources import check
 
 
@@ -41,8 +42,19 @@ def do_all(pipeline: Pipeline) -> bool:
     for data in pipeline.data.values():
         for step in data.steps():
             ran |= run_step(step)
-    ran |= run_chains([(run.recipe.path, pipeline.steps(run)) for run in pipeline.runs])
+    chains = [(run.recipe.path, pipeline.steps(run)) for run in pipeline.runs]
+    if pipeline.machine.cpu and pipeline.scale is MINI:
+        print_estimate(pipeline)
+    ran |= run_chains(chains, pipeline.parallel)
     return ran | run_step(pipeline.report())
+
+
+def print_estimate(pipeline: Pipeline) -> None:
+    """How long the runs will take, unless they are done."""
+    from .estimate import duration, estimate
+
+    if seconds := estimate(pipeline):
+        print(f"Estimated time, measured on this machine: {duration(seconds)}.", flush=True)
 
 
 def look_ahead(pipeline: Pipeline) -> None:

@@ -10,15 +10,18 @@ from ..recipes.overlays import shortened, tiny
 
 @dataclass(frozen=True)
 class Scale:
-    """What becomes of a recipe. Position method, length, task, criterion, optimiser and the kind of
+    """How a recipe is scaled down. Position method, length, task, loss, optimiser and the kind of
     schedule stay.
 
     Attributes:
         name: as on the command line.
-        worth: what its results are worth, for the head of a table.
+        worth: what its results are worth, for the header of a table.
         updates: of every run; None: the recipe's.
-        tokens: per update, about.
-        shape: options of the model.
+        tokens: per update, approximately.
+        vocabulary: the most frequent words or pieces that are kept; None: all.
+        cutoffs: of adaptive input and softmax, where the recipe has them.
+        model: options of the model.
+        checkpoint: options of checkpointing.
         excerpt: tokens of each split that are used; empty: all.
         prepare: further flags of a corpus's preparation.
         log_interval: updates between two lines of the training's log.
@@ -28,13 +31,16 @@ class Scale:
     worth: str
     updates: int | None = None
     tokens: int = 0
-    shape: dict[str, object] = field(default_factory=dict)
+    vocabulary: int | None = None
+    cutoffs: str = ""
+    model: dict[str, object] = field(default_factory=dict)
+    checkpoint: dict[str, object] = field(default_factory=dict)
     excerpt: dict[str, int] = field(default_factory=dict)
     prepare: dict[str, list[str]] = field(default_factory=dict)
     log_interval: int = 100
 
     def updates_of(self, recipe: Recipe, updates: int) -> int:
-        """The age of a model at this scale: the same share of the run."""
+        """The number of updates at this scale that is the same share of the run."""
         if self.updates is None:
             return updates
         return max(1, round(self.updates * updates / recipe.updates))
@@ -43,49 +49,70 @@ class Scale:
         """The run at this scale."""
         if self.updates is None:
             return recipe
-        model = shape_of(recipe, self)
-        sequences = max(1, self.tokens // recipe.train_length)
         options: Settings = {
-            "model": model,
+            "model": {**tiny(recipe)["model"], **self.model},
             "lr_scheduler": shortened(recipe, self.updates)["lr_scheduler"],
+            "checkpoint": self.checkpoint,
         }
+        if "adaptive_input_cutoff" in options["model"]:
+            options["model"] |= dict.fromkeys(
+                ("adaptive_input_cutoff", "adaptive_softmax_cutoff"), self.cutoffs
+            )
+        sequences = max(1, self.tokens // recipe.train_length)
         return replace(
             recipe,
             batch=Batch(recipe.train_length, sequences, update_freq=1, gpus=1),
             updates=self.updates,
-            parameters=most_parameters(recipe, model),
+            parameters=parameters(options["model"], self.vocabulary + 4),
             options=merge(recipe.options, options),
         )
 
+    def preparation(self, corpus: str) -> list[str]:
+        """Flags of ``alibi-fairseq prepare`` at this scale."""
+        if not self.vocabulary or corpus == "wikitext-103":
+            return []  # the excerpt keeps the frequent words
+        return ["--vocab-size", str(self.vocabulary), *self.prepare.get(corpus, [])]
 
-def shape_of(recipe: Recipe, scale: Scale) -> dict[str, object]:
-    """Options of the small model."""
-    return {**tiny(recipe)["model"], **scale.shape}
 
+def parameters(model: dict, dictionary: int) -> int:
+    """Parameters of a model whose input and output embeddings are tied, about.
 
-def most_parameters(recipe: Recipe, model: dict) -> int:
-    """An upper bound, with the dictionary of the paper's corpus."""
+    Args:
+        model: its options.
+        dictionary: entries.
+    """
     width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
-    layer = 4 * width * width + 2 * width * inner + 13 * width
-    return model["decoder_layers"] * layer + 2 * recipe.corpus.dictionary * width
+    layers = model["decoder_layers"] * (4 * width * width + 2 * width * inner + 13 * width)
+    if "adaptive_input_cutoff" not in model:
+        return layers + dictionary * width
+    ends = [*map(int, model["adaptive_input_cutoff"].split(",")), dictionary]
+    begins = [0, *ends]
+    bands = (
+        (end - begin + width) * width // 4**number  # a quarter of the width in each next band
+        for number, (begin, end) in enumerate(zip(begins, ends))
+    )
+    return layers + sum(bands)
 
 
 PAPER = Scale("paper", "the paper's runs")
+#: Less than one epoch, so no dropout; on a CPU that of attention would cost more than attention.
+_NO_DROPOUT = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
 MINI = Scale(
     name="mini",
     worth="small models, trained briefly: how position methods compare, not how good they are",
-    updates=2000,
-    tokens=9216,
-    shape={
+    updates=1000,
+    tokens=6144,
+    vocabulary=10_000,
+    cutoffs="1000,4000",
+    model={
         "decoder_layers": 4,
-        "decoder_embed_dim": 256,
-        "decoder_ffn_embed_dim": 1024,
+        "decoder_embed_dim": 128,
+        "decoder_ffn_embed_dim": 512,
+        **_NO_DROPOUT,
     },
-    excerpt={"train": 100_000_000, "valid": 65_536, "test": 65_536},
-    prepare={
-        "bookcorpus": ["--vocab-size", "8000"],
-        "cc100-roberta": ["--vocab-size", "8000", "--valid-tokens", "66000", "--shards", "1"],
-    },
+    checkpoint={"save_interval_updates": 250, "keep_interval_updates": 1},
+    excerpt={"train": 20_000_000, "valid": 32_768, "test": 32_768},
+    prepare={"cc100-roberta": ["--valid-tokens", "33000", "--shards", "1"]},
     log_interval=10,
 )
 SMOKE = Scale(
@@ -93,11 +120,10 @@ SMOKE = Scale(
     worth="a few updates of tiny models: that every step works, and nothing else",
     updates=10,
     tokens=3072,
+    vocabulary=600,
+    cutoffs="100,500",
     excerpt={"train": 100_000, "valid": 4096, "test": 4096},
-    prepare={
-        "bookcorpus": ["--vocab-size", "600"],
-        "cc100-roberta": ["--vocab-size", "600", "--valid-tokens", "5000", "--shards", "1"],
-    },
+    prepare={"cc100-roberta": ["--valid-tokens", "5000", "--shards", "1"]},
     log_interval=1,
 )
 SCALES = {scale.name: scale for scale in (PAPER, MINI, SMOKE)}

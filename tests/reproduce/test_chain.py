@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from alibi_fairseq.launcher import Machine
-from alibi_fairseq.reproduce import plan, sources
+from alibi_fairseq.reproduce import costs, estimate, plan, sources
 from alibi_fairseq.reproduce.outcome import measured
 from alibi_fairseq.reproduce.pipeline import Pipeline
 from alibi_fairseq.reproduce.run import do_all
@@ -45,6 +45,14 @@ def test_one_run_from_text_to_report(tmp_path, monkeypatch):
     }
     assert all(2 < cell["perplexity"] < 5000 for cell in results["cells"])
     assert measured(pipeline, run, 46_700, "valid") != measured(pipeline, run, 50_000, "valid")
+    recipe = pipeline.training(run).recipe
+    assert costs.folder_bytes(pipeline.training(run).folder) < 2 * costs.checkpoint_bytes(recipe, 1)
+    assert costs.checkpoint_bytes(recipe, 1) < 2 * costs.folder_bytes(pipeline.training(run).folder)
+    timing = estimate.measure(pipeline, run)
+    assert timing.update > 0 and timing.long[0] == 2048
+    by_hand = 10 * timing.update + 10 * len(pipeline.steps(run))  # and 12,288 evaluated tokens
+    seconds = estimate.run_seconds(pipeline, run)
+    assert seconds > 0 and abs(seconds - by_hand) < 60
     page = pipeline.page.read_text()
     assert "generated-smoke is not a text of the paper" in page
     assert not do_all(pipeline)

@@ -41,7 +41,7 @@ def test_all_is_described_and_nothing_written(tmp_path, monkeypatch, capsys, sca
     commands = commands_of(lines)
     assert list(tmp_path.iterdir()) == []
     trainings = [command for command in commands if "train" in command]
-    assert len(trainings) == 34 + 2  # two runs stop on the way, for Table 11
+    assert len(trainings) == 34 + 2 + 2 * 4  # intermediate models for Table 11 and Figure 5
     assert sum("prepare" in command for command in commands) == 3
     assert lines[-1].endswith("Nothing was run or written.")
 
@@ -58,6 +58,17 @@ def test_cost_of_table_5_at_the_papers_speeds(tmp_path, monkeypatch, capsys):
     total = int(rows["together"][4].strip().replace(",", ""))
     assert abs(sum(map(int, hours)) - total) <= len(hours)
     assert float(rows["together"][5].strip().removesuffix(" GB").replace(",", "")) > 100
+
+
+def test_disk_at_a_small_scale_is_that_of_small_models(tmp_path, monkeypatch, capsys):
+    """Not of models with the dictionary of WikiText-103, and not of data nobody has."""
+    monkeypatch.chdir(tmp_path)
+    lines = lines_of(capsys, "table5", "--scale", "mini")
+    rows = {line.split("|")[1].strip(): line.split("|") for line in lines if line.startswith("|")}
+    assert rows["data of wikitext-103"][5].strip() == "size of the text?"
+    size, unit = rows["wikitext-103/alibi-512"][5].split()
+    # Best, last and one at an update, and one being written: four of 1.09M parameters × 8 bytes.
+    assert unit == "MB" and 0.5 < float(size) / (4 * 1.09 * 8) < 2
 
 
 def test_hours_of_a_run_that_ends_earlier():

@@ -36,6 +36,18 @@ def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path
     assert (out / "dict.txt").read_bytes() == (corpus / "dict.txt").read_bytes()
 
 
+def test_rare_words_become_unknown(corpus, tmp_path):
+    """As fairseq-preprocess --nwordssrc: the most frequent words keep their numbers."""
+    out = tmp_path / "text-smoke"
+    excerpt(corpus, out, {"valid": 10_000}, words=12)
+    whole, cut = split(corpus, "valid"), split(out, "valid")
+    dictionary = load_dictionary(out)
+    assert len(dictionary) == 4 + 12 < whole.tokens.max() < len(load_dictionary(corpus))
+    kept = whole.tokens < len(dictionary)
+    assert cut.tokens[kept].tolist() == whole.tokens[kept].tolist()
+    assert set(cut.tokens[~kept].tolist()) == {dictionary.unk()}
+
+
 def test_results_call_the_text_by_the_folders_name(corpus, tmp_path):
     (corpus / "manifest.json").write_text(
         "{}"

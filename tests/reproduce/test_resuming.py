@@ -13,6 +13,7 @@ from stand_ins import Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.launcher import process
+from alibi_fairseq.reproduce import estimate
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
     assert code == 0
     assert ran[:2] == ["alibi_fairseq prepare", "alibi_fairseq.reproduce.excerpt"]
     assert ran[2:4] == ["alibi_fairseq train", "alibi_fairseq eval"]
-    # Six runs, of which two are also kept at an earlier age, one report.
-    assert ran.count("alibi_fairseq train") == 6 + 2
+    # Six runs: two are also kept after fewer updates for Table 11, two at four times for Figure 5.
+    assert ran.count("alibi_fairseq train") == 6 + 2 + 2 * 4
     assert ran.count("alibi_fairseq eval") == 6
     assert ran[-1] == "alibi_fairseq report"
     said = capsys.readouterr().out
@@ -68,6 +69,35 @@ def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
     said = capsys.readouterr().out
     assert "Nothing to do: all of table12 at the scale 'smoke' is done." in said
     assert "ours (smoke)" in said and "report.md" in said
+
+
+def test_runs_in_parallel_leave_what_runs_in_order_leave(commands, tmp_path, monkeypatch, capsys):
+    """Evaluations write to logs; the estimate comes before the first training."""
+    (tmp_path / "book.txt").write_text("A text.\n")
+    order, logs = [], {}
+
+    def measured(pipeline):
+        order.append("estimate")
+        return 7200.0
+
+    def run(command, *arguments, log=None, environment=None, **more):
+        order.append("train" if "train" in command else "other")
+        logs["eval" if "eval" in command else order[-1]] = log
+        assert (environment or {}).get("OMP_NUM_THREADS") == ("1" if log else None)
+        return commands(command)
+
+    monkeypatch.setattr(estimate, "estimate", measured)
+    monkeypatch.setattr(process, "run", run)
+    words = ["table12", "--scale", "mini", "--parallel", "2", "--allow-other-text"]
+    words += ["--corpus", f"cc100-roberta={tmp_path / 'book.txt'}", "--work-dir", str(tmp_path)]
+    assert main(["reproduce", *words]) == 0
+    assert order.index("estimate") < order.index("train")
+    assert logs["eval"] is not None and logs["train"] is not None
+    assert commands.ran.count("alibi_fairseq train") == 6 + 2 + 2 * 4
+    assert commands.ran.count("alibi_fairseq eval") == 6 and "report" in commands.ran[-1]
+    printed = capsys.readouterr().out
+    assert "Estimated time, measured on this machine: 2.0 h." in printed
+    assert "[6/6]" in printed and "ours (mini)" in printed
 
 
 def test_another_table_adds_only_what_it_needs(reproduce, tmp_path):
@@ -122,7 +152,7 @@ def test_a_checkpoint_that_was_changed_is_not_taken_for_the_trainings(reproduce,
 
 def test_a_run_that_is_moved_away_is_made_again(reproduce, tmp_path):
     assert reproduce()[0] == 0
-    (runs(tmp_path) / "alibi-512").rename(tmp_path / "old")
+    (runs(tmp_path) / "alibi-2048").rename(tmp_path / "old")
     assert reproduce() == (0, ["alibi_fairseq train"])  # to the very same model
     assert reproduce() == (0, [])
 

@@ -1,0 +1,125 @@
+"""How long a plan will take on this CPU, from a few updates of every run measured here."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from tqdm import tqdm
+
+from .pipeline import Pipeline
+from .plan import Run
+
+#: Seconds that a command takes to start: the imports of torch and fairseq.
+STARTUP = 10.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was measured on a model of one run.
+
+    Attributes:
+        update: seconds per update.
+        short, long: (length, seconds per token) of forward passes over one window.
+    """
+
+    update: float
+    short: tuple[int, float]
+    long: tuple[int, float]
+
+    def token(self, length: int) -> float:
+        """Seconds per evaluated token: linear in the length, as the cost of attention is."""
+        (short, least), (long, most) = self.short, self.long
+        slope = 0.0 if long == short else (most - least) / (long - short)
+        return max(least + slope * (length - short), 0.5 * least)
+
+
+def estimate(pipeline: Pipeline) -> float:
+    """Seconds for all runs of a plan that are not done, whose data is prepared.
+
+    Runs one update of every model, after another one to warm up, with the threads that the
+    trainings will have.
+    """
+    left = [run for run in pipeline.runs if not all(s.done() for s in pipeline.steps(run))]
+    threads = torch.get_num_threads()
+    if pipeline.parallel > 1:
+        torch.set_num_threads(1)
+    try:
+        bar = tqdm(left, desc="measuring the speed", unit="run", dynamic_ncols=True)
+        seconds = [run_seconds(pipeline, run) for run in bar]
+    finally:
+        torch.set_num_threads(threads)
+    longest = max(seconds, default=0.0)
+    return max(sum(seconds) / pipeline.parallel, longest)
+
+
+def run_seconds(pipeline: Pipeline, run: Run) -> float:
+    """Seconds for training and evaluating one run, from its beginning."""
+    updates = pipeline.stops(run)[-1]
+    timing = measure(pipeline, run)
+    commands = len(pipeline.steps(run))
+    evaluated = 0.0
+    for measurement in run.measurements:
+        tokens = pipeline.scale.excerpt[measurement.subset]
+        for length in measurement.lengths:
+            windows = max(1, tokens // (measurement.stride or length))
+            evaluated += windows * length * timing.token(length)
+    return updates * timing.update + evaluated + STARTUP * commands
+
+
+def measure(pipeline: Pipeline, run: Run) -> Timing:
+    """Time an update and forward passes at the shortest and the longest evaluated length."""
+    from fairseq import options, tasks
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    from ..launcher.plan import TRAIN
+
+    training = pipeline.training(run)
+    command = training.command(training.recipe.updates)
+    words = command[command.index(TRAIN[-1]) + 1 :]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    cfg = convert_namespace_to_omegaconf(args)
+    task = tasks.setup_task(cfg.task)
+    model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    batch = training.recipe.batch
+    tokens = random_tokens(task, batch.sequences, batch.length)
+    sample = {
+        "net_input": {
+            "src_tokens": tokens,
+            "src_lengths": torch.full((batch.sequences,), batch.length),
+        },
+        "target": tokens,
+        "ntokens": tokens.numel(),
+        "nsentences": batch.sequences,
+    }
+
+    def update() -> None:
+        criterion(model, sample)[0].backward()
+
+    update()
+    seconds = timed(update)
+    lengths = {length for m in run.measurements for length in m.lengths}
+    ends = [min(lengths), max(lengths)]
+    model.eval()
+    with torch.no_grad():
+        forward = [timed(partial(model, random_tokens(task, 1, n))) / n for n in ends]
+    return Timing(seconds, (ends[0], forward[0]), (ends[1], forward[1]))
+
+
+def random_tokens(task, sequences: int, length: int) -> torch.Tensor:
+    """(B, T) words of the task's dictionary."""
+    return torch.randint(4, len(task.source_dictionary), (sequences, length))
+
+
+def timed(work) -> float:
+    """Wall-clock seconds of a call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def duration(seconds: float) -> str:
+    """``45 min`` or ``5.2 h``."""
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
