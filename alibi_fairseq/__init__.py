@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from . import errors, registration
+from . import errors, invocation, registration
 
 __version__ = "0.1.0"
 
@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
-if errors.running_a_command():
+if invocation.is_command():
     errors.install_excepthook()
 registration.register(__name__)
 

@@ -1,37 +1,33 @@
 """Every workaround for fairseq, PyTorch and NumPy: one function each, naming its upstream issue.
 
-:func:`apply` runs once, when this package registers with fairseq. Each workaround looks first
-whether it is needed, changes nothing where it is not, and says whether it changed something.
+:func:`apply` runs once, when this package registers with fairseq. Each workaround first checks
+whether it is needed, changes nothing where it is not, and returns whether it changed something.
 Nothing outside of fairseq's own modules is changed.
 """
 
 from __future__ import annotations
 
-import argparse
-import functools
+import atexit
 import inspect
 import logging
 import os
 import sys
 import types
-import typing
 import warnings
-from collections import defaultdict
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import hydra
 import numpy
-import omegaconf
 import torch
-from fairseq import checkpoint_utils, file_io, options, utils
+from fairseq import checkpoint_utils, file_io, models, options, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
-from omegaconf.base import ContainerMetadata, Metadata
-from omegaconf.nodes import AnyNode
 
-from . import launch, preemption, registration, training_record
-from .errors import running_a_command
+from . import invocation, preemption, preflight, process_groups, training_record, user_dir
+from .checkpoints.loading import read_errors
+from .checkpoints.safe_types import safe_types_allowed
+from .errors import BadInput
+from .patching import mentions, run_within, wrap
 
 #: Names of the workarounds that were needed here.
 applied: list[str] = []
@@ -49,7 +45,7 @@ def numpy_without_compat() -> bool:
     modules = [
         module
         for module in (token_block_dataset, language_pair_dataset)
-        if _mentions(module, "np.compat") and not hasattr(module.np, "compat")
+        if mentions(module, "np.compat") and not hasattr(module.np, "compat")
     ]
     for module in modules:
         module.np = _NumpyWithCompat("numpy")
@@ -72,52 +68,40 @@ def older_checkpoints() -> bool:
     Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything
     else is still refused.
     """
-    return _allow_types(checkpoint_utils, "load_checkpoint_to_cpu", _TYPES_IN_CHECKPOINTS)
+    return _allow_safe_types(checkpoint_utils, "load_checkpoint_to_cpu")
+
+
+def unreadable_checkpoints_named() -> bool:
+    """A damaged checkpoint raises whatever torch or fairseq stumbles over, without the file's name
+    (as in facebookresearch/fairseq#2512).
+    """
+
+    def wrapper(load, path, *arguments, **keywords):
+        with read_errors(path):
+            return load(path, *arguments, **keywords)
+
+    return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)
 
 
 def resuming_with_several_processes() -> bool:
     """The first process sends a checkpoint to the others as fairseq's and omegaconf's objects, which
     torch 2.6 refuses as well (facebookresearch/fairseq#5610), so no such run could be resumed.
     """
-    types_sent = [*_TYPES_IN_CHECKPOINTS, distributed_utils._TensorPlaceholder]
-    return _allow_types(distributed_utils, "_broadcast_object_slow", types_sent)
+    placeholder = distributed_utils._TensorPlaceholder
+    return _allow_safe_types(distributed_utils, "_broadcast_object_slow", placeholder)
 
 
-_TYPES_IN_CHECKPOINTS = [
-    argparse.Namespace,
-    omegaconf.DictConfig,
-    omegaconf.ListConfig,
-    ContainerMetadata,
-    Metadata,
-    AnyNode,
-    defaultdict,
-    *(bool, dict, float, int, list, str),
-    (typing.Any, "typing.Any"),
-    numpy.dtype,
-    *(type(numpy.dtype(kind)) for kind in ("float32", "float64", "int64")),
-    (numpy.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar"),
-    (numpy.float64(0).__reduce__()[0], "numpy._core.multiarray.scalar"),
-]
-
-
-def values_only() -> AbstractContextManager:
-    """Inside of it ``torch.load(…, weights_only=True)`` also reads the types that checkpoints of
-    older fairseq hold (facebookresearch/fairseq#5610), and still refuses all others.
-    """
-    return torch.serialization.safe_globals(_TYPES_IN_CHECKPOINTS)
-
-
-def _allow_types(module, name: str, allowed: list) -> bool:
-    if torch.__version__ < (2, 6) or _mentions(getattr(module, name), "weights_only"):
+def _allow_safe_types(module, name: str, *more: type) -> bool:
+    if torch.__version__ < (2, 6) or mentions(getattr(module, name), "weights_only"):
         return False
-    return _within(module, name, lambda: torch.serialization.safe_globals(allowed))
+    return run_within(module, name, lambda: safe_types_allowed(*more))
 
 
 def bf16_without_tpu() -> bool:
     """``--bf16`` and ``--memory-efficient-bf16`` switch to TPUs, which crashes on every other device
     (facebookresearch/fairseq#4696). Only ``--tpu`` does that now.
     """
-    if not _mentions(options.parse_args_and_arch, "args.tpu = True"):
+    if not mentions(options.parse_args_and_arch, "args.tpu = True"):
         return False
 
     def wrapper(parse, parser, input_args=None, **keywords):
@@ -128,7 +112,7 @@ def bf16_without_tpu() -> bool:
             args.tpu = False
         return parsed
 
-    return _wrap(options, "parse_args_and_arch", wrapper)
+    return wrap(options, "parse_args_and_arch", wrapper)
 
 
 def torchrun_without_gpu() -> bool:
@@ -145,18 +129,59 @@ def torchrun_without_gpu() -> bool:
         cfg.device_id = 0
         cfg.distributed_no_spawn = True
 
-    return _wrap(distributed_utils, "_infer_torch_distributed_launch_init", wrapper)
+    return wrap(distributed_utils, "_infer_torch_distributed_launch_init", wrapper)
 
 
-def look_before_start() -> bool:
-    """Between reading the options and starting, check what fairseq does not (:mod:`.launch`)."""
+def process_groups_destroyed_at_exit() -> bool:
+    """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
+    abort the process now and then (pytorch/pytorch#50014; :mod:`.process_groups`).
+    """
+    if mentions(distributed_utils, "destroy_process_group"):
+        return False
+    # Registered again, it would move to the end of the list; atexit keeps no second copy.
+    atexit.unregister(process_groups.destroy_process_groups)
+    atexit.register(process_groups.destroy_process_groups)
+    return "process_groups_destroyed_at_exit" not in applied
+
+
+def checked_before_start() -> bool:
+    """Between reading the options and starting, check what fairseq does not (:mod:`.preflight`).
+
+    A training that saved and stopped because of a signal exits with code 75 (:mod:`.preemption`).
+    """
 
     def wrapper(call_main, cfg, main, **keywords):
-        launch.prepare(cfg, program=Path(inspect.getfile(main)).stem)
-        with launch.nothing_left_behind(cfg.checkpoint.save_dir), preemption.signals_as_before():
+        program = Path(inspect.getfile(main)).stem
+        preflight.prepare(cfg, program)
+        if program != "train":
             return call_main(cfg, main, **keywords)
+        with (
+            preflight.nothing_left_behind(cfg.checkpoint.save_dir),
+            preemption.listening() as request,
+        ):
+            result = call_main(cfg, main, **keywords)
+        if code := preemption.exit_code(request):
+            raise SystemExit(code)
+        return result
 
-    return _wrap(distributed_utils, "call_main", wrapper)
+    return wrap(distributed_utils, "call_main", wrapper)
+
+
+def unknown_model_named() -> bool:
+    """fairseq's message about a model that is not registered fails while it is made, with an
+    AttributeError in 0.12 (``build_model``).
+    """
+
+    def wrapper(build_model, cfg, *arguments, **keywords):
+        name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+        if name and name not in {**models.ARCH_MODEL_REGISTRY, **models.MODEL_REGISTRY}:
+            raise BadInput(
+                f"There is no model '{name}'; if another plugin defines it, name that plugin with "
+                "--user-dir."
+            )
+        return build_model(cfg, *arguments, **keywords)
+
+    return wrap(models, "build_model", wrapper)
 
 
 def whole_checkpoints() -> bool:
@@ -171,61 +196,61 @@ def whole_checkpoints() -> bool:
         os.replace(f"{dst_path}.tmp", dst_path)
         return dst_path
 
-    return _wrap(file_io.PathManager, "copy", wrapper, kind=staticmethod)
+    return wrap(file_io.PathManager, "copy", wrapper, kind=staticmethod)
 
 
-def saving_when_told_to_stop() -> bool:
-    """fairseq's loop looks at no signals, so a run that a cluster ends loses what came after its last
+def saving_on_a_signal() -> bool:
+    """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
     checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
 
-    Loading the checkpoint is the last thing before the loop in which fairseq shows its trainer. Its
-    run is recorded from there as well (:mod:`.training_record`).
+    Loading the checkpoint is the last call before the loop that is given the trainer. The run is
+    recorded from there as well (:mod:`.training_record`).
     """
 
     def wrapper(load_checkpoint, cfg, trainer, **keywords):
         loaded = load_checkpoint(cfg, trainer, **keywords)
         training_record.record(trainer, loaded[0])
-        preemption.save_and_stop_when_told(trainer)
+        preemption.save_and_stop_on_request(trainer)
         return loaded
 
-    return _wrap(checkpoint_utils, "load_checkpoint", wrapper)
+    return wrap(checkpoint_utils, "load_checkpoint", wrapper)
 
 
 def this_package_as_user_dir() -> bool:
     """fairseq compares the text of paths (facebookresearch/fairseq#2815): the folder this package
     was imported from is "not globally unique" when ``--user-dir`` leads there through a link.
 
-    A second copy stops with a sentence, whichever was imported first.
+    A second copy is refused, whichever was imported first.
     """
 
     def wrapper(import_user_module, args):
-        user_dir = getattr(args, "user_dir", None)
-        if user_dir is not None and registration.is_this_package(user_dir):
+        folder = getattr(args, "user_dir", None)
+        if folder is not None and user_dir.is_this_package(folder):
             return None
         return import_user_module(args)
 
-    return _wrap(utils, "import_user_module", wrapper)
+    return wrap(utils, "import_user_module", wrapper)
 
 
-def logging_as_asked() -> bool:
+def logging_as_configured() -> bool:
     """Importing fairseq's models makes the root logger print everything to stderr
-    (``wav2vec2_classification``), and what a command asks for afterwards is ignored (as in
-    facebookresearch/fairseq#3592). Undo the one, repeat the other.
+    (``wav2vec2_classification``), and the command's own configuration is then ignored (as in
+    facebookresearch/fairseq#3592). Undo the former, repeat the latter.
     """
     culprit = sys.modules.get("fairseq.models.wav2vec.wav2vec2_classification")  # since 0.12.3
     root = logging.getLogger()
     by_import = (
         culprit is not None
-        and _mentions(culprit, "logging.basicConfig(level=logging.DEBUG)")
+        and mentions(culprit, "logging.basicConfig(level=logging.DEBUG)")
         and root.level == logging.DEBUG
         and [getattr(h.formatter, "_fmt", None) for h in root.handlers] == [logging.BASIC_FORMAT]
-        and (registration.fairseq_is_ours or running_a_command())
+        and (invocation.fairseq_imported_here or invocation.is_command())
     )
     if not by_import:
         return False
     root.removeHandler(root.handlers[0])
     root.setLevel(logging.WARNING)
-    if not registration.fairseq_is_ours:
+    if not invocation.fairseq_imported_here:
         logging.basicConfig(
             format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
             datefmt="%Y-%m-%d %H:%M:%S",
@@ -237,9 +262,9 @@ def logging_as_asked() -> bool:
 
 def hydra_without_advice() -> bool:
     """hydra since 1.1 advises on each form of 1.0 that fairseq still uses, in thirty lines at every
-    start (facebookresearch/fairseq#4133), and our one sentence about a mistake drowns in them.
+    start (facebookresearch/fairseq#4133), and one sentence about an error is lost among them.
     """
-    if not running_a_command() or hydra.__version__.startswith("1.0."):
+    if not invocation.is_command() or hydra.__version__.startswith("1.0."):
         return False
     warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
     for message in (
@@ -254,40 +279,16 @@ def hydra_without_advice() -> bool:
 WORKAROUNDS = (
     numpy_without_compat,
     older_checkpoints,
+    unreadable_checkpoints_named,
     resuming_with_several_processes,
     bf16_without_tpu,
     torchrun_without_gpu,
-    look_before_start,
+    process_groups_destroyed_at_exit,
+    checked_before_start,
+    unknown_model_named,
     whole_checkpoints,
-    saving_when_told_to_stop,
+    saving_on_a_signal,
     this_package_as_user_dir,
-    logging_as_asked,
+    logging_as_configured,
     hydra_without_advice,
 )
-
-
-def _mentions(code, text: str) -> bool:
-    """Whether upstream's source has a text: the defect itself, or what mends it."""
-    return text in inspect.getsource(inspect.unwrap(code) if callable(code) else code)
-
-
-def _within(module, name: str, context: typing.Callable[[], AbstractContextManager]) -> bool:
-    def wrapper(function, *arguments, **keywords):
-        with context():
-            return function(*arguments, **keywords)
-
-    return _wrap(module, name, wrapper)
-
-
-def _wrap(owner, name: str, wrapper, kind=lambda function: function) -> bool:
-    """Replace ``owner.name`` by ``wrapper(original, …)``, once."""
-    original = getattr(owner, name)
-    if hasattr(original, "__wrapped__"):
-        return False
-
-    @functools.wraps(original)
-    def replacement(*arguments, **keywords):
-        return wrapper(original, *arguments, **keywords)
-
-    setattr(owner, name, kind(replacement))
-    return True

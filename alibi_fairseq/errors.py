@@ -1,42 +1,32 @@
-"""What a user did wrong, said in one sentence, with exit code 2."""
+"""User errors: one sentence on stderr and exit code 2."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-import traceback
 from pathlib import Path
 
 
+#: Exit code of a run that saved and stopped because of a signal: start it again later
+#: (``EX_TEMPFAIL`` of sysexits.h).
+STOPPED_EARLY = 75
+
+
 class BadInput(ValueError):
-    """Input we cannot work with. The message says what is wrong and what to do about it.
+    """Input that cannot be used. The message says what is wrong and what to do about it.
 
     Commands print it on one line and exit with code 2; libraries let it through.
     """
 
 
-def running_a_command() -> bool:
-    """Whether this process is one of fairseq's commands or ours, and not somebody's program."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    module = spec.name if spec else ""
-    program = Path(sys.argv[0] if sys.argv else "")
-    if str(program) == "-m":  # python -m imports the package before it sets anything else
-        module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
-    return (
-        module.split(".")[0] in ("fairseq_cli", "alibi_fairseq")
-        or program.name.startswith(("fairseq-", "alibi-fairseq"))
-        or program.parent.name == "fairseq_cli"
-    )
-
-
 def install_excepthook() -> None:
-    """Let an uncaught mistake of the user end a command with one sentence and exit code 2.
+    """End a command with one sentence and exit code 2 on an uncaught user error.
 
-    Anything we have no sentence for keeps its traceback. Hydra would print its own report and exit
+    Any other exception keeps its traceback. Hydra would print its own report and exit
     with code 1; its variable HYDRA_FULL_ERROR makes it let exceptions through.
     """
-    if getattr(sys.excepthook, "says_one_sentence", False):
+    if getattr(sys.excepthook, "prints_one_sentence", False):
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     previous = sys.excepthook
@@ -51,12 +41,12 @@ def install_excepthook() -> None:
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(2)
 
-    hook.says_one_sentence = True
+    hook.prints_one_sentence = True
     sys.excepthook = hook
 
 
 def explain(exception: BaseException) -> str | None:
-    """One sentence for a mistake of the user; None for anything else."""
+    """One sentence for a user error; None for any other exception."""
     kind, message = type(exception).__name__, str(exception)
     if kind == "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
         kind, message = _last_error(message)
@@ -70,25 +60,6 @@ def explain(exception: BaseException) -> str | None:
         found = re.search(pattern, f"{kind}: {message}", re.DOTALL)
         if found:
             return sentence(found) if callable(sentence) else found.expand(sentence)
-    return _where_it_happened(exception)
-
-
-def _where_it_happened(exception: BaseException) -> str | None:
-    """A sentence for failures that only the place tells: whatever a damaged file makes torch raise,
-    and fairseq's message about an unknown model, which fails itself while it is made.
-    """
-    for frame, _ in traceback.walk_tb(exception.__traceback__):
-        function, names = frame.f_code.co_name, frame.f_locals
-        if function == "load_checkpoint_to_cpu" and "path" in names:
-            return (
-                f"{names['path']} cannot be read as a checkpoint ({type(exception).__name__}); was "
-                "its writing interrupted? Use another one."
-            )
-        if function == "build_model" and names.get("model_type") and names.get("model") is None:
-            return (
-                f"There is no model '{names['model_type']}'; if another plugin defines it, name "
-                "that one with --user-dir."
-            )
     return None
 
 
@@ -131,8 +102,8 @@ def _mismatch(text: str, checkpoint: str) -> str:
     )
 
 
-# What fairseq and torch raise for a mistake of the user, and what we say instead. Patterns are
-# searched in "Type: message"; the first that is found counts.
+# What fairseq and torch raise for a user error, and what is printed instead. Patterns are searched
+# in "Type: message"; the first match counts.
 _SENTENCES = (
     (
         r"^InterpolationKeyError: Interpolation key 'task.tokens_per_sample' not found",

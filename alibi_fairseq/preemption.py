@@ -1,89 +1,144 @@
-"""A training run that is told to stop saves first.
+"""Saves and stops a training run when it receives a signal.
 
-Clusters take machines back with a warning: a signal, then a minute or so. fairseq's loop looks at no
-signals, so a run would lose everything since its last checkpoint. Here SIGTERM and SIGUSR1 only
-leave a note. It is read after each update (``Trainer.train_step``, the innermost public place that
-every position in the loop passes); all processes agree on it by adding their notes up, and then the
-loop is told that its time is up (fairseq's ``--stop-time-hours``): it saves ``checkpoint_last.pt``
-in the middle of the epoch and returns. The same command goes on from there, with the same numbers as
-if nothing had happened.
+Clusters take machines back with a warning: a signal, then a minute or so. fairseq's loop handles no
+signals, so a run would lose everything since its last checkpoint. Here SIGTERM, SIGUSR1 and Ctrl-C
+only set a flag. It is read after each update (``Trainer.train_step``, the innermost public method
+that every path through the loop calls); all processes agree on it by summing their flags, and the
+loop is then made to believe that its time is up (fairseq's ``--stop-time-hours``): it saves
+``checkpoint_last.pt`` in the middle of the epoch and returns. The command exits with code 75, and
+the same command resumes with the numbers of an uninterrupted run.
 
-Longest delay between the signal and the start of the save: one update with all its passes; when a
-validation or another save is under way, what is left of it and one update more.
+Longest delay between the signal and the start of the save: one update with all its passes; if a
+validation or another save is in progress, the rest of it and one more update. A second Ctrl-C
+interrupts at once and loses what came after the last checkpoint.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 
+from .errors import STOPPED_EARLY
+
 logger = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
-class Note:
-    """Which signal has come to this process, if any."""
+class StopRequest:
+    """Which signal asked this process to stop, and whether its training has stopped because of it."""
 
     def __init__(self):
         self.signal: signal.Signals | None = None
+        self.training = False
+        self.stopped_early = False
+        self._interrupts = 0
 
-    def write(self, number: int, frame=None) -> None:
-        self.signal = signal.Signals(number)
+    def receive(self, number: int, frame=None) -> None:
+        """Signal handler.
+
+        Raises:
+            KeyboardInterrupt: on the second Ctrl-C, or on the first before the training loop.
+        """
+        self.signal = self.signal or signal.Signals(number)
+        children = [] if self.training else multiprocessing.active_children()
+        self._interrupts += number == signal.SIGINT
+        if self._interrupts > 1 or (number == signal.SIGINT and not self.training and not children):
+            raise KeyboardInterrupt
+        for child in children:  # torch.multiprocessing.spawn's, which train
+            os.kill(child.pid, signal.SIGUSR1)
+
+    def listen(self) -> None:
+        """Handle ``SIGNALS``; only possible in the main thread, nothing happens in others."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                signal.signal(number, self.receive)
 
 
-def save_and_stop_when_told(trainer) -> None:
-    """Let SIGTERM and SIGUSR1 end the trainer's loop after the update at hand, with a checkpoint.
+#: Of the command that runs in this process.
+_current = StopRequest()
+
+
+@contextmanager
+def listening() -> Iterator[StopRequest]:
+    """Handle signals inside the block as above; afterwards they do what they did before."""
+    global _current
+    outer, _current = _current, StopRequest()
+    try:
+        with restored_signals():
+            _current.listen()
+            yield _current
+    finally:
+        _current = outer
+
+
+def save_and_stop_on_request(trainer) -> None:
+    """Make SIGTERM, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
 
     Args:
         trainer: fairseq's, before its first update.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return  # only the main thread may listen
-    note = Note()
-    for number in SIGNALS:
-        signal.signal(number, note.write)
+    global _current
+    if _current.training:  # a second training in this process
+        _current = StopRequest()
+    request = _current
+    request.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
+    request.training = True
     update = trainer.train_step
 
     def train_step(samples, raise_oom=False):
         output = update(samples, raise_oom)
-        if told_anywhere(note, trainer):
-            stop_after_this_update(note, trainer)
+        if stop_requested(request, trainer):
+            stop_after_this_update(request, trainer)
         return output
 
     trainer.train_step = train_step
 
 
-def told_anywhere(note: Note, trainer) -> bool:
-    """Whether any process of the run has a note; the same answer in all of them."""
+def stop_requested(request: StopRequest, trainer) -> bool:
+    """Whether any process of the run was asked to stop; the same answer in all of them."""
     if trainer.data_parallel_world_size == 1:
-        return note.signal is not None
+        return request.signal is not None
     from fairseq.distributed import utils as distributed_utils
 
-    told = torch.tensor([float(note.signal is not None)], device=trainer.device)
-    distributed_utils.all_reduce(told, group=trainer.data_parallel_process_group)
-    return told.item() > 0
+    requests = torch.tensor([float(request.signal is not None)], device=trainer.device)
+    distributed_utils.all_reduce(requests, group=trainer.data_parallel_process_group)
+    return requests.item() > 0
 
 
-def stop_after_this_update(note: Note, trainer) -> None:
-    """Tell the loop that its time is up; a validation would only take of what is left."""
+def stop_after_this_update(request: StopRequest, trainer) -> None:
+    """Tell the loop that its time is up, without a last validation, which could take too long."""
+    updates, last = trainer.get_num_updates(), trainer.cfg.optimization.max_update
+    request.stopped_early = not last or updates < last
     trainer.cfg.optimization.stop_time_hours = 1e-9
     trainer.cfg.dataset.disable_validation = True
-    who = note.signal.name if note.signal else "another process"
+    reason = request.signal.name if request.signal else "a signal to another process"
     logger.info(
-        f"{who} says to stop: saving after update {trainer.get_num_updates()}; "
-        "the same command goes on from there"
+        f"stopping because of {reason}: saving after update {updates}; run the same command to resume"
     )
 
 
+def exit_code(request: StopRequest, environment: Mapping[str, str] = os.environ) -> int:
+    """Exit code of a training command that returned.
+
+    A worker of torchrun exits with 0, since torchrun starts its workers again after any other code.
+    """
+    spawned = request.signal is not None and not request.training
+    if "TORCHELASTIC_RUN_ID" in environment or not (request.stopped_early or spawned):
+        return 0
+    return STOPPED_EARLY
+
+
 @contextmanager
-def signals_as_before() -> Iterator[None]:
-    """What the signals did before does them again when the block ends."""
+def restored_signals() -> Iterator[None]:
+    """Restore the signal handlers when the block ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

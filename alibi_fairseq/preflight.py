@@ -1,4 +1,4 @@
-"""What is checked and settled between reading the options of a fairseq command and starting it."""
+"""Checks between reading the options of a fairseq command and starting it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import BadInput
 
 logger = logging.getLogger(__name__)
 
-#: fairseq programs that add up what several processes find. The others would print one part each.
+#: Programs that combine the results of several processes. Others would print one part each.
 SHARED_WORK = ("train", "validate")
 
 

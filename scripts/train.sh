@@ -3,11 +3,11 @@
 #
 #   scripts/train.sh [--gpus N] wikitext-103/alibi-512 data-bin/wikitext-103 --save-dir runs/alibi-512
 #   scripts/train.sh --cpu 2 …                       two processes on the CPU
-#   scripts/train.sh --nodes 4 --gpus 32 --rendezvous node1:29500 …     the same command on each node
+#   scripts/train.sh --nnodes 4 --gpus 32 --rdzv-endpoint node1:29500 …     the same command on each node
 #
 # Any number of GPUs keeps the recipe's tokens per update, or is refused with those that can. Flags of
-# fairseq-train may follow and win. The same command again resumes; SIGTERM, SIGUSR1 and Ctrl-C save
-# first, and the exit code is then 75. docs/cluster.md has SLURM and everything that can go wrong.
+# fairseq-train may follow and override the recipe. The same command resumes; SIGTERM, SIGUSR1 and
+# Ctrl-C save first, and the exit code is then 75. See docs/cluster.md for SLURM and for failures.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh

@@ -1,9 +1,14 @@
-"""Two processes on the CPU are one job, which can be resumed."""
+"""Two processes on the CPU are one job, which can be resumed and exits cleanly."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import signal
 import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -43,6 +48,72 @@ def test_one_job_that_can_be_resumed(data_bin, tmp_path, port):
     # 128 tokens of each process in an update, but for the end of the text
     for cell in cells:
         assert 0 <= cell["updates"] * 2 * 128 - cell["trained_tokens"] < 16
+
+
+#: Makes gloo's threads wait, when they need the interpreter lock, until the interpreter shuts down.
+LATE_GLOO = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+int _Py_IsFinalizing(void);
+void PyEval_RestoreThread(void *state) {
+  char name[32] = "";
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  if (strstr(name, "gloo"))
+    for (int i = 0; i < 5000 && !_Py_IsFinalizing(); i++) usleep(1000);
+  ((void (*)(void *))dlsym(RTLD_NEXT, "PyEval_RestoreThread"))(state);
+}
+"""
+#: What a distributed run of fairseq is to gloo.
+PROGRAM = """
+import torch
+from torch import distributed
+from fairseq.distributed import utils
+{before}
+distributed.init_process_group("gloo")
+def train():
+    group = utils.get_global_group()
+    utils.all_reduce(torch.ones(1), group)
+    distributed.barrier(group)
+    {end}
+train()
+"""
+
+
+@pytest.fixture(scope="module")
+def late_gloo(tmp_path_factory):
+    """Makes likely what is rare otherwise: a gloo thread that is late when the process exits."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs a C compiler and LD_PRELOAD")
+    folder = tmp_path_factory.mktemp("delay")
+    (folder / "delay.c").write_text(LATE_GLOO)
+    command = [compiler, "-shared", "-fPIC", folder / "delay.c", "-o", folder / "delay.so", "-ldl"]
+    subprocess.run(command, check=True)
+    return folder / "delay.so"
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "code"),
+    [
+        ("", "", -signal.SIGABRT),  # the race is there
+        ("import alibi_fairseq", "", 0),
+        pytest.param("import alibi_fairseq", "raise RuntimeError", 1, marks=pytest.mark.slow),
+        pytest.param("import alibi_fairseq", "raise SystemExit(75)", 75, marks=pytest.mark.slow),
+    ],
+)
+def test_a_late_gloo_thread_does_not_abort_the_process(port, late_gloo, before, end, code):
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2}
+    program = PROGRAM.format(before=before, end=end)
+    with ThreadPoolExecutor() as pool:
+        runs = [
+            pool.submit(as_process, "-c", program, RANK=rank, LD_PRELOAD=late_gloo, **job)
+            for rank in range(2)
+        ]
+    ends = [run.result() for run in runs]
+    assert [end.returncode for end in ends] == [code, code], [end.stderr[-500:] for end in ends]
 
 
 def test_what_does_not_add_up_is_refused(data_bin, checkpoint, port):

@@ -1,4 +1,4 @@
-"""A run that is told to stop saves, and goes on as if nothing had happened."""
+"""A run that receives a signal saves and stops, and resumes as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alibi_fairseq import preemption
 
 @pytest.fixture(autouse=True)
 def signals():
-    with preemption.signals_as_before():
+    with preemption.restored_signals():
         yield
 
 
@@ -31,11 +31,11 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """The last checkpoint of a run that nothing disturbed."""
-    with preemption.signals_as_before():
+    with preemption.restored_signals():
         return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
 
 
-def tell_at_update(monkeypatch, update: int, number: int) -> None:
+def signal_at_update(monkeypatch, update: int, number: int) -> None:
     """Send this process a signal in the middle of the update that follows ``update`` others."""
     prepare = Trainer._prepare_sample
 
@@ -47,11 +47,11 @@ def tell_at_update(monkeypatch, update: int, number: int) -> None:
     monkeypatch.setattr(Trainer, "_prepare_sample", sending)
 
 
-@pytest.mark.parametrize("number", preemption.SIGNALS)
-def test_a_stopped_run_goes_on_to_the_same_numbers(monkeypatch, whole, data, tmp_path, number):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_stopped_run_resumes_to_the_same_numbers(monkeypatch, whole, data, tmp_path, number):
     flags = (*FLAGS, "--max-update", "40")
     with monkeypatch.context() as patch:
-        tell_at_update(patch, 10, number)
+        signal_at_update(patch, 10, number)
         stopped = run_train(data, tmp_path / "stopped", *flags)
     assert stopped["optimizer_history"][-1]["num_updates"] == 11
     assert 0 < stopped["extra_state"]["train_iterator"]["iterations_in_epoch"] == 11
@@ -68,32 +68,32 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(monkeypatch, whole, data, tmp
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(moments[1][index][name]))
 
 
-def test_a_run_that_is_told_nothing_stops_where_it_should(data, tmp_path):
+def test_a_run_without_a_signal_stops_where_it_should(data, tmp_path):
     state = run_train(data, tmp_path / "run", *FLAGS, "--max-update", "12")
     assert state["optimizer_history"][-1]["num_updates"] == 12
     assert state["cfg"]["optimization"]["stop_time_hours"] == 0
     assert (tmp_path / "run" / "checkpoint_best.pt").exists()
 
 
-def test_all_processes_stop_when_one_is_told(monkeypatch):
-    """The notes are added up; a process without one hears of the other's."""
+def test_all_processes_stop_when_one_receives_a_signal(monkeypatch):
+    """The flags are summed; a process without a signal learns of the other's."""
     sums = []
 
     def all_reduce(tensor, group):
         sums.append((tensor.clone(), group))
-        tensor += 1  # the other process was told
+        tensor += 1  # the other process received a signal
 
     monkeypatch.setattr("fairseq.distributed.utils.all_reduce", all_reduce)
     trainer = SimpleNamespace(
         data_parallel_world_size=2, device=torch.device("cpu"), data_parallel_process_group="group"
     )
-    assert preemption.told_anywhere(preemption.Note(), trainer)
+    assert preemption.stop_requested(preemption.StopRequest(), trainer)
     assert sums == [(torch.zeros(1), "group")]
 
 
-def test_signals_mean_afterwards_what_they_meant_before():
+def test_signal_handlers_are_restored():
     before = [signal.getsignal(number) for number in preemption.SIGNALS]
-    with preemption.signals_as_before():
-        preemption.save_and_stop_when_told(SimpleNamespace(train_step=None))
+    with preemption.restored_signals():
+        preemption.save_and_stop_on_request(SimpleNamespace(train_step=None))
         assert [signal.getsignal(number) for number in preemption.SIGNALS] != before
     assert [signal.getsignal(number) for number in preemption.SIGNALS] == before

@@ -9,7 +9,7 @@ import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from alibi_fairseq import launch
+from alibi_fairseq import preflight
 from alibi_fairseq.errors import BadInput
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS")
@@ -54,44 +54,44 @@ def evaluation(data, *flags):
 @pytest.mark.parametrize("value", ["0", "-8"])
 def test_lengths_are_at_least_one(tmp_path, flag, value):
     with pytest.raises(BadInput, match=f"{flag} must be at least 1, not {value}"):
-        launch.prepare(training(tmp_path, flag, value), "train")
+        preflight.prepare(training(tmp_path, flag, value), "train")
 
 
 @pytest.mark.parametrize("window", ["-1", "16"])
 def test_the_window_is_shorter_than_the_sample(tmp_path, window):
     with pytest.raises(BadInput, match=r"--context-window .* \(16\)"):
-        launch.prepare(evaluation(tmp_path, "--context-window", window), "eval_lm")
-    launch.prepare(evaluation(tmp_path, "--context-window", "15"), "eval_lm")
+        preflight.prepare(evaluation(tmp_path, "--context-window", window), "eval_lm")
+    preflight.prepare(evaluation(tmp_path, "--context-window", "15"), "eval_lm")
 
 
 def test_every_data_folder_exists(tmp_path):
-    launch.prepare(training(f"{tmp_path}{os.pathsep}{tmp_path}"), "train")
+    preflight.prepare(training(f"{tmp_path}{os.pathsep}{tmp_path}"), "train")
     with pytest.raises(BadInput, match="There is no data folder nowhere"):
-        launch.prepare(training(f"{tmp_path}{os.pathsep}nowhere"), "train")
+        preflight.prepare(training(f"{tmp_path}{os.pathsep}nowhere"), "train")
 
 
 class TestPrecision:
     @pytest.mark.parametrize("flags", [["--fp16", "--cpu"], ["--fp16"]])
     def test_fp16_needs_a_gpu(self, tmp_path, no_gpu, flags):
         with pytest.raises(BadInput, match="--fp16 trains on a GPU only"):
-            launch.prepare(training(tmp_path, *flags), "train")
+            preflight.prepare(training(tmp_path, *flags), "train")
 
     @pytest.mark.parametrize("flag", ["--memory-efficient-fp16", "--bf16", "--amp"])
     def test_what_works_without_one_passes(self, tmp_path, no_gpu, flag):
-        launch.prepare(training(tmp_path, flag, "--cpu"), "train")
+        preflight.prepare(training(tmp_path, flag, "--cpu"), "train")
 
     def test_fp16_with_a_gpu_passes(self, tmp_path, two_gpus):
-        launch.prepare(training(tmp_path, "--fp16"), "train")
+        preflight.prepare(training(tmp_path, "--fp16"), "train")
 
     def test_evaluation_in_fp16_passes(self, tmp_path, no_gpu):
-        launch.prepare(evaluation(tmp_path, "--fp16", "--cpu"), "eval_lm")
+        preflight.prepare(evaluation(tmp_path, "--fp16", "--cpu"), "eval_lm")
 
 
 class TestProcesses:
     def test_one_process_stays_one(self, tmp_path):
         cfg = training(tmp_path)
         before = cfg.distributed_training.copy()
-        launch.prepare(cfg, "train")
+        preflight.prepare(cfg, "train")
         assert cfg.distributed_training == before
 
     def test_torchrun_without_gpu(self, tmp_path, torchrun, no_gpu):
@@ -108,12 +108,12 @@ class TestProcesses:
     def test_torchrun_is_refused_where_nothing_adds_up(self, tmp_path, torchrun, program):
         name = "fairseq-" + program.replace("_", "-")
         with pytest.raises(BadInput, match=f"2 processes were started together, but {name}"):
-            launch.prepare(evaluation(tmp_path), program)
+            preflight.prepare(evaluation(tmp_path), program)
 
     def test_srun_without_a_world_size_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
         with pytest.raises(BadInput, match="srun started 4 .*--distributed-world-size 4"):
-            launch.prepare(training(tmp_path), "train")
+            preflight.prepare(training(tmp_path), "train")
         self.prepared(training(tmp_path, "--distributed-world-size", "4"))
 
     def test_a_batch_script_is_no_step(self, tmp_path, monkeypatch):
@@ -130,13 +130,13 @@ class TestProcesses:
         assert self.prepared(training(tmp_path, *flags)).distributed_world_size == 1
 
     def prepared(self, cfg):
-        launch.prepare(cfg, "train")
+        preflight.prepare(cfg, "train")
         return cfg.distributed_training
 
 
 class TestNothingLeftBehind:
     def failing(self, folder, write=False):
-        with pytest.raises(BadInput), launch.nothing_left_behind(str(folder)):
+        with pytest.raises(BadInput), preflight.nothing_left_behind(str(folder)):
             folder.mkdir(exist_ok=True)
             if write:
                 (folder / "file").touch()

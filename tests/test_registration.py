@@ -66,7 +66,7 @@ class TestUserDir:
         done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 2
-        assert f"Two copies of alibi_fairseq meet: {second_copy}" in last and str(PACKAGE) in last
+        assert f"Two copies of alibi_fairseq: {second_copy}" in last and str(PACKAGE) in last
 
     def test_under_another_name(self, tmp_path):
         (tmp_path / "renamed").symlink_to(PACKAGE)
@@ -108,7 +108,7 @@ class TestFairseq:
         done = as_process("-m", "alibi_fairseq", "train", cwd=tmp_path, **broken)
         assert done.returncode == 2
         assert len(done.stderr.strip().splitlines()) == 1
-        assert "check_env.py` to see how to mend it." in done.stderr
+        assert "check_env.py` to see how to fix it." in done.stderr
 
 
 def test_public_names():

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from ..errors import BadInput
-from ..registration import FOLDER, is_this_package
+from ..user_dir import FOLDER, is_this_package
 from . import PROGRAM
 
 

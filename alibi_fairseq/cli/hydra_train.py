@@ -17,7 +17,7 @@ from fairseq_cli.hydra_train import _hydra_main
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ..registration import FOLDER
+from ..user_dir import FOLDER
 
 #: Options of fairseq that hold a path.
 PATHS = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from ..checkpoints import Import, import_released, read_checkpoint
-from ..checkpoints.released import read_dictionary
+from ..checkpoints.loading import read_checkpoint
+from ..checkpoints.released import Import, import_released, read_dictionary
 from ..errors import BadInput
 
 

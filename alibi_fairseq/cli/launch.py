@@ -12,32 +12,40 @@ from ..errors import BadInput
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "alibi-fairseq launch [--gpus N | --cpu N] [--nodes N --rendezvous HOST:PORT] "
+        "alibi-fairseq launch [--gpus N | --cpu N] [--nnodes N --rdzv-endpoint HOST:PORT] "
         "RECIPE DATA --save-dir DIR [fairseq-train flags]"
     )
-    parser.add_argument("--gpus", type=int, help="of all nodes together (default: all there are)")
-    parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
-    parser.add_argument("--nodes", type=int, default=1, help="run this command once on each")
-    parser.add_argument("--rendezvous", metavar="HOST:PORT", help="first node and a free port")
-    parser.add_argument("--job", default="alibi", help="a name the nodes agree on")
+    parser.add_argument("--gpus", type=int, metavar="N", help="total over all nodes (default: all)")
     parser.add_argument(
-        "--restarts", type=int, default=3, help="start all processes again after one failed"
+        "--cpu", type=int, metavar="N", help="N processes on the CPU instead, total over all nodes"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
+    parser.add_argument(
+        "--nnodes", type=int, default=1, metavar="N", help="run this command once on each node"
+    )
+    parser.add_argument(
+        "--rdzv-endpoint", metavar="HOST:PORT", help="the first node and a free port on it"
+    )
+    parser.add_argument(
+        "--rdzv-id", default="alibi", metavar="NAME", help="a name that all nodes agree on"
+    )
+    parser.add_argument(
+        "--max-restarts", type=int, default=3, metavar="N", help="restarts after a process failed"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the command only")
     parser.add_argument("recipe", metavar="RECIPE", help="e.g. wikitext-103/alibi-512")
     parser.add_argument("data", metavar="DATA", help="data-bin folder, or several joined by ':'")
-    parser.add_argument("flags", nargs=argparse.REMAINDER, help="of fairseq-train; they win")
+    parser.add_argument("flags", nargs=argparse.REMAINDER, help="flags of fairseq-train")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Returns the training's exit code, 75 when it saved and stopped because it was told to."""
+    """Returns the training's exit code; 75 if it saved and stopped because of a signal."""
     from ..launcher import plan, process
     from ..launcher.plan import refuse_being_one_of_many
     from ..recipes import find_recipe
 
-    refuse_being_one_of_many(os.environ, args.nodes)
+    refuse_being_one_of_many(os.environ, args.nnodes)
     recipe = find_recipe(args.recipe)
-    command = plan(recipe, args.data, machine(args), args.flags, args.restarts)
+    command = plan(recipe, args.data, machine(args), args.flags, args.max_restarts)
     save_dir = flag_value(args.flags, "--save-dir")
     if save_dir is None:
         raise BadInput("Name a folder for the checkpoints: --save-dir DIR behind the data folder.")
@@ -55,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
 def machine(args: argparse.Namespace):
     from ..launcher import Machine
 
-    processes = args.gpus if args.cpu is None else args.cpu * args.nodes
+    processes = args.gpus if args.cpu is None else args.cpu
     if args.cpu is not None and args.gpus is not None:
         raise BadInput("Choose one of --gpus and --cpu.")
     if processes is None:
         import torch
 
-        processes = torch.cuda.device_count() * args.nodes
+        processes = torch.cuda.device_count() * args.nnodes
         if processes == 0:
             raise BadInput("There is no GPU here; use --cpu N for N processes on the CPU.")
-    return Machine(processes, args.cpu is not None, args.nodes, args.rendezvous, args.job)
+    return Machine(processes, args.cpu is not None, args.nnodes, args.rdzv_endpoint, args.rdzv_id)
 
 
 def flag_value(flags: list[str], name: str) -> str | None:
@@ -75,7 +83,7 @@ def flag_value(flags: list[str], name: str) -> str | None:
 
 
 def check_data(data: str) -> None:
-    """Before anything is started several times over."""
+    """Check before any process is started."""
     for folder in data.split(os.pathsep):
         if not (Path(folder) / "dict.txt").is_file():
             raise BadInput(

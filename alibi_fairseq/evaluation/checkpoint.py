@@ -5,7 +5,6 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,13 +91,9 @@ def load_checkpoint(
         BadInput: if the file is not a fairseq checkpoint, or the dictionaries differ, or an override
             names no option.
     """
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(
-            str(path), {**(overrides or {}), "data": str(data)}
-        )
-    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise BadInput(f"'{path}' cannot be read as a fairseq checkpoint: {reason}") from error
+    state = checkpoint_utils.load_checkpoint_to_cpu(
+        str(path), {**(overrides or {}), "data": str(data)}
+    )
     check_overrides(state, overrides or {})
     check_dictionary(state, path, dictionary, trained_with)
     (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)

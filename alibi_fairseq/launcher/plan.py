@@ -1,4 +1,4 @@
-"""From a recipe and a machine to the command that trains. Pure: nothing is started here."""
+"""The command that trains a recipe on a machine. Pure: nothing is started here."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ TORCHRUN = ["-m", "torch.distributed.run"]
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run is given.
+    """The resources of a run.
 
     Attributes:
-        processes: of all nodes together; each has one GPU, or shares the CPU.
+        processes: total over all nodes; each has one GPU, or shares the CPU.
         cpu: no GPU is used.
-        nodes: computers; each runs the same command once.
-        rendezvous: ``HOST:PORT`` on the first node where the others ask to join; with several nodes.
-        job: a name that all nodes agree on, so that two jobs never join each other.
+        nodes: machines; each runs the same command once.
+        rdzv_endpoint: ``HOST:PORT`` on the first node, where all nodes meet; with several nodes.
+        rdzv_id: name of the job, the same on all nodes; two jobs with different names never mix.
     """
 
     processes: int
     cpu: bool = False
     nodes: int = 1
-    rendezvous: str | None = None
-    job: str = "alibi"
+    rdzv_endpoint: str | None = None
+    rdzv_id: str = "alibi"
 
 
 def plan(
-    recipe: Recipe, data: str, machine: Machine, extra: list[str], restarts: int = 0
+    recipe: Recipe, data: str, machine: Machine, extra: list[str], max_restarts: int = 0
 ) -> list[str]:
     """The command for one node.
 
     Args:
         data: data-bin folder, or several joined by ``:``.
-        extra: further flags of ``fairseq-train``; they win over the recipe's.
-        restarts: how often torchrun starts all processes again after one failed.
+        extra: further flags of ``fairseq-train``; they override the recipe's.
+        max_restarts: how often torchrun restarts all processes after one failed.
 
     Raises:
         BadInput: the processes cannot share an update evenly, or nodes and processes do not fit.
@@ -55,7 +55,7 @@ def plan(
     train = [*TRAIN, data, *flags(settings), *extra]
     if machine.processes == 1:
         return [sys.executable, *train]
-    return [sys.executable, *TORCHRUN, *torchrun_flags(machine, restarts), *train]
+    return [sys.executable, *TORCHRUN, *torchrun_flags(machine, max_restarts), *train]
 
 
 def check_nodes(machine: Machine) -> None:
@@ -64,28 +64,28 @@ def check_nodes(machine: Machine) -> None:
     if machine.processes % machine.nodes:
         raise BadInput(
             f"{machine.processes} processes cannot be spread evenly over {machine.nodes} nodes; "
-            f"make --gpus a multiple of {machine.nodes}."
+            f"make --{'cpu' if machine.cpu else 'gpus'} a multiple of {machine.nodes}."
         )
-    if machine.nodes > 1 and not machine.rendezvous:
+    if machine.nodes > 1 and not machine.rdzv_endpoint:
         raise BadInput(
-            "With several nodes, --rendezvous HOST:PORT must name the first node and a free port."
+            "With several nodes, --rdzv-endpoint HOST:PORT must name the first node and a free port."
         )
 
 
-def torchrun_flags(machine: Machine, restarts: int) -> list[str]:
+def torchrun_flags(machine: Machine, max_restarts: int) -> list[str]:
     flags = [f"--nnodes={machine.nodes}"]
     flags += [f"--nproc-per-node={machine.processes // machine.nodes}"]
-    flags += [f"--max-restarts={restarts}"]
+    flags += [f"--max-restarts={max_restarts}"]
     if machine.nodes == 1:
         return [*flags, "--standalone"]
-    flags += ["--rdzv-backend=c10d", f"--rdzv-endpoint={machine.rendezvous}"]
-    return [*flags, f"--rdzv-id={machine.job}"]
+    flags += ["--rdzv-backend=c10d", f"--rdzv-endpoint={machine.rdzv_endpoint}"]
+    return [*flags, f"--rdzv-id={machine.rdzv_id}"]
 
 
 def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None:
-    """Stop if several launchers were started where each would start the whole run.
+    """Refuse several launchers of which each would start the whole run.
 
-    The processes of a run are joined by :mod:`alibi_fairseq.launch`; this is about the launcher.
+    :mod:`alibi_fairseq.preflight` joins the processes of a run; this is about the launcher.
 
     Raises:
         BadInput: torchrun started it, or srun started another number of it than there are nodes.
@@ -96,5 +96,6 @@ def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None
     if tasks != nodes:
         raise BadInput(
             f"srun started {tasks} launchers for {nodes} node{'s' if nodes > 1 else ''}, and each "
-            "would start a whole run; use srun --ntasks-per-node=1 and --nodes with their number."
+            "would start a whole run; use srun --ntasks-per-node=1, and --nnodes with the number "
+            "of nodes."
         )

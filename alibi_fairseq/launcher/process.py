@@ -1,4 +1,4 @@
-"""Running a training command to its end, or to where it was told to stop."""
+"""Running a training command to its end, or until a signal asks it to save and stop."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import IO
 
 import psutil
 
-#: Exit code of a run that saved and stopped because it was told to: start it again later
-#: (``EX_TEMPFAIL`` of sysexits.h).
-STOPPED_EARLY = 75
-#: Signals that mean "save and stop"; Ctrl-C too, and a second Ctrl-C means "now".
-STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-#: After a restart torchrun hands the processes the store of the round before, in which they find
-#: each other's old addresses and wait for half an hour (pytorch/pytorch#135712); now each round gets
-#: a store of its own.
+from ..errors import STOPPED_EARLY
+
+#: Signals that mean "save and stop"; a second Ctrl-C means "stop now".
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+#: After a restart torchrun gives the processes the store of the previous round, in which they find
+#: each other's old addresses and wait for half an hour (pytorch/pytorch#135712); with this variable
+#: each round gets a store of its own.
 ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-#: Seconds between looks at the run.
+#: Seconds between polls of the run.
 INTERVAL = 0.5
 
 
@@ -41,7 +40,7 @@ class StopRequest:
         print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
 
     def __enter__(self) -> StopRequest:
-        self._before = {number: signal.signal(number, self._listen) for number in STOPPING}
+        self._before = {number: signal.signal(number, self._listen) for number in STOP_SIGNALS}
         return self
 
     def __exit__(self, *error) -> None:
@@ -64,16 +63,16 @@ def run(
     reaches it, and the workers themselves are sent SIGUSR1 (:mod:`alibi_fairseq.preemption`).
 
     Args:
-        ask: how to ask the process with a number to stop, again and again until it does;
+        ask: asks the process with a given pid to stop; called repeatedly until it has ended.
             :func:`ask_to_stop` by default.
-        log: takes what the command prints, instead of this process's own output.
+        log: receives the command's output, which otherwise goes where this process's goes.
         watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
         stop: an entered request that several commands obey, each in a thread; by default the
             signals of this command alone, which needs the main thread.
         environment: variables besides those of this process.
 
     Returns:
-        The command's exit code; ``STOPPED_EARLY`` when it saved and stopped as it was told to.
+        The command's exit code; ``STOPPED_EARLY`` if it saved and stopped as requested.
     """
     ask = ask or ask_to_stop
     with nullcontext(stop) if stop else StopRequest() as stop:
@@ -90,7 +89,7 @@ def run(
                 if stop.times > 1:
                     kill_all(process.pid)
                 elif stop.times:
-                    # Again and again: a worker that is still starting does not listen yet.
+                    # Repeatedly: a worker that is still starting does not handle the signal yet.
                     ask(process.pid)
                 try:
                     process.wait(INTERVAL)
@@ -104,7 +103,7 @@ def run(
 
 
 def ignore_usr1() -> None:
-    """In the new process: the signal must not end one that does not listen yet."""
+    """Called in the new process: the signal must not end one that does not handle it yet."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
@@ -120,7 +119,7 @@ def ask_to_stop(pid: int) -> None:
 
 
 def kill_all(pid: int) -> None:
-    """End a process and all it has started; torchrun's workers are in sessions of their own."""
+    """Kill a process and all its descendants; torchrun's workers are in sessions of their own."""
     try:
         process = psutil.Process(pid)
         for member in [*process.children(recursive=True), process]:
@@ -130,7 +129,7 @@ def kill_all(pid: int) -> None:
 
 
 def exit_code(process: subprocess.Popen) -> int:
-    """As a shell would say it: 128 + the signal that ended it."""
+    """As in a shell: 128 + the number of the signal that ended it."""
     code = process.returncode
     return code if code >= 0 else 128 - code
 

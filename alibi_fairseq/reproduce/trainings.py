@@ -49,7 +49,7 @@ class Training:
         flags = ["--save-dir", str(self.folder), "--log-format", "json"]
         flags += ["--log-interval", str(self.log_interval)]
         recipe = replace(self.recipe, updates=updates)
-        return plan(recipe, self.data.argument, self.machine, flags, restarts=3)
+        return plan(recipe, self.data.argument, self.machine, flags, max_restarts=3)
 
     def step(self, updates: int) -> Step:
         stamp = self.stamp(updates)

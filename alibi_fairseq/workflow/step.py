@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from ..launcher import STOPPED_EARLY
-from ..launcher.process import STOPPING, StopRequest
+from ..launcher.process import STOP_SIGNALS, StopRequest
 from .command import Command, Failed, Stopped
 
 
@@ -170,7 +170,7 @@ def _stopped_by_signals() -> Iterator[None]:
     def stop(number, frame):
         raise Stopped
 
-    before = {number: signal.signal(number, stop) for number in STOPPING}
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
         yield
     finally:

@@ -21,8 +21,8 @@ from conftest import random_tokens
 from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 
-from alibi_fairseq.checkpoints import import_released, read_checkpoint
-from alibi_fairseq.checkpoints.released import read_dictionary
+from alibi_fairseq.checkpoints.loading import read_checkpoint
+from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
 
@@ -218,7 +218,7 @@ def test_hostile_files_are_refused_unread(tmp_path, dictionary, capsys, kind, zi
 def test_damaged_files_are_refused(tmp_path, content):
     path = tmp_path / "in.pt"
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="is not a checkpoint, or it is damaged"):
+    with pytest.raises(BadInput, match="cannot be read as a checkpoint"):
         read_checkpoint(path)
 
 

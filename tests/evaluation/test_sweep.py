@@ -241,7 +241,7 @@ def test_an_empty_split(sweep, trained, tmp_path):
 def test_not_a_checkpoint(sweep, tmp_path):
     path = tmp_path / "notes.pt"
     path.write_text("not a checkpoint")
-    with pytest.raises(BadInput, match="cannot be read as a fairseq checkpoint"):
+    with pytest.raises(BadInput, match="cannot be read as a checkpoint"):
         run_sweep(sweep(checkpoints=[path]))
 
 

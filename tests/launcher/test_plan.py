@@ -14,8 +14,8 @@ from alibi_fairseq.recipes import find_recipe
 RECIPE = find_recipe("wikitext-103/alibi-512")
 
 
-def words(machine, *extra, restarts=0):
-    return plan(RECIPE, "DATA", machine, list(extra), restarts)[1:]
+def words(machine, *extra, max_restarts=0):
+    return plan(RECIPE, "DATA", machine, list(extra), max_restarts)[1:]
 
 
 def value(command, flag):
@@ -30,7 +30,7 @@ def test_one_gpu_trains_without_torchrun_and_takes_more_passes():
 
 
 def test_one_node_starts_its_own_rendezvous():
-    command = words(Machine(4), restarts=3)
+    command = words(Machine(4), max_restarts=3)
     assert command[:6] == [
         *("-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=4"),
         *("--max-restarts=3", "--standalone"),
@@ -40,13 +40,13 @@ def test_one_node_starts_its_own_rendezvous():
 
 
 def test_several_nodes_meet_at_the_first():
-    command = words(Machine(16, nodes=2, rendezvous="node1:29500", job="77"))
+    command = words(Machine(16, nodes=2, rdzv_endpoint="node1:29500", rdzv_id="77"))
     assert "--nnodes=2" in command and "--nproc-per-node=8" in command
     assert {"--rdzv-backend=c10d", "--rdzv-endpoint=node1:29500", "--rdzv-id=77"} < set(command)
     assert (value(command, "--max-tokens"), value(command, "--update-freq")) == ("4608", "1")
 
 
-def test_further_flags_come_last_and_so_win():
+def test_further_flags_come_last_and_so_override():
     command = words(Machine(8), "--max-update", "5", "--save-dir", "there")
     assert command[-4:] == ["--max-update", "5", "--save-dir", "there"]
 
@@ -62,8 +62,11 @@ def test_the_cpu_trains_in_full_precision():
     ("machine", "sentence"),
     [
         (Machine(7), "^7 GPUs cannot keep 73,728 tokens per update: its 144 sequences"),
-        (Machine(9, nodes=2, rendezvous="a:1"), "9 processes cannot be spread evenly over 2 nodes"),
-        (Machine(8, nodes=2), "--rendezvous HOST:PORT must name the first node"),
+        (
+            Machine(9, nodes=2, rdzv_endpoint="a:1"),
+            "9 processes cannot be spread evenly over 2 nodes",
+        ),
+        (Machine(8, nodes=2), "--rdzv-endpoint HOST:PORT must name the first node"),
         (Machine(8, nodes=0), "must be at least 1"),
         (Machine(0), "must be at least 1"),
     ],
@@ -116,7 +119,7 @@ def test_the_command_line(data, capsys):
         (["--gpus", "5", "wikitext-103/alibi-512", "DATA"], "use 2, 3, 4 or 6"),
     ],
 )
-def test_mistakes_are_said_in_one_sentence(monkeypatch, data, capsys, arguments, sentence):
+def test_user_errors_are_one_sentence(monkeypatch, data, capsys, arguments, sentence):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     arguments = [data if word == "DATA" else word for word in arguments]
     assert main(["launch", "--dry-run", *arguments]) == 2
@@ -124,7 +127,7 @@ def test_mistakes_are_said_in_one_sentence(monkeypatch, data, capsys, arguments,
     assert sentence in error and error.count("\n") == 1
 
 
-def test_data_that_is_not_there_is_said_before_anything_starts(data, capsys):
+def test_missing_data_is_reported_before_anything_starts(data, capsys):
     folders = f"{data}:{data}/shard01"
     arguments = ["--cpu", "2", "wikitext-103/alibi-512", folders, "--save-dir", "runs"]
     assert main(["launch", *arguments]) == 2

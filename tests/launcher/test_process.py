@@ -1,4 +1,4 @@
-"""How the launcher ends a run: quick stand-ins for the training."""
+"""How the launcher ends a run, with quick stand-ins for the training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.launcher import STOPPED_EARLY, process
 
-# Listens to SIGUSR1 after a while, as a training does, and says so by a file.
+# Handles SIGUSR1 after a while, as a training does, and then makes a file.
 LISTENER = """
 import signal, sys, time
 def stop(*_):
@@ -38,17 +38,17 @@ def listener(mark, code=0, starts_after=0.0):
     ]
 
 
-def tell(*signals, when):
+def send(*signals, when):
     """Send signals to this process one after the other, the first as soon as a file is there."""
 
-    def send():
+    def deliver():
         while not when.exists():
             time.sleep(0.01)
         for number in signals:
             os.kill(os.getpid(), number)
             time.sleep(0.2)
 
-    threading.Thread(target=send, daemon=True).start()
+    threading.Thread(target=deliver, daemon=True).start()
 
 
 @pytest.fixture(autouse=True)
@@ -66,29 +66,29 @@ def test_a_command_that_a_signal_ends_counts_as_in_a_shell():
     assert process.run([sys.executable, "-c", kill]) == 128 + signal.SIGKILL
 
 
-@pytest.mark.parametrize("number", process.STOPPING)
-def test_a_wish_to_stop_is_passed_on_and_told_apart_from_the_end(tmp_path, number):
-    tell(number, when=tmp_path / "mark")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_request_to_stop_is_passed_on_and_told_apart_from_the_end(tmp_path, number):
+    send(number, when=tmp_path / "mark")
     assert process.run(listener(tmp_path / "mark")) == STOPPED_EARLY
 
 
-def test_a_wish_that_comes_too_early_is_kept(tmp_path):
+def test_an_early_request_is_kept(tmp_path):
     """SIGUSR1 would end a process that does not listen yet."""
-    tell(signal.SIGTERM, when=tmp_path / "mark-early")
+    send(signal.SIGTERM, when=tmp_path / "mark-early")
     assert process.run(listener(tmp_path / "mark", starts_after=1.0)) == STOPPED_EARLY
 
 
-def test_two_warnings_at_once_are_one_wish(tmp_path):
-    tell(signal.SIGTERM, signal.SIGUSR1, when=tmp_path / "mark")
+def test_two_signals_at_once_are_one_request(tmp_path):
+    send(signal.SIGTERM, signal.SIGUSR1, when=tmp_path / "mark")
     assert process.run(listener(tmp_path / "mark")) == STOPPED_EARLY
 
 
 def test_a_failure_while_stopping_is_a_failure(tmp_path):
-    tell(signal.SIGUSR1, when=tmp_path / "mark")
+    send(signal.SIGUSR1, when=tmp_path / "mark")
     assert process.run(listener(tmp_path / "mark", code=3)) == 3
 
 
-def test_another_way_to_ask_is_tried_until_it_is_heard(tmp_path):
+def test_another_way_to_ask_is_repeated(tmp_path):
     """As for commands that save nothing themselves: Ctrl-C, once."""
     asked = []
 
@@ -97,7 +97,7 @@ def test_another_way_to_ask_is_tried_until_it_is_heard(tmp_path):
         if len(asked) == 3:
             os.kill(pid, signal.SIGINT)
 
-    tell(signal.SIGTERM, when=tmp_path / "mark")
+    send(signal.SIGTERM, when=tmp_path / "mark")
     code = process.run(listener(tmp_path / "mark"), ask)
     assert code == 128 + signal.SIGINT and len(set(asked)) == 1 and len(asked) >= 3
 
@@ -130,17 +130,17 @@ time.sleep(60)
 
 
 def test_a_second_interrupt_ends_everything_now(tmp_path):
-    tell(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
+    send(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
     command = [sys.executable, "-c", DEAF.format(mark=str(tmp_path / "mark"))]
     assert process.run(command) == 128 + signal.SIGKILL
     child = int((tmp_path / "mark").read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
-def test_signals_mean_afterwards_what_they_meant_before():
-    before = [signal.getsignal(number) for number in process.STOPPING]
+def test_signal_handlers_are_restored():
+    before = [signal.getsignal(number) for number in process.STOP_SIGNALS]
     process.run([sys.executable, "-c", ""])
-    assert [signal.getsignal(number) for number in process.STOPPING] == before
+    assert [signal.getsignal(number) for number in process.STOP_SIGNALS] == before
 
 
 def test_a_finished_run_is_recognised_by_its_last_checkpoint(tmp_path):

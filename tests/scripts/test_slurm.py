@@ -83,7 +83,8 @@ def test_every_node_gets_one_launcher_with_all_it_needs(cluster, tmp_path):
         "srun --ntasks=2",
         "srun --ntasks-per-node=1",
         "srun --kill-on-bad-exit=1",
-        "task --nodes 2 --gpus 16 --rendezvous gpu07:20123 --job 40123 " + " ".join(ARGUMENTS),
+        "task --nnodes 2 --gpus 16 --rdzv-endpoint gpu07:20123 --rdzv-id 40123 "
+        + " ".join(ARGUMENTS),
     ]
 
 

@@ -162,9 +162,9 @@ def test_bad_input_of_a_step_is_raised(parallel):
         run_chains([("a", [step])], parallel)
 
 
-@pytest.mark.parametrize("number", process.STOPPING)
+@pytest.mark.parametrize("number", process.STOP_SIGNALS)
 def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number):
-    before = [signal.getsignal(each) for each in process.STOPPING]
+    before = [signal.getsignal(each) for each in process.STOP_SIGNALS]
 
     def work():
         (tmp_path / "began").touch()
@@ -172,7 +172,7 @@ def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number)
 
     send_when(number, tmp_path / "began")
     assert exit_code(work) == 75
-    assert [signal.getsignal(each) for each in process.STOPPING] == before
+    assert [signal.getsignal(each) for each in process.STOP_SIGNALS] == before
 
 
 def test_another_command_is_interrupted_instead(tmp_path):
