@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
