@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ..checkpoints.loading import read_checkpoint
+from ..checkpoints import read_checkpoint
 from ..checkpoints.released import Import, import_released, read_dictionary
 from ..errors import BadInput
 
