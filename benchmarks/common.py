@@ -74,11 +74,11 @@ def matmul_peak(where: torch.device, dtype: torch.dtype) -> float:
 
 
 def peak_memory_mb(where: torch.device) -> float:
-    """Most memory in use so far: of the device if it is a GPU, else of this process."""
+    """Peak memory so far in 10^6 bytes: of the device if it is a GPU, else of this process."""
     if where.type == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
+        return torch.cuda.max_memory_allocated() / 1e6
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e6
 
 
 def forget_peak() -> None:

@@ -41,6 +41,10 @@ class Shape:
     def batch(self, length: int) -> int:
         return max(1, self.tokens // length)
 
+    def paper_passes(self, length: int) -> int:
+        """Passes per update in the paper: one sequence each at L = 3072, one pass otherwise."""
+        return self.batch(length) if length == 3072 else 1
+
 
 _SMALL = (
     "--decoder-layers 4 --decoder-embed-dim 512 --decoder-ffn-embed-dim 2048 "
@@ -149,25 +153,35 @@ def sample(dictionary: Dictionary, batch: int, length: int, where: torch.device)
     }
 
 
-def training_step(model, dictionary, shape: Shape, length: int) -> Callable[[], float]:
-    """Forward, loss, backward, clipping and update, on the device the model is on."""
+def training_step(
+    model, dictionary, shape: Shape, length: int, passes: int = 1
+) -> Callable[[], float]:
+    """Forward, loss, backward, clipping and update, on the device the model is on.
+
+    Args:
+        passes: forward and backward passes that share the update's tokens (``--update-freq``).
+    """
     parameter = next(model.parameters())
     task = SimpleNamespace(target_dictionary=dictionary)
     criterion = criterions.CRITERION_REGISTRY[shape.criterion](task, False)
     optimiser = Adam(model.parameters(), lr=1e-4)
-    batch = sample(dictionary, shape.batch(length), length, parameter.device)
+    rows = shape.batch(length) // passes
+    batches = [sample(dictionary, rows, length, parameter.device) for _ in range(passes)]
     model.train()
 
     def step() -> float:
         optimiser.zero_grad()
-        loss, size, _ = criterion(model, batch)
-        loss.backward()
+        total, tokens = 0.0, 0
+        for batch in batches:
+            loss, size, _ = criterion(model, batch)
+            loss.backward()
+            total, tokens = total + loss.detach(), tokens + size
         for p in model.parameters():
             if p.grad is not None:
-                p.grad.div_(size)
+                p.grad.div_(tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimiser.step()
-        return float(loss.detach())
+        return float(total)
 
     return step
 

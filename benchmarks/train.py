@@ -56,17 +56,17 @@ def shape() -> models.Shape:
     return models.WIKI103 if common.device().type == "cuda" else models.SMALL
 
 
-def stepper(variant: str, length: int, dropout: float):
+def stepper(variant: str, length: int, dropout: float, passes: int = 1):
     """The model and a function that takes one training step."""
     where = common.device()
     model, dictionary = models.build(variant, shape(), length, dropout)
     model.to(where, common.precision(where))
-    return model, models.training_step(model, dictionary, shape(), length)
+    return model, models.training_step(model, dictionary, shape(), length, passes)
 
 
-def peak_memory(variant: str, length: int, dropout: float) -> float:
+def peak_memory(variant: str, length: int, dropout: float, passes: int = 1) -> float:
     """MB at most in use during two training steps, with the model and its optimiser."""
-    _, step = stepper(variant, length, dropout)
+    _, step = stepper(variant, length, dropout, passes)
     step()
     step()
     return common.peak_memory_mb(common.device())

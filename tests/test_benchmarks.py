@@ -84,6 +84,31 @@ def test_methods(bench):
     assert all(cell["evaluation_ratio"] > 0 for cell in cells)
     ratios = {cell["position_method"]: cell["memory_ratio"] for cell in cells}
     assert ratios.pop("sinusoidal") == 1 and set(ratios.values()) == {1.5}
+    assert {(cell["phase"], cell["attention_dropout"]) for cell in cells} == {("train", 0.1)}
+
+
+def rows_of(batch: dict, first: int, last: int) -> dict:
+    inputs = {name: tensor[first:last] for name, tensor in batch["net_input"].items()}
+    target = batch["target"][first:last]
+    return {"net_input": inputs, "target": target, "ntokens": target.numel()}
+
+
+def test_an_update_in_passes_is_the_same_update(monkeypatch):
+    shape = dataclasses.replace(TOY, flags=(*TOY.flags, "--dropout", "0"))
+    torch.manual_seed(1)
+    model, dictionary = models.build("alibi", shape, 16)
+    whole = models.sample(dictionary, 4, 16, torch.device("cpu"))
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    losses, weights = [], []
+    for passes, parts in ((1, [whole]), (4, [rows_of(whole, n, n + 1) for n in range(4)])):
+        model.load_state_dict(start)
+        monkeypatch.setattr(models, "sample", lambda *_, drawn=iter(parts): next(drawn))  # noqa: B008
+        losses.append(models.training_step(model, dictionary, shape, 16, passes)())
+        weights.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for name in start:
+        assert torch.allclose(weights[0][name], weights[1][name], atol=1e-5), name
+    assert models.WIKI103.paper_passes(3072) == 3 and models.WIKI103.paper_passes(1024) == 1
 
 
 def test_methods_stand_beside_the_paper():

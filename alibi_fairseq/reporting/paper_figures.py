@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from alibi_fairseq.reporting import comparison, paper, style
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
-from alibi_fairseq.reporting.speed import draw_bars
-from alibi_fairseq.reporting.training_curves import time_curve
-from alibi_fairseq.results.points import Point, Series, method_name, model_label
+from alibi_fairseq.reporting.speed import TRAINING, draw_bars, speed_bars, speeds
+from alibi_fairseq.reporting.training_curves import time_curve, training_speeds
+from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
 
 
 def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True) -> list:
@@ -42,18 +42,25 @@ def figure01(results: Results, *paths: os.PathLike) -> None:
 
 
 def figure02(results: Results, *paths: os.PathLike) -> None:
-    """Speed and memory of each method on one V100 (Table 1)."""
-    rows = paper.rows("table01")
+    """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
     columns = (
-        ("train_words_per_second", 1000, "Training (thousand words per second)"),
-        ("eval_words_per_second", 1000, "Evaluation (thousand words per second)"),
-        ("train_memory_gb", 1, "Training memory (GB)"),
+        ("train_words_per_second", 1000, "training (thousand words per second)"),
+        ("eval_words_per_second", 1000, "evaluation (thousand words per second)"),
+        ("train_memory_gb", 1, "training memory (GB)"),
     )
     bars = [
-        (axis, {(r["position_method"], r["train_length"]): r[key] / unit for r in rows})
+        (
+            f"The paper, one V100:\n{axis}",
+            {
+                (row["position_method"], row["train_length"]): row[key] / unit
+                for row in paper.rows("table01")
+            },
+        )
         for key, unit, axis in columns
     ]
-    draw_bars(bars, "The paper, one V100", *paths)
+    for group in speeds(results.of_kind("benchmark")):
+        bars += speed_bars(group)
+    draw_bars(bars, "Speed and memory", *paths)
 
 
 def figure04(results: Results, *paths: os.PathLike) -> None:
@@ -114,46 +121,88 @@ def _end_points(axes: Axes, rows: list[dict]) -> None:
 
 
 def figure07(results: Results, *paths: os.PathLike) -> None:
-    """Training speed against training length on one V100."""
-    rows = paper.rows("figure07")
-    with style.figure("WikiText-103, one V100") as (figure, [axes]):
-        for method in ("alibi", "sinusoidal"):
-            own = [row for row in rows if row["position_method"] == method]
-            axes.plot(
-                [row["train_length"] for row in own],
-                [row["train_words_per_second"] / 1000 for row in own],
-                label=f"{method_name(method)} (paper)",
-                **style.method_look(method).line(hollow=True),
-            )
-        style.length_axis(axes, [row["train_length"] for row in rows])
-        axes.set_xlabel("Training length (tokens)")
-        axes.set_ylabel("Training speed (thousand words per second)")
-        axes.set_ylim(bottom=0)
-        style.legend(figure, [axes])
+    """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
+    methods = ("alibi", "sinusoidal")
+    paper_speeds = {
+        (row["position_method"], row["train_length"]): row["train_words_per_second"]
+        for row in paper.rows("figure07")
+    }
+    machines = {"the paper, one V100 (words)": paper_speeds}
+    for group in speeds(results.of_kind("benchmark")):
+        machines[f"{group.machine} (tokens)"] = {
+            (method, length): cells[TRAINING]["tokens_per_second"]
+            for (method, length, _), cells in group.cases.items()
+            if method in methods and TRAINING in cells
+        }
+    with style.figure("Training speed by training length", len(machines) + 1) as (figure, panels):
+        *absolute, relative = panels
+        for place, (axes, (machine, found)) in enumerate(
+            zip(absolute, machines.items(), strict=True)
+        ):
+            for method in methods:
+                own = sorted((length, v) for (name, length), v in found.items() if name == method)
+                if own:
+                    lengths, values = zip(*own, strict=True)
+                    look = style.method_look(method).line(hollow=place == 0)
+                    thousands = [value / 1000 for value in values]
+                    axes.plot(lengths, thousands, label=method_name(method), **look)
+            axes.set_title(machine)
+            axes.set_ylabel("Training speed (thousands per second)")
+            both = sorted(n for name, n in found if name == "alibi" and ("sinusoidal", n) in found)
+            ratios = [found["alibi", n] / found["sinusoidal", n] for n in both]
+            look = style.numbered_look(place).line(hollow=place == 0)
+            relative.plot(both, ratios, label=f"ALiBi / sinusoidal, {machine}", **look)
+        relative.set_title("as a ratio to sinusoidal")
+        relative.set_ylabel("ALiBi / sinusoidal")
+        relative.axhline(1.0, color="#777777", linewidth=0.8)
+        everything = sorted({length for found in machines.values() for _, length in found})
+        for axes in panels:
+            style.length_axis(axes, everything)
+            axes.set_xlabel("Training length (tokens)")
+            axes.set_ylim(bottom=0)
+        style.legend(figure, panels)
         style.save(figure, *paths)
 
 
 def figure08(results: Results, *paths: os.PathLike) -> None:
-    """Perplexity at evaluation length 3072 against training speed: short training is cheap."""
-    speed = {
+    """Perplexity at evaluation length 3072 against training speed: short training is cheap.
+
+    Our speeds are those of the runs' own records, per GPU (or process).
+    """
+    printed = {
         (row["position_method"], row["train_length"]): row["train_words_per_second"] / 1000
         for row in paper.rows("figure07")
     }
-    with style.figure("WikiText-103, validation, one V100") as (figure, [axes]):
-        for method in ("alibi", "sinusoidal"):
-            own = [p for p in paper.points("figure08") if p.position_method == method]
-            at = [(speed[method, point.train_length], point.perplexity) for point in own]
-            axes.plot(
-                *zip(*at, strict=True),
-                label=f"{method_name(method)} (paper)",
-                **style.method_look(method).line(hollow=True),
-            )
-            for point, place in zip(own, at, strict=True):
-                style.annotate(axes, f"L={point.train_length}", place, (-6, 5), "right")
-        axes.set_xlabel("Training speed (thousand words per second)")
-        axes.set_ylabel("Perplexity at length 3072 (lower is better)")
-        axes.margins(0.2)
-        style.legend(figure, [axes])
+    panels = {"the paper, one V100": (printed, paper.points("figure08"), "words")}
+    cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
+    ours = [
+        point
+        for point in results.comparable.get("wikitext-103", [])
+        if (point.position_method, point.train_length) in cases
+        and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
+    ]
+    measured = training_speeds(results, "wikitext-103")
+    averaged = [point for model in series(ours) for point in model.points]
+    known = [p for p in averaged if (p.position_method, p.train_length) in measured]
+    if known:
+        thousands = {case: speed / 1000 for case, speed in measured.items()}
+        panels["ours, per process"] = (thousands, known, "tokens")
+    with style.figure("WikiText-103, validation", len(panels)) as (figure, drawn):
+        for axes, (title, (speed, points, unit)) in zip(drawn, panels.items(), strict=True):
+            for method in ("alibi", "sinusoidal"):
+                own = [p for p in points if p.position_method == method]
+                at = [(speed[method, point.train_length], point.perplexity) for point in own]
+                if at:
+                    look = style.method_look(method).line(hollow=unit == "words")
+                    label = method_name(method) + (" (paper)" if unit == "words" else "")
+                    axes.plot(*zip(*at, strict=True), label=label, **look)
+                for point, place in zip(own, at, strict=True):
+                    style.annotate(axes, f"L={point.train_length}", place, (-6, 5), "right")
+            axes.set_title(title)
+            axes.set_xlabel(f"Training speed (thousand {unit} per second)")
+            axes.set_ylabel("Perplexity at length 3072 (lower is better)")
+            axes.margins(0.2)
+        style.legend(figure, drawn)
         style.save(figure, *paths)
 
 
@@ -166,7 +215,7 @@ def figure11(results: Results, *paths: os.PathLike) -> None:
 #: Item → the table it stands behind in the report, its caption, and what draws it into paths.
 FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
     "figure01": ("table04", "Figure 1 in kind: beyond the training length", figure01),
-    "figure02": ("table01", "Figure 2 in kind: speed and memory in the paper", figure02),
+    "figure02": ("table01", "Figure 2 in kind: speed and memory", figure02),
     "figure04": ("table05", "Figure 4 in kind: ALiBi by training length", figure04),
     "figure05": (
         "table11",

@@ -62,10 +62,6 @@ def _paper(report: Report, results: Results) -> None:
             if after == item:
                 notes = "; ".join(paper.notes(name))
                 report.figure(name, f"{caption}. {notes}".rstrip(" ."), partial(draw, results))
-        if item == "table01":
-            for group in speed.speeds(results.of_kind("benchmark")):
-                caption = f"Speed and memory, measured: {group.machine}"
-                report.figure("speed", caption, partial(speed.draw_speed, group))
     title = "The same cells measured by others"
     report.table("replications", title, paper_tables.replication_table())
 

@@ -49,8 +49,11 @@ def speeds(documents: Iterable[dict]) -> list[Speeds]:
             machine = machine_of(document["provenance"], cell)
             group = groups.setdefault(machine, Speeds(machine))
             case = (cell["position_method"], cell["length"], cell.get("backend", ""))
-            group.cases.setdefault(case, {}).setdefault(phase, cell)
-            if cell["ratio"] is not None and cell["baseline"] is not None:
+            phases = group.cases.setdefault(case, {})
+            phases.setdefault(phase, cell)
+            if evaluated := cell.get("evaluation_tokens_per_second"):  # a whole row of Table 1
+                phases.setdefault(EVALUATION, {**cell, "tokens_per_second": evaluated})
+            if cell["ratio"] is not None and cell["baseline"] not in (None, "sinusoidal"):
                 group.ratios[case, phase, cell["baseline"]] = cell["ratio"]
     return [groups[machine] for machine in sorted(groups)]
 
@@ -222,28 +225,27 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def draw_speed(group: Speeds, *paths: os.PathLike) -> None:
-    """The same for our measurements on one machine; a bar for each method and backend."""
+def speed_bars(group: Speeds) -> list[tuple[str, dict[tuple[str, int], float]]]:
+    """Panels of training speed, evaluation speed and memory, a bar per method and backend."""
     columns = (
-        (TRAINING, "tokens_per_second", 1000, "Training (thousand tokens per second)"),
-        (EVALUATION, "tokens_per_second", 1000, "Evaluation (thousand tokens per second)"),
-        (TRAINING, "peak_memory_mb", 1000, "Training memory (GB)"),
+        (TRAINING, "tokens_per_second", "training (thousand tokens per second)"),
+        (EVALUATION, "tokens_per_second", "evaluation (thousand tokens per second)"),
+        (TRAINING, "peak_memory_mb", "training memory (GB)"),
     )
     backends = defaultdict(set)
     for method, _, backend in group.cases:
         backends[method].add(backend)
     bars = []
-    for phase, key, unit, axis in columns:
+    for phase, key, axis in columns:
         values = {}
         for (method, length, backend), cells in group.cases.items():
             value = cells.get(phase, {}).get(key)
             if value is not None:
                 name = method if len(backends[method]) == 1 else f"{method} {backend}"
-                values[name, length] = value / unit
+                values[name, length] = value / 1000
         if values:
-            bars.append((axis, values))
-    if bars:
-        draw_bars(bars, group.machine, *paths)
+            bars.append((f"{group.machine}:\n{axis}", values))
+    return bars
 
 
 def draw_bars(

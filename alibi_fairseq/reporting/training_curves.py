@@ -103,6 +103,19 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
     return list(zip(at.tolist(), (found[count] for count in sorted(found)), strict=True))
 
 
+def training_speeds(results: Results, corpus: str) -> dict[tuple[str, int], float]:
+    """Tokens per second and process (GPU) of the paper's models, from their trainings' records.
+
+    By position method and training length; of several runs the last one's.
+    """
+    return {
+        (cell["position_method"], cell["train_length"]): cell["tokens_per_second"]
+        / cell.get("processes", 1)
+        for cell in sorted(results.comparable_training(corpus), key=lambda cell: cell["updates"])
+        if "tokens_per_second" in cell
+    }
+
+
 def times_as_fast(
     fast: list[tuple[float, float]], slow: list[tuple[float, float]], samples: int = 5
 ) -> float | None:

@@ -88,7 +88,18 @@ def test_other_benchmarks_are_tabulated_key_by_key():
 def test_bars_are_drawn_for_what_was_measured(tmp_path):
     [group] = speed.speeds([document(cell(), cell(method="t5"), kind="benchmark")])
     path = tmp_path / "bars.svg"
-    speed.draw_speed(group, path)
+    speed.draw_bars(speed.speed_bars(group), "title", path)
     text = path.read_text()
-    assert "Training (thousand tokens per second)" in text and "T5 bias" in text
-    assert "Evaluation" not in text and "memory" not in text
+    assert "training (thousand tokens per second)" in text and "T5 bias" in text
+    assert "evaluation" not in text and "memory" not in text
+
+
+def test_one_cell_may_hold_a_whole_row_of_table_1():
+    """As ``benchmarks.methods`` writes it, with ratios to sinusoidal in the run."""
+    row = cell(evaluation_tokens_per_second=4000.0, peak_memory_mb=480.0)
+    row |= {"baseline": "sinusoidal", "ratio": 0.99}
+    [group] = speed.speeds([document(row, kind="benchmark")])
+    [phases] = group.cases.values()
+    assert phases["train"]["tokens_per_second"] == 1000.0
+    assert phases["evaluate"]["tokens_per_second"] == 4000.0
+    assert group.ratios == {}  # the table has columns for these
