@@ -16,6 +16,7 @@ PROGRAM = "alibi-fairseq"
 
 #: Our own verbs: module and one line of help.
 VERBS = {
+    "compare": ("compare", "compare position methods on your own text, from text to figure"),
     "prepare": ("prepare", "turn a corpus of the paper, or any text, into fairseq's binary data"),
     "eval": ("eval", "perplexity at any window length and stride"),
     "position-loss": ("position_loss", "loss by position within the window"),

@@ -1,1 +1,1 @@
-"""Train short, test long, in minutes, on text that every Python carries."""
+"""Train short, test long, in minutes, on text that every Python carries: one comparison."""

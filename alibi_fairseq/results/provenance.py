@@ -90,18 +90,19 @@ def _own_command() -> list[str]:
 def _git_state() -> dict:
     """Commit of the checkout this package runs from; null for an installed copy.
 
-    Clean means that nothing outside ``results/`` differs from the commit: that folder holds what
-    runs write.
+    Clean means that no tracked file outside ``results/``, which runs write to, differs from the
+    commit, and that the package has no other files. A user's own files elsewhere do not count.
     """
     unknown = {"git_commit": None, "git_clean": None}
     # An installed copy may lie inside of somebody else's repository: ours tracks this file.
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:
         return unknown
     commit = _git("rev-parse", "HEAD")
-    changes = _git("status", "--porcelain", "--", ":/", ":(top,exclude)results")
-    if commit is None or changes is None:
+    tracked = ("--untracked-files=no", "--", ":/", ":(top,exclude)results")
+    changes = [_git("status", "--porcelain", *which) for which in (tracked, ("--", "."))]
+    if commit is None or None in changes:
         return unknown
-    return {"git_commit": commit, "git_clean": changes == ""}
+    return {"git_commit": commit, "git_clean": not any(changes)}
 
 
 def _git(*arguments: str) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import Queue
 
 from tqdm import tqdm
 
@@ -44,11 +45,16 @@ class Step:
     reached: Callable[[], bool] = lambda: False
 
 
-def run_step(step: Step, stop: StopRequest | None = None) -> bool:
+def run_step(
+    step: Step,
+    stop: StopRequest | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> bool:
     """Run a step unless it is done.
 
     Args:
         stop: in a thread other than the main one, see :func:`run_chains`.
+        environment: variables of a command besides those of this process.
 
     Returns:
         Whether there was anything to do.
@@ -68,14 +74,18 @@ def run_step(step: Step, stop: StopRequest | None = None) -> bool:
     step.begin()
     if not step.reached():
         if command:
-            command.run(step.title, stop, {"OMP_NUM_THREADS": "1"} if stop else None)
+            command.run(step.title, stop, environment)
         else:
             step.work()
     step.finish()
     return True
 
 
-def run_chains(chains: Iterable[tuple[str, Sequence[Step]]], parallel: int = 1) -> bool:
+def run_chains(
+    chains: Iterable[tuple[str, Sequence[Step]]],
+    parallel: int = 1,
+    environments: Sequence[Mapping[str, str]] = (),
+) -> bool:
     """Run chains of steps, each chain in its order.
 
     Chains that are done are skipped; a line before each of the others says how far the work is and
@@ -84,8 +94,10 @@ def run_chains(chains: Iterable[tuple[str, Sequence[Step]]], parallel: int = 1) 
     Args:
         chains: name and steps.
         parallel: how many run at a time. Above 1, each has a thread of this process (a step that
-            is a function finishes before a request to stop is obeyed), commands should have logs,
-            and each command computes with one thread.
+            is a function finishes before a request to stop is obeyed), and commands should have
+            logs.
+        environments: variables of the commands of each chain that runs at a time, such as its GPU.
+            Default: one thread each if several run at a time.
 
     Returns:
         Whether there was anything to do.
@@ -100,14 +112,22 @@ def run_chains(chains: Iterable[tuple[str, Sequence[Step]]], parallel: int = 1) 
     if before and left:
         print(f"{before} of {len(chains)} are done already.")
     began, finished = time.monotonic(), 0
+    free: Queue[Mapping[str, str] | None] = Queue()
+    default = {"OMP_NUM_THREADS": "1"} if parallel > 1 else None
+    for environment in environments or [default] * parallel:
+        free.put(environment)
 
     def run(number: int, stop: StopRequest | None) -> None:
         nonlocal finished
         name, steps = left[number]
         position = f"[{before + number + 1}/{len(chains)}]"
         tqdm.write(f"\n{position} {name}{remaining(began, finished, len(left))}", file=sys.stdout)
-        for step in steps:
-            run_step(step, stop)
+        environment = free.get()
+        try:
+            for step in steps:
+                run_step(step, stop, environment)
+        finally:
+            free.put(environment)
         finished += 1
 
     if parallel == 1:

@@ -100,6 +100,12 @@ def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
     (tmp_path / "results" / "a.md").write_text("new results")
     (tmp_path / "results" / "b.md").write_text("more")
     assert provenance._git_state()["git_clean"] is True
-    (tmp_path / "new.py").write_text("")
+    (tmp_path / "my-texts").mkdir()
+    (tmp_path / "my-texts" / "book.txt").write_text("a user's own file")
+    assert provenance._git_state()["git_clean"] is True
+    (package / "new.py").write_text("")
+    assert provenance._git_state()["git_clean"] is False
+    (package / "new.py").unlink()
+    (package / "__init__.py").write_text("changed = True")
     state = provenance._git_state()
     assert state["git_clean"] is False and len(state["git_commit"]) == 40

@@ -125,6 +125,19 @@ def test_parallel_chains_run_at_the_same_time_with_one_thread_each(tmp_path, par
         assert [path.read_text() for path in paths] == ["1", "1"]
 
 
+def test_chains_that_run_at_the_same_time_have_different_environments(tmp_path):
+    def step(path):
+        program = (
+            f"import os, time\ntime.sleep(0.5)\nopen({str(path)!r}, 'w').write(os.environ['GPU'])"
+        )
+        return Step(path.name, python(program, path.with_suffix(".log")), done=path.exists)
+
+    paths = [tmp_path / name for name in "abcd"]
+    run_chains([(p.name, [step(p)]) for p in paths], 2, [{"GPU": "0"}, {"GPU": "1"}])
+    used = [path.read_text() for path in paths]
+    assert sorted(used[:2]) == sorted(used[2:]) == ["0", "1"]
+
+
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
     paths = [tmp_path / name for name in ("a", "b", "c")]

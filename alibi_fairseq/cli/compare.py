@@ -1,0 +1,118 @@
+"""``alibi-fairseq compare``: position methods on your own text, from the text to a figure."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import BadInput
+
+# Options that describe the comparison: absent ones keep the defaults of the description.
+_LISTS = {
+    "methods": ("alibi,sinusoidal", "position methods, or 'all' for the paper's"),
+    "train_lengths": ("128", "tokens per sample in training"),
+    "eval_lengths": ("128,256,512,1024", "window lengths in evaluation"),
+    "seeds": ("1", "of initialization and data order"),
+    "strides": ("full", "tokens that each window scores"),
+}
+_VALUES = {
+    "arch": (str, "alibi_lm_tiny", "a model of `alibi-fairseq models`"),
+    "updates": (int, "1000", "optimizer steps of each run"),
+    "tokens_per_update": (int, "4096", "of each run, whatever its training length"),
+    "lr": (float, "0.001", "peak learning rate of Adam"),
+    "train_flags": (str, "none", "further options of fairseq-train, in one string"),
+    "subset": (str, "valid", "the split to evaluate on"),
+    "title": (str, "Perplexity by evaluation length", "of table and figure"),
+}
+_TEXT = {
+    "tokenizer": (str, "sentencepiece", "of text: sentencepiece or words"),
+    "vocabulary": (int, "by size", "of text: dictionary entries"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="TEXT|DATA_BIN|YAML",
+        help="text files or folders; or a folder of fairseq's binary data; or a YAML file that "
+        "describes the comparison (docs/compare.md)",
+    )
+    for name, (default, text) in _LISTS.items():
+        parser.add_argument(
+            _flag(name),
+            dest=name,
+            metavar="A,B,…",
+            type=lambda text: [part.strip() for part in text.split(",") if part.strip()],
+            help=f"{text} (default: {default})",
+        )
+    for name, (kind, default, text) in {**_VALUES, **_TEXT}.items():
+        parser.add_argument(
+            _flag(name),
+            dest=name,
+            type=kind,
+            metavar="N" if kind is not str else "X",
+            help=f"{text} (default: {default})",
+        )
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        metavar="N",
+        help="runs at a time (default: one per GPU; without a GPU one per core)",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="for everything that is made"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the commands of all runs and their tokens"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Returns 75 if it was asked to stop; the same command resumes."""
+    from ..compare import run as compare
+    from ..compare.engine import describe
+
+    if args.parallel is not None and args.parallel < 1:
+        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
+    comparison = comparison_of(args)
+    if args.dry_run:
+        print(describe(comparison, args.out))
+        return 0
+    return compare(comparison, args.out, args.parallel)
+
+
+def comparison_of(args: argparse.Namespace):
+    """The comparison that the options or the YAML file describe."""
+    from ..compare.description import from_mapping, load
+
+    given = {name: getattr(args, name) for name in (*_LISTS, *_VALUES, *_TEXT)}
+    given = {name: value for name, value in given.items() if value is not None}
+    if any(source.endswith((".yaml", ".yml")) for source in args.sources):
+        if len(args.sources) > 1 or given:
+            more = [_flag(name) for name in given] or args.sources[1:]
+            raise BadInput(
+                f"{args.sources[0]} describes the whole comparison; change it there instead of "
+                f"giving {', '.join(more)}."
+            )
+        return load(args.sources[0])
+    return from_mapping({**{k: v for k, v in given.items() if k not in _TEXT}, **_corpus(args)})
+
+
+def _corpus(args: argparse.Namespace) -> dict:
+    text = {name: getattr(args, name) for name in _TEXT if getattr(args, name) is not None}
+    first = Path(args.sources[0])
+    if (first / "dict.txt").is_file():
+        if len(args.sources) > 1 or text:
+            raise BadInput(f"{first} is binary data already; give it alone and without {text}.")
+        name = first.parent.name if first.name == "data-bin" else first.name
+        return {"corpora": [{"name": name or "data", "data": str(first)}]}
+    for source in args.sources:
+        if not Path(source).exists():
+            raise BadInput(f"{source}: there is no such file or folder.")
+    name = first.resolve().name.split(".")[0]
+    return {"corpora": [{"name": name, "text": args.sources, **text}]}
+
+
+def _flag(name: str) -> str:
+    return "--vocab-size" if name == "vocabulary" else "--" + name.replace("_", "-")

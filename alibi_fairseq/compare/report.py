@@ -1,0 +1,80 @@
+"""Table, figure and results document of a comparison."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..files import atomic_write
+from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
+from ..results.points import evaluation_points
+from ..results.provenance import collect_provenance
+from ..results.schema import load_document, new_document, save_document
+from .cell import Cell
+from .description import Comparison
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        text: the tables, in Markdown.
+        files: table, figures and results documents.
+    """
+
+    text: str
+    files: list[Path]
+
+
+def write_report(
+    comparison: Comparison, cells: list[Cell], folder: Path, command: list[str] | None = None
+) -> Report:
+    """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
+
+    With several corpora the names of the latter begin with that of the corpus.
+
+    Args:
+        cells: evaluated ones.
+        folder: where to write.
+        command: to name in the results; this program's own by default.
+    """
+    sections, files = [f"# {comparison.title}"], [folder / "table.md"]
+    for corpus in comparison.corpora:
+        several = len(comparison.corpora) > 1
+        prefix = f"{corpus.name}-" if several else ""
+        document = document_of([cell for cell in cells if cell.corpus == corpus], command)
+        path = folder / f"{prefix}results.json"
+        if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
+            document = kept  # nothing was measured again
+        save_document(document, path)
+        with atomic_write(path.with_suffix(".csv")) as file:
+            file.write(length_csv(document))
+        points = evaluation_points(document)
+        sections += [f"## {corpus.name}"] if several else []
+        sections.append(length_table(points).rstrip())
+        figures = [folder / f"{prefix}figure.{kind}" for kind in ("png", "svg", "pdf")]
+        title = f"{comparison.title}: {corpus.name}" if several else comparison.title
+        draw_lengths(points, title, *figures)
+        files += [*figures, path, path.with_suffix(".csv")]
+    text = "\n\n".join(sections)
+    with atomic_write(folder / "table.md") as file:
+        file.write(text + "\n")
+    return Report(text, files)
+
+
+def document_of(cells: list[Cell], command: list[str] | None) -> dict:
+    """The results of all cells of a corpus as one document."""
+    documents = [load_document(cell.results) for cell in cells]
+    what = cells[0].comparison
+    provenance = collect_provenance(
+        seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
+        seed=what.seeds[0] if len(what.seeds) == 1 else None,
+        data=cells[0].data,
+        subsets=["train", what.subset],
+        command=command,
+    )
+    found = [cell for document in documents for cell in document["cells"]]
+    asked = [cell for cell in found if cell["length"] in what.eval_lengths]
+    return new_document("evaluation", documents[0]["corpus"], provenance, asked)
