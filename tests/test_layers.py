@@ -17,7 +17,7 @@ GLUE = {
     *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
     *("compat", "registration", "launch", "preflight", "preemption"),
     *("evaluation.checkpoint", "evaluation.data"),
-    *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt"),
+    *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
 }
 
 

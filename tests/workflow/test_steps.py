@@ -35,6 +35,8 @@ def touch(path):
 TRAINING = """
 import pathlib, signal, sys, time
 def stop(*_):
+    # The request is repeated, and the interpreter restores the default when it exits.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     pathlib.Path({path!r}).with_suffix(".saved").touch()
     sys.exit()
 signal.signal(signal.SIGUSR1, stop)
