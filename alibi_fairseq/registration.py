@@ -45,4 +45,4 @@ def register(name: str) -> None:
 
     preflight.refuse_separate_jobs()
     compat.apply()
-    from . import models, tasks  # noqa: F401
+    from . import criterions, models, tasks  # noqa: F401

@@ -15,6 +15,7 @@ PARTS = {
     "train": ["--quick"],
     "attention": ["--quick"],
     "methods": ["--quick", "--rounds", "3"],
+    "output_layer": ["--quick"],
     "generate": ["--quick"],
 }
 

@@ -22,6 +22,7 @@ HEAD = """# Benchmarks
 | `python -m benchmarks.train` | whole training steps beside stock fairseq and the authors' mask |
 | `python -m benchmarks.attention` | attention alone, every backend beside torch's causal kernel |
 | `python -m benchmarks.methods` | the paper's Table 1: all methods, training, evaluation, memory |
+| `python -m benchmarks.output_layer` | training steps with our chunked losses beside fairseq's |
 | `python -m benchmarks.generate` | decoding with cached keys |
 | `python -m benchmarks.evaluate` | our evaluator beside `fairseq-eval-lm` |
 | `python -m benchmarks.skipping --path CHECKPOINT --data DATA_BIN` | what is skipped on trained weights |
@@ -76,6 +77,17 @@ COLUMNS = {
             ("paper", "paper_memory_ratio", "{:.2f}"),
             ("tokens/s, training", "tokens_per_second", "{:.0f}"),
             ("tokens/s, evaluation", "evaluation_tokens_per_second", "{:.0f}"),
+        ],
+    ),
+    "output_layer": (
+        "Training steps by criterion",
+        [
+            ("model", "model", "{}"),
+            ("criterion", "variant", "{}"),
+            ("tokens/s", "tokens_per_second", "{:.0f}"),
+            ("× fairseq's", "ratio", "{:.2f}"),
+            ("peak memory, MB", "peak_memory_mb", "{:.0f}"),
+            ("memory, × fairseq's", "memory_ratio", "{:.2f}"),
         ],
     ),
     "generate": (

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from alibi_fairseq.results.schema import load_document
-from benchmarks import common, generate, methods, models, profile, table
+from benchmarks import common, generate, methods, models, output_layer, profile, table
 
 TOY = dataclasses.replace(
     models.SMALL,
@@ -115,6 +115,19 @@ def test_methods_stand_beside_the_paper():
     ratios = methods.paper_ratios()
     assert ratios["t5", 3072]["paper_ratio"] == pytest.approx(4_300 / 15_300, abs=1e-3)
     assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
+
+
+def test_output_layer(bench, monkeypatch):
+    flags = (*TOY.flags, "--adaptive-softmax-cutoff", "16,32")
+    adaptive = dataclasses.replace(
+        TOY, name="toy, adaptive", flags=flags, criterion="adaptive_loss"
+    )
+    monkeypatch.setattr(output_layer, "LARGE_VOCABULARY", adaptive)
+    monkeypatch.setattr(output_layer, "LENGTH", 16)
+    cells = bench("output_layer", "--rounds", "1")
+    names = {"adaptive_loss", "chunked_adaptive_loss", "cross_entropy", "chunked_cross_entropy"}
+    check(cells, names)
+    assert all(cell["memory_ratio"] == 1 for cell in cells)
 
 
 def test_generate(bench, monkeypatch):

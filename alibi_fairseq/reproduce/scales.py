@@ -53,6 +53,8 @@ class Scale:
             "model": {**tiny(recipe)["model"], **self.model},
             "lr_scheduler": shortened(recipe, self.updates)["lr_scheduler"],
             "checkpoint": self.checkpoint,
+            # The same loss in less time, most of which a small model spends on its output layer.
+            "criterion": {"_name": f"chunked_{recipe.options['criterion']['_name']}"},
         }
         if "adaptive_input_cutoff" in options["model"]:
             options["model"] |= dict.fromkeys(

@@ -124,11 +124,11 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale, run):
         ("task", "tokens_per_sample"),
         ("model", "_name"),
         ("model", "position_method"),
-        ("criterion", "_name"),
         ("optimizer", "_name"),
         ("lr_scheduler", "_name"),
     ):
         assert here[group][option] == there[group][option]
+    assert here["criterion"]["_name"] == f"chunked_{there['criterion']['_name']}"
     assert here["optimization"]["lr"] == there["optimization"]["lr"]
     assert here["optimization"]["max_update"] == scale.updates
     assert small.batch.tokens_per_update <= 9216

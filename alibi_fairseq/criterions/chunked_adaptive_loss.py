@@ -1,0 +1,113 @@
+"""``--criterion chunked_adaptive_loss``: fairseq's ``adaptive_loss`` without the matrices of scores.
+
+Shapes: n tokens, k tokens of one tail cluster, C model width.
+"""
+
+from __future__ import annotations
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.adaptive_loss import AdaptiveLoss, AdaptiveLossConfig
+from torch import Tensor, nn
+
+from ..errors import BadInput
+from .linear_cross_entropy import linear_cross_entropy
+
+
+@register_criterion("chunked_adaptive_loss", dataclass=AdaptiveLossConfig)
+class ChunkedAdaptiveLoss(AdaptiveLoss):
+    """Loss, gradient and logs of fairseq's ``adaptive_loss``, dropout included.
+
+    Under ``--fp16`` the loss itself is summed in fp32, where fairseq's overflows at about 65,504
+    nats per batch.
+
+    Raises:
+        BadInput: the model has no adaptive softmax.
+    """
+
+    def forward(self, model: nn.Module, sample: dict, reduce: bool = True):
+        """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
+        softmax = adaptive_softmax_of(model.decoder)
+        net_output = model(**sample["net_input"])
+        targets = model.get_targets(sample, net_output)  # (B, T)
+        features = net_output[0].flatten(0, 1)  # (n, C)
+        loss = adaptive_cross_entropy(
+            softmax, features, targets.flatten(), self.padding_idx, reduce
+        )
+        tokens = int(targets.ne(self.padding_idx).sum())
+        sample_size = sample["target"].size(0) if self.sentence_avg else tokens
+        logs = {
+            "loss": loss.data,
+            "ntokens": tokens,
+            "nsentences": targets.size(0),
+            "sample_size": sample_size,
+        }
+        return loss, sample_size, logs
+
+
+def adaptive_cross_entropy(
+    softmax: nn.Module,
+    features: Tensor,
+    targets: Tensor,
+    padding_idx: int | None = None,
+    reduce: bool = True,
+) -> Tensor:
+    """−ln p of each target under fairseq's adaptive softmax, as its ``adaptive_loss`` counts it.
+
+    Args:
+        softmax: a ``fairseq.modules.AdaptiveSoftmax``. Its first cutoff ends the frequent words of
+            the head; behind them the head has one score per tail cluster.
+        features: (n, C).
+        targets: (n,) tokens.
+        padding_idx: targets without a loss. fairseq also ignores this number inside each cluster,
+            where it is the cluster's word ``padding_idx``; so do we, for equal losses.
+        reduce: sum over tokens.
+
+    Returns:
+        A scalar, or (n,), in nats.
+    """
+    features = softmax.dropout_module(features)
+    ends = torch.tensor(softmax.cutoff, device=targets.device)
+    cluster = torch.bucketize(targets, ends, right=True)  # (n,): 0 in the head, i + 1 in tail i
+    in_head = torch.where(cluster == 0, targets, softmax.cutoff[0] + cluster - 1)
+    options = {"ignore_index": padding_idx, "reduce": reduce}
+    loss = linear_cross_entropy(in_head, *head_parts(softmax.head, features), **options)
+    # The sizes of all clusters at once: one synchronisation with a GPU instead of one per cluster.
+    sizes = torch.bincount(cluster, minlength=len(softmax.cutoff)).tolist()
+    members = cluster.argsort(stable=True).split(sizes)
+    for index, (project, dropout, output) in enumerate(softmax.tail):
+        chosen = members[index + 1]  # (k,)
+        if len(chosen) == 0:  # as in fairseq, the cluster's weights then have no gradient
+            continue
+        hidden = dropout(project(features.index_select(0, chosen)))
+        of_tail = linear_cross_entropy(
+            targets[chosen] - softmax.cutoff[index], (hidden, output.weight), **options
+        )
+        loss = loss + of_tail if reduce else loss.index_add(0, chosen, of_tail)
+    return loss
+
+
+def head_parts(head: nn.Module, features: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Inputs and weights of the head: one matrix, or word embeddings and cluster weights."""
+    if isinstance(head, nn.Linear):
+        return [(features, head.weight)]
+    words, inputs = head.word_proj, features
+    if isinstance(words, nn.Sequential):  # embeddings narrower than the model
+        project, words = words
+        inputs = project(features)
+    return [(inputs, words.weight), (features, head.class_proj.weight)]
+
+
+def adaptive_softmax_of(decoder: nn.Module) -> nn.Module:
+    """The adaptive softmax of a decoder.
+
+    Raises:
+        BadInput: there is none.
+    """
+    softmax = getattr(decoder, "adaptive_softmax", None)
+    if softmax is None:
+        raise BadInput(
+            "--criterion chunked_adaptive_loss needs a model with --adaptive-softmax-cutoff; use "
+            "--criterion chunked_cross_entropy for this one."
+        )
+    return softmax

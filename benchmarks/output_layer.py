@@ -1,0 +1,151 @@
+"""Training steps with our chunked losses beside fairseq's: ``python -m benchmarks.output_layer``.
+
+The same model with the same weights, once with each criterion, in turns in one process; peak memory
+is that of one model in a process of its own (on a GPU: of its own allocations).
+
+On the CPU: 3 layers of width 192 with an adaptive softmax over 120,180 words, 8,192 tokens per step,
+and the small model of ``benchmarks.train`` with a softmax over 8,192 words, fp32. On a GPU: the
+paper's WikiText-103 model and a softmax over 50,257 words, 9,216 tokens per step, bf16.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import replace
+
+import torch
+
+from . import common, models
+
+_NARROW = (
+    "--decoder-layers 3 --decoder-embed-dim 192 --decoder-ffn-embed-dim 768 "
+    "--decoder-attention-heads 8 --adaptive-softmax-cutoff 2000,10000 "
+    "--adaptive-input --adaptive-input-cutoff 2000,10000 --tie-adaptive-weights"
+)
+#: A small model with the large vocabulary of natural text.
+LARGE_VOCABULARY = models.Shape(
+    "3 layers, d=192, 120,180 words",
+    120_180,
+    tuple(_NARROW.split()),
+    (),
+    "adaptive_loss",
+    8192,
+)
+#: The paper's 16 layers of width 1024 with GPT-2's vocabulary and no adaptive softmax.
+DENSE_16 = models.Shape(
+    "16 layers, d=1024, 50,257 words",
+    50_257,
+    tuple(
+        [
+            "--decoder-layers",
+            "16",
+            "--decoder-embed-dim",
+            "1024",
+            "--decoder-ffn-embed-dim",
+            "4096",
+            "--decoder-attention-heads",
+            "8",
+        ]
+    ),
+    (),
+    "cross_entropy",
+    9216,
+)
+LENGTH = 512
+
+
+def main() -> None:
+    parser = common.parser(__doc__, "output_layer")
+    parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
+    parser.add_argument(
+        "--peak-memory-of",
+        nargs=2,
+        metavar=("SHAPE", "CRITERION"),
+        help="print the peak memory of two training steps in MB and stop",
+    )
+    args = parser.parse_args()
+    common.prepare(args)
+    if args.peak_memory_of:
+        name, criterion = args.peak_memory_of
+        print(peak_memory(next(s for s in shapes() if s.name == name), criterion))
+        return
+    began = time.time()
+    cells = [cell for shape in shapes() for cell in measure(args, shape)]
+    common.save(args, "output_layer", cells, began)
+
+
+def shapes() -> list[models.Shape]:
+    if common.device().type == "cuda":
+        return [models.WIKI103, DENSE_16]
+    return [LARGE_VOCABULARY, models.SMALL]
+
+
+def criterions(shape: models.Shape) -> list[str]:
+    """fairseq's criterion, then ours."""
+    return [shape.criterion, f"chunked_{shape.criterion}"]
+
+
+def stepper(shape: models.Shape, criterion: str):
+    """The model and a function that takes one training step."""
+    where = common.device()
+    torch.manual_seed(1)
+    model, dictionary = models.build("alibi", shape, LENGTH)
+    model.to(where, common.precision(where))
+    step = models.training_step(model, dictionary, replace(shape, criterion=criterion), LENGTH)
+    return model, step
+
+
+def peak_memory(shape: models.Shape, criterion: str) -> float:
+    """MB at most in use during two training steps, with the model and its optimiser."""
+    _, step = stepper(shape, criterion)
+    step()
+    step()
+    return common.peak_memory_mb(common.device())
+
+
+def memory(shape: models.Shape, criterion: str) -> float:
+    if torch.cuda.is_available():
+        common.forget_peak()
+        return peak_memory(shape, criterion)
+    own = ("--peak-memory-of", shape.name, criterion)
+    return common.in_a_process_of_its_own("benchmarks.output_layer", *own)
+
+
+def measure(args, shape: models.Shape) -> list[dict]:
+    """One cell per criterion."""
+    names = criterions(shape)
+    steps = {name: stepper(shape, name)[1] for name in names}
+    times = common.seconds_in_turns(steps, args.rounds, shape.name)
+    del steps
+    cells: list[dict] = []
+    for name in names:
+        seconds = statistics.median(times[name])
+        cell = {
+            "name": f"training step, {name}",
+            "variant": name,
+            "model": shape.name,
+            "weights": "random",
+            "length": LENGTH,
+            "batch": shape.batch(LENGTH),
+            "rounds": args.rounds,
+            "baseline": shape.criterion,
+            "ratio": round(common.ratio(times, name, shape.criterion), 3),
+            "seconds": round(seconds, 4),
+            "tokens_per_second": round(shape.batch(LENGTH) * LENGTH / seconds, 1),
+        }
+        if not args.no_memory:
+            cell["peak_memory_mb"] = round(memory(shape, name), 1)
+            first = cells[0] if cells else cell
+            cell["memory_ratio"] = round(cell["peak_memory_mb"] / first["peak_memory_mb"], 3)
+        cells.append(cell)
+        print(
+            f"{shape.name}  {name:22s} {cell['tokens_per_second']:8.0f} tokens/s  "
+            f"{cell['ratio']:.2f} x  {cell.get('peak_memory_mb', 0):6.0f} MB",
+            flush=True,
+        )
+    return cells
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""Our criterions beside fairseq's: losses, gradients and logs, in single steps and whole trainings."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from commands import as_process
+from conftest import build_model, dictionary_of
+from fairseq import utils
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq_runs import SMALL, run_eval_lm, run_train, write_corpus
+from fairseq_runs import WORDS as WORDS_OF_RUN
+
+from alibi_fairseq.criterions import linear_cross_entropy as kernel
+from alibi_fairseq.errors import BadInput
+
+WORDS, PAD = 200, 1
+SHAPE = (
+    *("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
+    *("--dropout", "0.1"),
+)
+CUTOFFS = ["--adaptive-softmax-cutoff", "30,90", "--adaptive-softmax-dropout", "0.2"]
+INPUT = ["--adaptive-input", "--adaptive-input-cutoff", "30,90"]
+FACTOR = ["--adaptive-input-factor", "2", "--adaptive-softmax-factor", "2"]
+UNTIED = "--no-share-decoder-input-output-embed"
+OURS = ["--arch", "alibi_lm", *SHAPE]
+STOCK = ["--arch", "transformer_lm", *SHAPE]
+ADAPTIVE = {
+    "plain": [*OURS, UNTIED, *CUTOFFS],
+    "factor 2": [*OURS, UNTIED, *CUTOFFS, "--adaptive-softmax-factor", "2"],
+    "tied": [*OURS, UNTIED, *CUTOFFS, *INPUT, "--tie-adaptive-weights"],
+    "projections tied": [
+        *(*OURS, UNTIED, *CUTOFFS, *INPUT, *FACTOR),
+        *("--tie-adaptive-weights", "--tie-adaptive-proj"),
+    ],
+    "stock": [*STOCK, *CUTOFFS],
+}
+DENSE = {
+    "tied": OURS,
+    "untied": [*OURS, UNTIED],
+    "narrow output": [*OURS, UNTIED, "--decoder-output-dim", "16"],
+    "stock": [*STOCK, "--share-decoder-input-output-embed"],
+}
+CASES = [("adaptive_loss", name, flags) for name, flags in ADAPTIVE.items()]
+CASES += [("cross_entropy", name, flags) for name, flags in DENSE.items()]
+IDS = [f"{criterion}, {name}" for criterion, name, _ in CASES]
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    monkeypatch.setitem(kernel.CHUNK, "cpu", 7 * WORDS)
+
+
+def batch():
+    """Three sequences of which two are padded, with words of every cluster."""
+    tokens = torch.randint(4, WORDS, (3, 18))
+    targets = torch.randint(4, WORDS, (3, 18))
+    for row, length in ((1, 11), (2, 15)):
+        tokens[row, length:] = targets[row, length:] = PAD
+    lengths = torch.tensor([18, 11, 15])
+    return {
+        "net_input": {"src_tokens": tokens, "src_lengths": lengths},
+        "target": targets,
+        "ntokens": int(lengths.sum()),
+    }
+
+
+def criterion_of(name: str, sentence_avg: bool = False):
+    task = SimpleNamespace(target_dictionary=dictionary_of(WORDS - 4))
+    return CRITERION_REGISTRY[name](task, sentence_avg)
+
+
+def outcome(criterion, model, sample):
+    """Loss, sample size, logs, and the gradients by name."""
+    torch.manual_seed(7)  # the same dropout
+    model.zero_grad()
+    loss, size, logs = criterion(model, sample)
+    loss.sum().backward()
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    return loss.detach().sum(), size, logs, gradients
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("name,case,flags", CASES, ids=IDS)
+def test_loss_gradients_and_logs_are_those_of_fairseq(name, case, flags, sentence_avg, monkeypatch):
+    # fairseq's own takes its logarithms in fp32, whatever the model's precision.
+    monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace: x.log_softmax(dim))
+    model = build_model(*flags, words=WORDS - 4).double().train()
+    sample = batch()
+    theirs = outcome(criterion_of(name, sentence_avg), copy.deepcopy(model), sample)
+    ours = outcome(criterion_of(f"chunked_{name}", sentence_avg), model, sample)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-10, atol=1e-10)
+    assert ours[1] == theirs[1]
+    assert ours[2].keys() == theirs[2].keys()
+    assert float(ours[2].pop("loss")) == pytest.approx(float(theirs[2].pop("loss")), rel=1e-10)
+    assert ours[2] == theirs[2]
+    assert ours[3].keys() == theirs[3].keys() and len(ours[3]) > 10
+    for parameter, gradient in theirs[3].items():
+        torch.testing.assert_close(
+            ours[3][parameter], gradient, rtol=1e-10, atol=1e-10, msg=f"{case}: {parameter}"
+        )
+
+
+def test_a_cluster_without_targets_has_no_gradient():
+    model = build_model(*ADAPTIVE["plain"], words=WORDS - 4).train()
+    sample = batch()
+    sample["target"] = sample["target"] % 30
+    for name in ("adaptive_loss", "chunked_adaptive_loss"):
+        gradients = outcome(criterion_of(name), model, sample)[3]
+        unused = {parameter for parameter, gradient in gradients.items() if gradient is None}
+        assert unused == {f"decoder.adaptive_softmax.tail.{i}.{j}.weight"
+                          for i in (0, 1) for j in (0, 2)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name,case,flags", CASES, ids=IDS)
+def test_validation_gives_the_same_loss_and_keeps_no_gradient(name, case, flags):
+    model = build_model(*flags, words=WORDS - 4).eval()
+    sample = batch()
+    with torch.no_grad():
+        theirs, _, _ = criterion_of(name)(model, sample)
+        ours, _, _ = criterion_of(f"chunked_{name}")(model, sample)
+    assert not ours.requires_grad
+    torch.testing.assert_close(ours, theirs.sum(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["adaptive_loss", "cross_entropy"])
+def test_losses_of_single_tokens_add_up(name):
+    flags = ADAPTIVE["tied"] if name == "adaptive_loss" else DENSE["tied"]
+    model = build_model(*flags, words=WORDS - 4).eval()
+    sample = batch()
+    criterion = criterion_of(f"chunked_{name}")
+    total, single = (criterion(model, sample, reduce=reduce)[0] for reduce in (True, False))
+    assert single.shape == (3 * 18,)
+    torch.testing.assert_close(single.sum(), total)
+
+
+@pytest.mark.parametrize(
+    "name,flags,advice",
+    [
+        ("chunked_adaptive_loss", DENSE["tied"], "chunked_cross_entropy"),
+        ("chunked_cross_entropy", ADAPTIVE["tied"], "chunked_adaptive_loss"),
+    ],
+)
+def test_a_model_the_criterion_cannot_train_is_refused(name, flags, advice):
+    model = build_model(*flags, words=WORDS - 4)
+    with pytest.raises(BadInput, match=f"use --criterion {advice}"):
+        criterion_of(name)(model, batch())
+
+
+RUN = (
+    "--task language_modeling --tokens-per-sample 16 --sample-break-mode complete --max-tokens 128 "
+    "--max-update 24 --lr 0.01 --log-format simple --log-interval 1 --ddp-backend legacy_ddp "
+    "--adaptive-softmax-cutoff 6,14 --no-share-decoder-input-output-embed --update-freq 2"
+)
+
+EVALUATED = ("--gen-subset", "valid", "--tokens-per-sample", "16")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("data"), train=2000, valid=300)
+
+
+@pytest.mark.parametrize(
+    "precision,tolerance",
+    [("--seed 5", 1e-6), ("--bf16", 0.01), ("--memory-efficient-fp16", 0.01)],
+)
+def test_a_training_goes_as_with_the_criterion_of_fairseq(data, tmp_path, precision, tolerance):
+    """24 updates of two batches each: the validation loss falls, and to the same number."""
+    losses = {}
+    for name in ("adaptive_loss", "chunked_adaptive_loss"):
+        flags = [*RUN.split(), *precision.split(), "--criterion", name]
+        run = run_train(data, tmp_path / name, *flags)
+        losses[name] = run["extra_state"]["best"]
+        assert run["cfg"]["criterion"]["_name"] == name
+    assert losses["adaptive_loss"] < math.log2(WORDS_OF_RUN) - 1
+    ours = losses["chunked_adaptive_loss"]
+    assert ours == pytest.approx(losses["adaptive_loss"], rel=tolerance)
+
+
+def test_the_evaluator_of_fairseq_finds_the_same_loss_on_both_models(data, tmp_path):
+    losses = []
+    for name in ("adaptive_loss", "chunked_adaptive_loss"):
+        run_train(data, tmp_path / name, *RUN.split(), "--criterion", name)
+        checkpoint = tmp_path / name / "checkpoint_last.pt"
+        losses.append(run_eval_lm(data, checkpoint, *EVALUATED)["loss"])
+    assert float(losses[1]) == pytest.approx(float(losses[0]), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_log_the_losses_of_fairseq(data, tmp_path):
+    """With padding and accumulated batches; each process has half of every update."""
+    losses = {}
+    for name in ("adaptive_loss", "chunked_adaptive_loss"):
+        save_dir = tmp_path / name
+        flags = [*RUN.split(), "--max-update", "3", "--criterion", name, "--save-dir", save_dir]
+        flags += ["--distributed-world-size", "2", "--nprocs-per-node", "2"]
+        done = as_process(
+            *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+            *("-m", "alibi_fairseq", "train", data, *SMALL.split(), *flags, "--cpu"),
+            *("--distributed-backend", "gloo", "--log-format", "json"),
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        losses[name] = re.findall(r'"(?:train_loss|valid_loss|valid_ppl)": "[\d.]+"', done.stdout)
+    assert losses["chunked_adaptive_loss"] == losses["adaptive_loss"]
+    assert len(losses["adaptive_loss"]) >= 3

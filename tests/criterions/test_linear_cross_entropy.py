@@ -1,0 +1,163 @@
+"""The chunked cross-entropy against torch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq.modules import AdaptiveSoftmax
+from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from alibi_fairseq.criterions import linear_cross_entropy as kernel
+from alibi_fairseq.criterions.chunked_adaptive_loss import adaptive_cross_entropy
+
+ROWS, WIDTH, CLASSES = 37, 24, 101
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    """Five rows at a time, so that the last chunk is a partial one."""
+    monkeypatch.setitem(kernel.CHUNK, "cpu", 5 * CLASSES + 3)
+
+
+def tensors(dtype=torch.float64, second: int = 0):
+    """Targets (every fifth one ignored), and one part, or two of which the second is wider."""
+    targets = torch.randint(CLASSES, (ROWS,))
+    targets[::5] = 1
+    shapes = [(WIDTH, CLASSES - second)] + ([(WIDTH + 8, second)] if second else [])
+    parts = []
+    for width, classes in shapes:
+        x = torch.randn(ROWS, width, dtype=dtype, requires_grad=True)
+        parts.append((x, torch.randn(classes, width, dtype=dtype, requires_grad=True)))
+    return targets, parts
+
+
+def leaves(parts):
+    return [tensor for part in parts for tensor in part]
+
+
+def expected(targets, parts, reduction="sum", factor=1.0):
+    scores = torch.cat([x @ weight.t() for x, weight in parts], dim=1)
+    losses = cross_entropy(scores.float() if scores.dtype.itemsize < 4 else scores,
+                           targets, ignore_index=1, reduction=reduction)  # fmt: skip
+    return losses.detach(), torch.autograd.grad((losses * factor).sum(), leaves(parts))
+
+
+def computed(targets, parts, reduce=True, factor=1.0):
+    losses = kernel.linear_cross_entropy(targets, *parts, ignore_index=1, reduce=reduce)
+    return losses.detach(), torch.autograd.grad((losses * factor).sum(), leaves(parts))
+
+
+@pytest.mark.parametrize("dtype,atol", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("second", [0, 3])
+def test_values_and_gradients_are_those_of_torch(dtype, atol, second):
+    targets, parts = tensors(dtype, second)
+    wanted, got = expected(targets, parts, factor=0.5), computed(targets, parts, factor=0.5)
+    torch.testing.assert_close(got[0], wanted[0], rtol=atol, atol=atol)
+    for one, other in zip(got[1], wanted[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=atol, atol=atol)
+
+
+def test_losses_of_single_rows_can_be_weighted():
+    targets, parts = tensors()
+    factor = torch.rand(ROWS, dtype=torch.float64)
+    wanted = expected(targets, parts, "none", factor)
+    got = computed(targets, parts, False, factor)
+    torch.testing.assert_close(got[0], wanted[0], rtol=1e-10, atol=1e-10)
+    assert (got[0][::5] == 0).all()
+    for one, other in zip(got[1], wanted[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_errs_no_more_than_torch(dtype):
+    """Against float64 on the same rounded inputs: our error is at most 1.5 times that of torch."""
+    targets, parts = tensors(dtype)
+    exact = [tuple(t.detach().double().requires_grad_() for t in part) for part in parts]
+    truth, theirs = expected(targets, exact), expected(targets, parts)
+    ours = computed(targets, parts)
+    assert ours[0].dtype == torch.float32
+    assert abs(ours[0] - truth[0]) <= 1.5 * abs(theirs[0] - truth[0]) + 1e-3 * truth[0]
+    for one, other, true in zip(ours[1], theirs[1], truth[1], strict=True):
+        assert one.dtype == dtype
+        assert (one - true).norm() <= 1.5 * (other - true).norm()
+
+
+def test_small_probabilities_survive_in_fp16_under_a_loss_scale():
+    """Gradients below fp16's smallest number, 6e-8, become representable when they are scaled."""
+    x = torch.eye(8, dtype=torch.float16, requires_grad=True)
+    weight = torch.zeros(CLASSES, 8, dtype=torch.float16)
+    weight[0] = 20.0  # all other classes have probability e^-20 = 2e-9
+    weight.requires_grad_()
+    targets = torch.zeros(8, dtype=torch.long)
+    kernel.linear_cross_entropy(targets, (x, weight)).mul(2.0**12).backward()
+    probability = torch.tensor(-20.0).exp() * 2**12
+    torch.testing.assert_close(weight.grad[1, 0].float(), probability, rtol=0.01, atol=0)
+
+
+def test_autocast_decides_the_precision_of_the_products():
+    targets, ((x, weight),) = tensors(torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = computed(targets, [(x, weight)])
+    wanted = expected(targets, [(x.bfloat16(), weight.bfloat16())])
+    torch.testing.assert_close(got[0], wanted[0], rtol=0.01, atol=0)
+    assert got[1][0].dtype == torch.float32
+
+
+def test_a_second_backward_pass_gives_the_same_gradients():
+    targets, parts = tensors()
+    loss = kernel.linear_cross_entropy(targets, *parts, ignore_index=1)
+    first = torch.autograd.grad(3 * loss, leaves(parts), retain_graph=True)
+    second = torch.autograd.grad(3 * loss, leaves(parts))
+    for one, other in zip(first, second, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_no_rows_have_loss_zero():
+    x, weight = torch.randn(0, WIDTH, requires_grad=True), torch.randn(CLASSES, WIDTH)
+    loss = kernel.linear_cross_entropy(torch.empty(0, dtype=torch.long), (x, weight))
+    loss.backward()
+    assert loss == 0 and x.grad.shape == (0, WIDTH)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Elements of the largest tensor that any operation inside of the context returns."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+@pytest.mark.parametrize("rows", [100, 1000, 10_000])
+def test_no_tensor_of_the_kernel_is_larger_than_a_chunk_or_the_gradients(rows, monkeypatch):
+    words, width, chunk = 1000, 4, 8192
+    monkeypatch.setitem(kernel.CHUNK, "cpu", chunk)
+    x = torch.randn(rows, width, requires_grad=True)
+    weight = torch.randn(words, width, requires_grad=True)
+    with LargestTensor() as largest:
+        targets = torch.randint(words, (rows,))
+        kernel.linear_cross_entropy(targets, (x, weight)).backward()
+    assert largest.elements <= max(chunk, rows * width, words * width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [3000, 6000])
+def test_the_loss_of_the_papers_model_needs_no_more_memory_for_more_tokens(tokens, monkeypatch):
+    """WikiText-103's adaptive softmax, 267,744 words: nothing is larger than the head's weights,
+    while the head's scores alone would be three and six times as large.
+    """
+    monkeypatch.setitem(kernel.CHUNK, "cpu", 2**21)
+    softmax = AdaptiveSoftmax(267_744, 1024, [20_000, 60_000], 0.2)
+    features = torch.randn(tokens, 1024, requires_grad=True)
+    targets = torch.cat([torch.arange(4, tokens - 96), torch.arange(20_100, 267_700, 2476)])[
+        :tokens
+    ]
+    with LargestTensor() as largest:
+        adaptive_cross_entropy(softmax, features, targets, padding_idx=1).backward()
+    assert largest.elements == softmax.head.weight.numel()
+    assert tokens * 20_002 > 2.9 * largest.elements
