@@ -102,7 +102,7 @@ _NO_DROPOUT = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout
 MINI = Scale(
     name="mini",
     worth="small models, trained briefly: how position methods compare, not how good they are",
-    updates=1000,
+    updates=500,
     tokens=6144,
     vocabulary=10_000,
     cutoffs="1000,4000",
@@ -112,7 +112,7 @@ MINI = Scale(
         "decoder_ffn_embed_dim": 512,
         **_NO_DROPOUT,
     },
-    checkpoint={"save_interval_updates": 250, "keep_interval_updates": 1},
+    checkpoint={"save_interval_updates": 100, "keep_interval_updates": 1},
     excerpt={"train": 20_000_000, "valid": 32_768, "test": 32_768},
     prepare={"cc100-roberta": ["--valid-tokens", "33000", "--shards", "1"]},
     log_interval=10,
