@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-other-text",
         action="store_true",
-        help="accept texts that are not the paper's; nothing then calls them so",
+        help="accept texts that are not the paper's, under their own names",
     )
     parser.add_argument(
         "--scale",
@@ -47,12 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("runs/reproduce"),
         metavar="FOLDER",
-        help="for all that is made, a folder per scale (default: %(default)s)",
+        help="for everything, with a folder per scale (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Returns 75 when it was told to stop, with all that was done kept."""
+    """Returns 75 if it was asked to stop; the same command resumes."""
     from ..reproduce import dry_run, plan, sources
     from ..reproduce.pipeline import Pipeline
     from ..reproduce.run import carry_out
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine(args: argparse.Namespace):
-    """What trains; None for a dry run that does not say."""
+    """The machine of one run; None for a dry run without --gpus or --cpu."""
     from ..launcher import Machine
 
     if args.cpu is not None and args.gpus is not None:

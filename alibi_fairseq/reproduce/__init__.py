@@ -1,1 +1,1 @@
-"""Tables and figures of the paper from the text to the report: plan, prepare, train, evaluate."""
+"""The tables and figures of the paper, from text to report: plan, prepare, train, evaluate."""

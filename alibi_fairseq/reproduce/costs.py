@@ -1,4 +1,4 @@
-"""What a plan costs: tokens, V100 hours at the paper's speeds, and disk."""
+"""The cost of a plan: tokens, V100 hours at the paper's speeds, and disk space."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def preparation_bytes(corpus: str, source: Path | None) -> float:
 
 
 def data_bytes(data: Data) -> float | None:
-    """Disk that the data of a corpus takes at its fullest moment.
+    """Disk that the data of a corpus takes at its peak.
 
     Returns:
         None if the text is not known; at the paper's scale it is the paper's.
@@ -65,5 +65,5 @@ def data_bytes(data: Data) -> float | None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """What a folder holds already."""
+    """Bytes in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

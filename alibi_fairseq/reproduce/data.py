@@ -1,4 +1,4 @@
-"""The data of one corpus in one folder: prepared, and cut to what a small scale needs."""
+"""The data of a corpus: prepared, and at a small scale cut to an excerpt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIBI = [*PYTHON, "alibi_fairseq"]
 
 @dataclass(frozen=True)
 class Data:
-    """What fairseq is given.
+    """The data folder that fairseq reads.
 
     Attributes:
         folder: the working folder of the preparation.
@@ -43,7 +43,7 @@ class Data:
 
     @property
     def argument(self) -> str:
-        """For fairseq's command line; before the preparation, as far as it is known."""
+        """fairseq's data argument; before the preparation as far as it is known."""
         if self.scale.excerpt:
             return str(self.excerpt)
         manifest = self._manifest()
@@ -57,17 +57,17 @@ class Data:
 
     @property
     def genuine(self) -> bool:
-        """Whether it is the paper's corpus, all of it; needs it to be prepared."""
+        """Whether it is the whole of the paper's corpus; call it after the preparation."""
         return not self.scale.excerpt and self._manifest()["identified_by"] is not None
 
     @property
     def text(self) -> str:
-        """What results call the text."""
+        """The name of the text in results."""
         return self.excerpt.name if self.scale.excerpt else self._manifest()["corpus"]
 
     @property
     def identity(self) -> dict:
-        """What tells the data from any other."""
+        """Settings that identify the data."""
         files = (self._manifest() or {}).get("files")
         listing = json.dumps(files, sort_keys=True)
         return {
@@ -77,7 +77,7 @@ class Data:
         }
 
     def steps(self) -> Iterator[Step]:
-        """The commands that make the data; the second is known only when the first is done."""
+        """The steps that create the data; the second is known only after the first."""
         yield self._prepare()
         if self.scale.excerpt:
             yield self._cut()
@@ -99,15 +99,15 @@ class Data:
         def check() -> None:
             if stamp.path.is_file() and self.data_bin.is_dir() and not stamp.holds():
                 raise BadInput(
-                    f"{self.data_bin} was prepared from other text or with other settings than "
-                    f"are given now; move {self.folder} away or choose another --work-dir."
+                    f"{self.data_bin} was prepared from other text or with other settings; move "
+                    f"{self.folder} away or choose another --work-dir."
                 )
 
         def finish() -> None:
             if self._manifest()["identified_by"] is None and not self.source.other:
                 raise BadInput(
                     f"{self.source.path} turned out not to be the paper's {self.source.corpus}; "
-                    "with --allow-other-text it is taken, and nothing then calls it so."
+                    "--allow-other-text accepts it under its own name."
                 )
             stamp.write()
 

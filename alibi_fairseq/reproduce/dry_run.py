@@ -1,4 +1,4 @@
-"""What would be done and what it costs, without doing anything."""
+"""The commands of a plan and their cost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def gigabytes(size: float) -> str:
 
 
 def explanation(pipeline: Pipeline) -> str:
-    """Where the hours come from."""
+    """How the hours were computed."""
     if pipeline.scale is PAPER:
         return (
             "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "

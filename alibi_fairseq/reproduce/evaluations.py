@@ -1,4 +1,4 @@
-"""What is measured on a trained model, and whether the results are of that very model."""
+"""The evaluations of a trained model, and whether results belong to its current checkpoint."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def evaluation_step(
     """One sweep with ``alibi-fairseq eval``.
 
     Args:
-        age: updates of the model at the training's scale.
-        out: results of this run on this split; sweeps at other strides go there too.
+        age: updates of the checkpoint.
+        out: results of this run on this split, for sweeps at all strides.
         log: takes the output; None: it is shown.
     """
     model = training.model(age)
@@ -40,7 +40,7 @@ def evaluation_step(
         return not stale() and measured >= set(points(measurement))
 
     def begin() -> None:
-        if stale():  # of a model that is no more
+        if stale():  # of an older checkpoint
             out.unlink()
 
     return Step(

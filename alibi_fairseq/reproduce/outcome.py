@@ -1,4 +1,4 @@
-"""What came out: the paper's table with ours beside it, or beside it only under a warning."""
+"""The outcome: the paper's tables with our results beside them, under a warning if need be."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .pipeline import Pipeline
 from .plan import DRAWN, Run, asked_for, title
 from .scales import PAPER
 
-#: More lengths than this stand in rows instead of columns.
+#: Tables with more lengths than this have them as rows instead of columns.
 _MOST_COLUMNS = 8
 
 
 class Cell(NamedTuple):
-    """A perplexity of the paper and ours; None where there is none."""
+    """A perplexity of the paper and ours; None if missing."""
 
     model: str
     subset: str
@@ -40,8 +40,8 @@ def print_outcome(pipeline: Pipeline, items: tuple[str, ...]) -> None:
 
 
 def table_of(pipeline: Pipeline, item: str) -> Path:
-    """The file of an item's table: the report's where ours may stand beside the paper's numbers,
-    otherwise one of our own, whose every row says what ours is.
+    """The file of an item's table: that of the report for a replication, otherwise one written here
+    whose rows say at which scale ours were measured.
     """
     in_report = pipeline.page.parent / "tables" / f"{item}.md"
     if is_replication(pipeline, item) and in_report.is_file():
@@ -61,7 +61,7 @@ def is_replication(pipeline: Pipeline, item: str) -> bool:
 
 
 def beside(pipeline: Pipeline, item: str) -> str:
-    """The item as Markdown, one table per split and way of cutting the text."""
+    """The item as Markdown, one table per split and stride."""
     name = "ours" if is_replication(pipeline, item) else f"ours ({pipeline.scale.name})"
     parts = [f"# {title(item)}\n", *warning(pipeline, item)]
     groups: dict[tuple, list[Cell]] = defaultdict(list)
@@ -74,7 +74,7 @@ def beside(pipeline: Pipeline, item: str) -> str:
 
 
 def warning(pipeline: Pipeline, item: str) -> list[str]:
-    """What keeps ours from being a replication."""
+    """Why this is not a replication; empty if it is one."""
     if is_replication(pipeline, item):
         return []
     corpora = {evaluation.recipe.corpus.name for evaluation in asked_for(item)}
@@ -87,7 +87,7 @@ def warning(pipeline: Pipeline, item: str) -> list[str]:
 
 
 def cells(pipeline: Pipeline, item: str) -> Iterator[Cell]:
-    """Every perplexity of the item, ours looked up in the results."""
+    """Every perplexity of the item, with ours from the results."""
     runs = {run.recipe.path: run for run in pipeline.runs}
     printed = printed_by_paper(item)
     for evaluation in asked_for(item):
@@ -108,7 +108,7 @@ def cells(pipeline: Pipeline, item: str) -> Iterator[Cell]:
 
 
 def label(run: Run, updates: int) -> str:
-    """``ALiBi, L=512``, with its age where the paper evaluates the run at several."""
+    """``ALiBi, L=512``, with the share of the updates where the paper evaluates the run at several."""
     recipe = run.recipe
     name = f"{method_name(recipe.position_method)}, L={recipe.train_length}"
     return name if updates == recipe.updates else f"{name}, {updates / recipe.updates:.1%} trained"

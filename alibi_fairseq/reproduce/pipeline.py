@@ -19,12 +19,12 @@ from .trainings import Training
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What is made for a plan.
+    """The steps of a plan.
 
     Attributes:
-        root: the folder of everything; one per scale.
+        root: the folder for everything; one per scale.
         sources: by corpus.
-        machine: of one run; None: what each recipe was published for (to look at, not to run).
+        machine: of one run; None: what each recipe was published for (for a dry run).
         parallel: how many runs at a time.
     """
 
@@ -52,12 +52,12 @@ class Pipeline:
         return Training(recipe, folder, data, machine, self.scale.log_interval)
 
     def stops(self, run: Run) -> list[int]:
-        """Updates at which a run's models are kept, rising."""
+        """Updates after which a checkpoint of a run is kept, ascending."""
         ages = (self.scale.updates_of(run.recipe, updates) for updates in run.stops)
         return list(dict.fromkeys(ages))
 
     def age(self, run: Run, measurement: Measurement) -> int:
-        """Updates of the model that is measured."""
+        """Updates of the checkpoint that is evaluated."""
         return self.scale.updates_of(run.recipe, measurement.updates)
 
     def results(self, run: Run, subset: str) -> Path:
@@ -65,7 +65,7 @@ class Pipeline:
         return self.root / "results" / self._folder(run) / f"{run.recipe.name}-{subset}.json"
 
     def steps(self, run: Run) -> list[Step]:
-        """Training and evaluation of one run, whose data should be there."""
+        """Training and evaluation of one run; complete once its data is prepared."""
         training = self.training(run)
         steps = [training.step(updates) for updates in self.stops(run)]
         for measurement in run.measurements:
@@ -81,7 +81,7 @@ class Pipeline:
         return self.root / "report" / "report.md"
 
     def report(self) -> Step:
-        """Puts all results of this folder beside the paper's."""
+        """The step that writes the report of all results in this folder."""
         results = self.root / "results"
         records = (self.training(run).folder / training_record.FILE_NAME for run in self.runs)
         records = [path for path in records if path.is_file()]

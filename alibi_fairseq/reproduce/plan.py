@@ -1,4 +1,4 @@
-"""Which trainings and evaluations a table or figure needs. Pure: the paper's data and recipes."""
+"""The trainings and evaluations that a table or figure needs, from the paper's data and recipes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ ITEMS = tuple(sorted((*PERPLEXITY_ITEMS, *DRAWN), key=lambda item: (item[0] == "
 
 @dataclass(frozen=True)
 class Measurement:
-    """One sweep: a model of some age, one split, some lengths at one stride (None: whole windows)."""
+    """One sweep: a checkpoint by its updates, a split, and lengths at one stride.
+
+    A stride of None means non-overlapping windows.
+    """
 
     updates: int
     subset: str
@@ -38,14 +41,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Run:
-    """One training run and what is measured on it."""
+    """A training run and its evaluations."""
 
     recipe: Recipe
     measurements: tuple[Measurement, ...]
 
     @property
     def stops(self) -> tuple[int, ...]:
-        """Updates at which the model is kept, rising; the last one ends the run."""
+        """Updates after which a checkpoint is kept, ascending; the last one ends the run."""
         last = max(measurement.updates for measurement in self.measurements)
         return tuple(updates for updates in ages(self.recipe) if updates <= last)
 
@@ -54,7 +57,7 @@ def find_items(name: str) -> tuple[str, ...]:
     """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``.
 
     Raises:
-        BadInput: there is no such table or figure, or training has no part in it.
+        BadInput: there is no such table or figure, or it needs no training.
     """
     if name == "all":
         return ITEMS
@@ -93,7 +96,7 @@ def asked_for(item: str) -> list[Evaluation]:
 
 
 def runs_for(items: tuple[str, ...]) -> list[Run]:
-    """Every training run that the items need, once, with all that is measured on it."""
+    """The training runs that the items need, each once, with all its evaluations."""
     lengths: dict[str, dict[tuple, dict[int, None]]] = {}
     recipes: dict[str, Recipe] = {}
     for item in items:
@@ -113,9 +116,9 @@ def runs_for(items: tuple[str, ...]) -> list[Run]:
 
 
 def ages(recipe: Recipe) -> tuple[int, ...]:
-    """All numbers of updates at which the paper evaluates this run, rising.
+    """All numbers of updates at which the paper evaluates this run, ascending.
 
-    A run keeps the model of each of them, whatever was asked for: it passes them only once.
+    A run keeps a checkpoint at each of them, whatever was requested: it passes them only once.
     """
     asked = (evaluation for item in PERPLEXITY_ITEMS for evaluation in evaluations(item))
     found = {
@@ -127,7 +130,7 @@ def ages(recipe: Recipe) -> tuple[int, ...]:
 
 
 def corpora_of(runs: list[Run]) -> list[str]:
-    """The corpora that must be there, in order."""
+    """The corpora that runs need, in order."""
     return list(dict.fromkeys(run.recipe.corpus.name for run in runs))
 
 

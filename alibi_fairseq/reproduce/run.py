@@ -19,10 +19,10 @@ def carry_out(pipeline: Pipeline, items: tuple[str, ...], name: str) -> int:
         name: what was asked for, e.g. ``table5``.
 
     Returns:
-        0; 75 when told to stop, with all that was done kept; otherwise the failed command's code.
+        0; 75 if it was asked to stop; otherwise the exit code of the command that failed.
 
     Raises:
-        BadInput: something is wrong that can be known before the work.
+        BadInput: something is wrong that can be checked before the work.
     """
 
     def work() -> None:
@@ -36,7 +36,7 @@ def carry_out(pipeline: Pipeline, items: tuple[str, ...], name: str) -> int:
 
 
 def do_all(pipeline: Pipeline) -> bool:
-    """Run every step that is not done; whether there was any."""
+    """Run every step that is not done; returns whether there was any."""
     look_ahead(pipeline)
     ran = False
     for data in pipeline.data.values():
@@ -58,7 +58,11 @@ def print_estimate(pipeline: Pipeline) -> None:
 
 
 def look_ahead(pipeline: Pipeline) -> None:
-    """Refuse what would fail later: texts, GPUs, folders with other work, too little disk."""
+    """Check texts, GPUs, folders and disk space before any work.
+
+    Raises:
+        BadInput: something would fail later.
+    """
     needed = 0.0
     for data in pipeline.data.values():
         prepare = next(data.steps())
@@ -75,4 +79,4 @@ def look_ahead(pipeline: Pipeline) -> None:
                 step.done() or step.check()
         most = costs.checkpoint_bytes(training.recipe, len(pipeline.stops(run)) - 1)
         needed += max(0, most - costs.folder_bytes(training.folder))
-    check_disk(pipeline.root, needed, "What is left to do", "--work-dir")
+    check_disk(pipeline.root, needed, "The remaining work", "--work-dir")

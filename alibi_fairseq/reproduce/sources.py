@@ -1,4 +1,4 @@
-"""The texts given with ``--corpus``: what is wrong with them is said before any work."""
+"""The texts given with ``--corpus``, checked before any work."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..errors import BadInput
 from ..recipes import CORPORA
 from ..results.manifest import other_name
 
-#: How a corpus's preparation takes a text; tells the folders of other text apart.
-MANNERS = {"wikitext-103": "words", "bookcorpus": "books", "cc100-roberta": "documents"}
+#: The unit in which a corpus's preparation reads text; distinguishes the folders of other texts.
+UNITS = {"wikitext-103": "words", "bookcorpus": "books", "cc100-roberta": "documents"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text that stands for a corpus of the paper, or is it.
+    """A corpus of the paper, or a text used in its place.
 
     Attributes:
         corpus: the corpus's name.
         path: file or folder.
-        other: it may be another text.
+        other: whether another text is allowed.
     """
 
     corpus: str
@@ -32,13 +32,13 @@ class Source:
 
     @property
     def text(self) -> str:
-        """What the text is called: as the paper's corpus only if nothing else is let through."""
+        """The name of the text: that of the paper's corpus only if no other is allowed."""
         return other_name(self.path) if self.other else self.corpus
 
     @property
     def folder(self) -> str:
-        """A folder name for what is made of it."""
-        return f"{self.text}-as-{MANNERS[self.corpus]}" if self.other else self.corpus
+        """A folder name for everything made from it."""
+        return f"{self.text}-as-{UNITS[self.corpus]}" if self.other else self.corpus
 
     @property
     def files(self) -> list[Path]:
@@ -48,7 +48,7 @@ class Source:
         return text_files(self.path)
 
     def flags(self) -> list[str]:
-        """The source for the command line of ``alibi-fairseq prepare CORPUS``."""
+        """The arguments of ``alibi-fairseq prepare CORPUS`` that name the source."""
         path = str(self.path)
         other = ["--allow-other-text"] if self.other else []
         if self.corpus == wikitext103.CORPUS:
@@ -91,10 +91,10 @@ def parse(given: list[str], needed: list[str], other: bool, complete: bool) -> d
 
 
 def check(source: Source) -> None:
-    """Refuse what a preparation would refuse, and what would not be the paper's corpus.
+    """Check a text as its preparation will.
 
     Raises:
-        BadInput: with what to do.
+        BadInput: it cannot be prepared, or is not the paper's corpus and no other text is allowed.
     """
     path = source.path
     if source.corpus == wikitext103.CORPUS:
@@ -113,6 +113,6 @@ def check(source: Source) -> None:
     else:
         return
     raise BadInput(
-        f"--corpus {source.corpus}={path}: {what}; with --allow-other-text it is taken, and nothing "
-        f"then calls it {source.corpus}."
+        f"--corpus {source.corpus}={path}: {what}; --allow-other-text accepts it under its "
+        "own name."
     )

@@ -1,4 +1,4 @@
-"""The training of one run: to each age at which the paper evaluates it, and to its end."""
+"""The training of one run, with a checkpoint after each number of updates that the paper evaluates."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .data import Data
 
 @dataclass(frozen=True)
 class Training:
-    """One run in its folder.
+    """A run and its folder.
 
     Attributes:
-        recipe: at its scale.
-        folder: for checkpoints and logs.
+        recipe: the scaled recipe.
+        folder: of checkpoints and logs.
     """
 
     recipe: Recipe
@@ -31,17 +31,17 @@ class Training:
     log_interval: int
 
     def model(self, updates: int) -> Path:
-        """The checkpoint to evaluate: of the whole run the best on validation, as in the paper."""
+        """The checkpoint to evaluate: at the end of the run the best on validation, as in the paper."""
         best = updates == self.recipe.updates
         return self.folder / ("checkpoint_best.pt" if best else f"checkpoint_{updates}.pt")
 
     def stamp(self, updates: int) -> Stamp:
-        """What says that the run has been so far."""
+        """Records that the run has made this many updates."""
         path = self.folder / f"trained-{updates}.json"
         return Stamp(path, self._begun_with(), [], [self.model(updates)])
 
     def command(self, updates: int) -> list[str]:
-        """Trains, or goes on, until the model is so old.
+        """Trains, or resumes, up to a number of updates.
 
         Raises:
             BadInput: the machine's GPUs cannot share an update evenly.
@@ -85,13 +85,13 @@ class Training:
         model = self.model(updates)
         if self.stamp(updates).path.is_file():
             raise BadInput(
-                f"{model} is missing or not what the training left there; move {self.folder} away "
-                "to train again."
+                f"{model} is missing or was changed after the training; move {self.folder} away to "
+                "train again."
             )
         if process.has_reached(self.folder, updates + 1):
             raise BadInput(
-                f"The training in {self.folder} has gone past {updates:,} updates without keeping "
-                "its model of that age; move that folder away to train again."
+                f"The training in {self.folder} is past {updates:,} updates without a "
+                "checkpoint of them; move that folder away to train again."
             )
 
     def _finish(self, updates: int) -> None:

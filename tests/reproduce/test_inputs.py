@@ -113,5 +113,5 @@ def test_a_disk_that_is_too_small(texts, commands, tmp_path, monkeypatch, capsys
     given = f"wikitext-103={texts['wikitext-103']}"
     words = ["table5", "--scale", "smoke", "--allow-other-text", "--corpus", given]
     said = refused(capsys, tmp_path, *words)
-    assert "What is left to do needs about" in said and "--work-dir" in said
+    assert "The remaining work needs about" in said and "--work-dir" in said
     assert commands.ran == []
