@@ -38,7 +38,9 @@ from alibi_fairseq.evaluation.windows import plan_windows, share_start
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document
 
-CPU = torch.device("cpu")
+from . import common
+
+DEVICE = common.device()
 WORDS = 30_000
 LENGTH = 512
 ADAPTIVE_WORDS = 267_744 - 4  # without fairseq's special symbols
@@ -84,6 +86,7 @@ class Fairseq:
         (self.model,), self.cfg, self.task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides={"data": str(data)}
         )
+        self.model.to(DEVICE)
 
     def run(self, length: int, stride: int, skipped: int) -> tuple[float, float]:
         """Seconds, and bits per token, of all windows but the first ``skipped``."""
@@ -97,7 +100,10 @@ class Fairseq:
         first = next(batches)
         began = time.perf_counter()
         results = eval_lm.eval_lm(
-            [self.model], task.source_dictionary, itertools.chain([first], batches)
+            [self.model],
+            task.source_dictionary,
+            itertools.chain([first], batches),
+            device=DEVICE,
         )
         return time.perf_counter() - began, float(results["loss"])
 
@@ -107,13 +113,13 @@ class Ours:
 
     def __init__(self, data: Path, checkpoint: Path):
         dictionary = load_dictionary(data)
-        self.model = load_checkpoint(checkpoint, data, dictionary, CPU)
+        self.model = load_checkpoint(checkpoint, data, dictionary, DEVICE)
         self.split = load_split(data, "valid", dictionary)
 
     def run(self, length: int, stride: int, skipped: int) -> tuple[float, float]:
         """As for fairseq."""
         windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
-        size = windows_per_batch(length, self.model.bytes_per_input, default_budget(CPU), CPU)
+        size = windows_per_batch(length, self.model.bytes_per_input, default_budget(DEVICE), DEVICE)
         stream = Stream(
             torch.from_numpy(self.split.inputs(stride)),
             torch.from_numpy(self.split.tokens),
@@ -167,8 +173,8 @@ def long_window(folder: Path) -> dict:
     options += ["--decoder-ffn-embed-dim", str(4 * WIDTH)]
     checkpoint = make_checkpoint(data, folder / architecture, architecture, *options)
     ours = Ours(data, checkpoint)
-    resident = PeakMemory(CPU).mb()
-    peak = PeakMemory(CPU)
+    resident = PeakMemory(DEVICE).mb()
+    peak = PeakMemory(DEVICE)
     seconds, _ = ours.run(LONG, LONG, 0)
     return {
         "name": "memory of one long window beyond the weights",

@@ -57,9 +57,9 @@ def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") ->
     return torch.load(save_dir / "checkpoint_last.pt", weights_only=True)
 
 
-def run_eval_lm(data: Path, checkpoint: Path, *flags: str) -> dict:
-    """Loss in bits and perplexity as ``fairseq-eval-lm`` gives them."""
-    command = [str(data), "--path", str(checkpoint), "--cpu", "--no-progress-bar"]
+def run_eval_lm(data: Path, checkpoint: Path, *flags: str, device: str = "--cpu") -> dict:
+    """Loss in bits and perplexity as ``fairseq-eval-lm`` gives them; without ``device``, on a GPU."""
+    command = [str(data), "--path", str(checkpoint), *device.split(), "--no-progress-bar"]
     command += ["--num-workers", "0", *flags]
     arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)
     return eval_lm.main(convert_namespace_to_omegaconf(arguments))
