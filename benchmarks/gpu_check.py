@@ -109,7 +109,7 @@ def main() -> int:
             continue
         print(f"== {part.name}: {part.proves}", flush=True)
         outcomes.append(run(part, args, deadline))
-        write_summary(outcomes)
+        write_summary(args, outcomes)
     print(summary(outcomes))
     return int(any(outcome.state == "FAILED" for outcome in outcomes))
 
