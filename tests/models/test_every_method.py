@@ -137,6 +137,7 @@ def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
         assert math.isfinite(found["loss"])
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["--fp16", "--bf16", "--memory-efficient-bf16"])
 @pytest.mark.parametrize("method", EVERY_METHOD)
