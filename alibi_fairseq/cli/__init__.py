@@ -10,6 +10,7 @@ import argparse
 import sys
 from importlib import import_module
 
+from .. import __version__
 from ..errors import BadInput
 
 PROGRAM = "alibi-fairseq"
@@ -17,6 +18,7 @@ PROGRAM = "alibi-fairseq"
 #: Our own verbs: module and one line of help.
 VERBS = {
     "compare": ("compare", "compare position methods on your own text, from text to figure"),
+    "models": ("models", "list the registered models with their sizes, and the position methods"),
     "prepare": ("prepare", "turn a corpus of the paper, or any text, into fairseq's binary data"),
     "eval": ("eval", "perplexity at any window length and stride"),
     "position-loss": ("position_loss", "loss by position within the window"),
@@ -29,6 +31,9 @@ VERBS = {
     "import-hf": ("import_hf", "make a Hugging Face model a checkpoint to train on"),
     "export": ("export", "make a checkpoint a folder for Hugging Face transformers"),
 }
+
+#: Those that load models, which a plugin may define.
+LOADING = ("compare", "models", "eval", "position-loss")
 
 #: fairseq's commands with --user-dir already set: what they do.
 FAIRSEQ_COMMANDS = {
@@ -60,17 +65,34 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run_verb(arguments: list[str]) -> int:
+    args = make_parser(arguments).parse_args(arguments)
+    if getattr(args, "user_dir", None):
+        from . import fairseq_command
+
+        fairseq_command.import_plugin(args.user_dir)
+    return import_module(f".{VERBS[args.verb][0]}", __name__).run(args) or 0
+
+
+def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """The parser, with the options of the verb that the arguments begin with."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Length extrapolation of language models with fairseq.",
         epilog="`alibi-fairseq VERB --help` lists the options of a verb.",
     )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, (module, text) in VERBS.items():
         verb_parser = verbs.add_parser(verb, help=text, description=text)
         if verb in arguments[:1]:
             import_module(f".{module}", __name__).add_arguments(verb_parser)
+            if verb in LOADING:
+                verb_parser.add_argument(
+                    "--user-dir",
+                    metavar="FOLDER",
+                    help="a plugin of your own that imports alibi_fairseq, for example with a "
+                    "position method",
+                )
     for verb, text in FAIRSEQ_COMMANDS.items():
         verbs.add_parser(verb, help=text, add_help=False)
-    args = parser.parse_args(arguments)
-    return import_module(f".{VERBS[args.verb][0]}", __name__).run(args) or 0
+    return parser

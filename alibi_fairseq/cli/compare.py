@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import BadInput
@@ -95,8 +96,9 @@ def comparison_of(args: argparse.Namespace):
                 f"{args.sources[0]} describes the whole comparison; change it there instead of "
                 f"giving {', '.join(more)}."
             )
-        return load(args.sources[0])
-    return from_mapping({**{k: v for k, v in given.items() if k not in _TEXT}, **_corpus(args)})
+        return replace(load(args.sources[0]), user_dir=args.user_dir)
+    given = {name: value for name, value in given.items() if name not in _TEXT}
+    return from_mapping({**given, **_corpus(args), "user_dir": args.user_dir})
 
 
 def _corpus(args: argparse.Namespace) -> dict:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from ..errors import BadInput
 from ..user_dir import FOLDER, is_this_package
@@ -28,21 +30,69 @@ def run(verb: str, arguments: list[str]) -> int:
         from . import hydra_train
 
         command, main = hydra_train.with_user_dir(arguments), hydra_train.main
+    elif verb == "train" and {"-h", "--help"} & set(arguments):
+        return training_help(arguments)
     else:
-        _check_user_dir(arguments)
-        command = [*arguments, "--user-dir", str(FOLDER)]
+        command = [*arguments, *_our_user_dir(arguments)]
         main = import_module(f"fairseq_cli.{verb.replace('-', '_')}").cli_main
     sys.argv = [f"{PROGRAM} {verb}", *command]
     main()
     return 0
 
 
-def _check_user_dir(arguments: list[str]) -> None:
-    """fairseq knows one ``--user-dir``; a plugin that builds on this one imports it."""
+def training_help(arguments: list[str]) -> int:
+    """Print the options of ``fairseq-train`` with those of the model and the task.
+
+    fairseq's own ``--help`` ends before it has read ``--arch`` and ``--task``.
+    """
+    from fairseq import models, options, tasks
+
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument("--arch", choices=models.ARCH_MODEL_REGISTRY, default="alibi_lm")
+    chosen.add_argument("--task", choices=tasks.TASK_REGISTRY, default="language_modeling")
+    chosen.add_argument("--user-dir")
+    args, _ = chosen.parse_known_args(arguments)
+    if args.user_dir:
+        import_plugin(args.user_dir)
+    parser = options.get_training_parser(default_task=args.task)
+    parser.prog = f"{PROGRAM} train"
+    for kind, registry in (
+        ("task", tasks.TASK_REGISTRY[args.task]),
+        ("arch", models.ARCH_MODEL_REGISTRY[args.arch]),
+    ):
+        title = f"Options of --{kind} {getattr(args, kind)}"
+        registry.add_args(parser.add_argument_group(title, argument_default=argparse.SUPPRESS))
+    parser.print_help()
+    return 0
+
+
+def _our_user_dir(arguments: list[str]) -> list[str]:
+    """``--user-dir`` with this package, unless a plugin is given.
+
+    fairseq takes one ``--user-dir``. A plugin that builds on this package imports it, and that
+    registers our models.
+    """
     for flag, following in zip(arguments, [*arguments[1:], ""]):
         name, _, value = flag.partition("=")
         if name == "--user-dir" and not is_this_package(value or following):
-            raise BadInput(
-                f"{PROGRAM} sets --user-dir itself and fairseq takes only one; for a plugin of "
-                "your own that imports alibi_fairseq, use fairseq's command."
-            )
+            check_plugin(value or following)
+            return []
+    return ["--user-dir", str(FOLDER)]
+
+
+def import_plugin(folder: str) -> None:
+    """Import a plugin as fairseq's commands do.
+
+    Raises:
+        BadInput: it does not exist.
+    """
+    from fairseq.utils import import_user_module
+
+    check_plugin(folder)
+    import_user_module(argparse.Namespace(user_dir=folder))
+
+
+def check_plugin(folder: str) -> None:
+    """Raises BadInput if there is no Python package in a folder."""
+    if not (Path(folder) / "__init__.py").is_file():
+        raise BadInput(f"--user-dir: {folder} is not a folder with an __init__.py.")

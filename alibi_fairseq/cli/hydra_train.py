@@ -30,7 +30,9 @@ PATHS = (
 
 
 def with_user_dir(arguments: list[str]) -> list[str]:
-    """The command line with this package as the plugin to load."""
+    """The command line with this package as the plugin to load, unless it names one."""
+    if any(argument.startswith("common.user_dir=") for argument in arguments):
+        return arguments
     return [*arguments, f"common.user_dir={FOLDER}"]
 
 

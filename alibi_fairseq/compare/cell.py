@@ -62,6 +62,7 @@ class Cell:
             *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
             *("--lr", str(what.lr), "--lr-scheduler", "inverse_sqrt"),
             *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
+            *_user_dir(what),
             *what.train_flags,
         ]
 
@@ -88,6 +89,7 @@ class Cell:
             *("--stride", ",".join(what.strides), "--subset", what.subset),
             *("--out", str(self.results)),
             *(("--model-overrides", json.dumps(overrides)) if overrides else ()),
+            *_user_dir(what),
         ]
         return Command(words, self.folder / "evaluate.log")
 
@@ -144,6 +146,10 @@ class Cell:
 
 #: Of a file that all cells share.
 _sha256 = cache(sha256_file)
+
+
+def _user_dir(comparison: Comparison) -> list[str]:
+    return ["--user-dir", comparison.user_dir] if comparison.user_dir else []
 
 
 def _task(method: str, train_length: int) -> list[str]:

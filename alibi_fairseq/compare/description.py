@@ -61,6 +61,7 @@ class Comparison:
         strides: tokens that each window scores; ``full`` is all of them.
         subset: the split to evaluate on.
         title: of table and figure.
+        user_dir: a plugin, already imported, that the models need.
         order: the axes by importance: the first varies slowest, so that an interrupted comparison
             is complete in the others.
     """
@@ -78,6 +79,7 @@ class Comparison:
     strides: tuple[str, ...] = ("full",)
     subset: str = "valid"
     title: str = "Perplexity by evaluation length"
+    user_dir: str | None = None
     order: tuple[str, ...] = field(default=AXES)
 
     def __post_init__(self):

@@ -7,10 +7,13 @@ import sys
 from importlib import import_module
 
 import pytest
+import torch
 from commands import PACKAGE, SHORT, as_process
 
 from alibi_fairseq import cli
+from alibi_fairseq.cli import models
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.models.config import LargeConfig
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +40,20 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2
+
+
+def test_models_with_their_sizes(capsys):
+    assert cli.main(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:5] == ["alibi_lm_tiny", "3", "128", "8", "512"] for line in lines)
+    assert "alibi" in lines[-1] and "sinusoidal" in lines[-1]
+    # The layers of the 1.3B model, counted by PyTorch.
+    config = LargeConfig()
+    layer = torch.nn.TransformerEncoderLayer(
+        config.decoder_embed_dim, config.decoder_attention_heads, config.decoder_ffn_embed_dim
+    )
+    counted = 25 * sum(parameter.numel() for parameter in layer.parameters())
+    assert models.layer_parameters(config) == counted
 
 
 def test_bad_input_is_one_line(monkeypatch, capsys):
@@ -108,12 +125,28 @@ class TestFairseqCommands:
         )
         assert (tmp_path / "out" / "dict.txt").read_text().split()[:2] == ["a", "2"]
 
-    def test_a_user_dir_of_ones_own(self, tmp_path, capsys):
-        for flags in (["--user-dir", str(tmp_path)], [f"--user-dir={tmp_path}"]):
+    def test_a_user_dir_of_ones_own(self, tmp_path, capsys, monkeypatch):
+        plugin = tmp_path / "my_plugin_for_train"
+        for flags in (["--user-dir", str(plugin)], [f"--user-dir={plugin}"]):
             assert cli.main(["train", "data", *flags]) == 2
-            assert "sets --user-dir itself" in capsys.readouterr().err
+            assert "is not a folder with an __init__.py" in capsys.readouterr().err
+        plugin.mkdir()
+        (plugin / "__init__.py").touch()
+        monkeypatch.setattr("fairseq_cli.train.cli_main", lambda: None)
+        assert cli.main(["train", "data", "--user-dir", str(plugin)]) == 0
+        assert sys.argv == ["alibi-fairseq train", "data", "--user-dir", str(plugin)]
+        assert cli.main(["train", "data"]) == 0
+        assert sys.argv == ["alibi-fairseq train", "data", "--user-dir", str(PACKAGE)]
         assert cli.main(["eval-lm", "nowhere", "--user-dir", str(PACKAGE), "--path", "x"]) == 2
         assert "no data folder nowhere" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("flags", [[], ["--arch", "alibi_lm_small"]])
+    def test_help_shows_the_options_of_the_model(self, flags, capsys):
+        assert cli.main(["train", "--help", *flags]) == 0
+        text = capsys.readouterr().out
+        for option in ("--position-method", "--attention-backend", "--mem-len", "--max-update"):
+            assert option in text
+        assert f"Options of --arch {flags[-1] if flags else 'alibi_lm'}:" in text
 
     def test_without_fairseq(self, monkeypatch, capsys):
         monkeypatch.setitem(sys.modules, "fairseq_cli", None)

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from alibi_fairseq.cli import compare as cli
+from alibi_fairseq.cli import make_parser
 from alibi_fairseq.compare import load
 from alibi_fairseq.compare.description import PAPER_METHODS, as_mapping, from_mapping
 from alibi_fairseq.errors import BadInput
@@ -91,9 +92,8 @@ def test_a_file_that_is_no_description(tmp_path):
 
 
 def options(*arguments: object) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    cli.add_arguments(parser)
-    return parser.parse_args([*map(str, arguments), "--out", "runs/mine"])
+    command = ["compare", *map(str, arguments), "--out", "runs/mine"]
+    return make_parser(command).parse_args(command)
 
 
 def test_options_describe_the_same_as_yaml(tmp_path, monkeypatch):

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import as_process
 from conftest import random_tokens, small_model
 from fairseq_runs import SMALL, run_eval_lm, write_corpus
 
 from alibi_fairseq import positions
 from alibi_fairseq.positions import METHODS, PositionConfig, PositionMethod, build_position_method
+from alibi_fairseq.results.schema import load_document
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
@@ -58,7 +60,15 @@ def test_the_guides_method_trains_with_the_real_command(plugin, tmp_path):
         capture_output=True,
     )
     flags = "--task language_modeling --tokens-per-sample 64 --gen-subset valid --max-tokens 64"
-    assert run_eval_lm(data, save / "checkpoint_last.pt", *flags.split())["loss"] > 0
+    loss = run_eval_lm(data, save / "checkpoint_last.pt", *flags.split())["loss"]
+    assert loss > 0
+    command = ["-m", "alibi_fairseq", "eval", data, "--path", save / "checkpoint_last.pt"]
+    command += ["--lengths", 64, "--out", tmp_path / "results.json"]
+    done = as_process(*command, "--user-dir", plugin)
+    assert done.returncode == 0, done.stderr
+    (cell,) = load_document(tmp_path / "results.json")["cells"]
+    assert cell["position_method"] == "root"
+    assert cell["loss_bits"] == pytest.approx(loss, abs=1e-3)
 
 
 @torch.no_grad()
