@@ -68,7 +68,7 @@ def test_the_guides_method_trains_with_the_real_command(plugin, tmp_path):
     assert done.returncode == 0, done.stderr
     (cell,) = load_document(tmp_path / "results.json")["cells"]
     assert cell["position_method"] == "root"
-    assert cell["loss_bits"] == pytest.approx(loss, abs=1e-3)
+    assert cell["loss_bits"] == pytest.approx(float(loss), abs=1e-3)
 
 
 @torch.no_grad()

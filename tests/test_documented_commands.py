@@ -1,0 +1,142 @@
+"""The README's commands run as typed, at toy size, and those of all documents have right options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pytest
+from commands import PACKAGE, ROOT, in_process
+from fairseq import options
+
+from alibi_fairseq import cli
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+#: What makes a training of the README a matter of seconds; the last value of an option counts.
+TOY_TRAINING = (
+    *("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
+    *("--decoder-attention-heads", "4", "--max-update", "2", "--warmup-updates", "1"),
+    *("--cpu", "--num-workers", "0"),
+)
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The code blocks of a document, without line continuations."""
+    found, block = [], None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            if block is not None:
+                found.append("\n".join(block).replace("\\\n", " "))
+                block = None
+            elif line == f"```{language}":
+                block = []
+        elif block is not None:
+            block.append(line)
+    return found
+
+
+def commands(path: Path) -> list[list[str]]:
+    """Commands of the shell blocks as words, without comments."""
+    lines = [line for block in blocks(path, "bash") for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def documented(*programs: str):
+    """(document, command) of all documents whose program is one of these."""
+    return [
+        pytest.param(words, id=f"{path.name}: {' '.join(words[:3])}")
+        for path in DOCUMENTS
+        for words in commands(path)
+        if words[0] in programs
+    ]
+
+
+def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    (tmp_path / "texts").mkdir()
+    for number, name in enumerate(sorted(topics)):
+        (tmp_path / "texts" / f"{number}.txt").write_text(topics[name], encoding="utf-8")
+    (tmp_path / "alibi_fairseq").symlink_to(PACKAGE)
+    ran = []
+    for words in commands(ROOT / "README.md"):
+        program, *arguments = words
+        if program == "alibi-fairseq":
+            # The whole of compare is in tests/compare.
+            more = ["--dry-run"] if arguments[0] == "compare" else []
+            assert cli.main([*arguments, *more]) == 0, capsys.readouterr().err
+        elif program == "fairseq-train":
+            in_process("train", *arguments, *TOY_TRAINING)
+        elif program == "fairseq-eval-lm":
+            in_process("eval_lm", *arguments, "--cpu", "--num-workers", "0")
+        else:
+            continue
+        ran.append(arguments[0] if program == "alibi-fairseq" else program)
+    assert ran == ["compare", "prepare", "fairseq-train", "eval", "report", "fairseq-eval-lm"]
+    assert (tmp_path / "runs" / "report" / "report.md").is_file()
+    (code,) = blocks(ROOT / "README.md", "python")
+    variables: dict = {}
+    exec(code.replace("beam=5", "beam=2, max_len_b=8"), variables)
+    assert "model" in variables
+
+
+@pytest.mark.parametrize("words", documented("alibi-fairseq"))
+def test_options_of_our_verbs_exist(words):
+    verb, *arguments = words[1:]
+    if verb in cli.FAIRSEQ_COMMANDS:
+        if verb in ("train", "eval-lm"):
+            check_fairseq_options(verb, arguments)
+        return
+    shortened = [word for word in arguments if not word.startswith(("…", "RESULTS…"))]
+    parser = cli.make_parser([verb])
+    for action in _actions(parser, verb):
+        action.required = False  # the document may leave it out
+        if not action.option_strings and not isinstance(action, argparse._SubParsersAction):
+            action.nargs = "*"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "error", _fail)
+        parser.parse_args([verb, *shortened])
+
+
+@pytest.mark.parametrize("words", documented("fairseq-train", "fairseq-eval-lm"))
+def test_options_of_fairseqs_commands_exist(words):
+    check_fairseq_options(words[0].removeprefix("fairseq-"), words[1:])
+
+
+def check_fairseq_options(verb: str, arguments: list[str]) -> None:
+    """Every option is one of fairseq's parser with those of our model and tasks."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
+
+    parser = {"train": options.get_training_parser, "eval-lm": options.get_eval_lm_parser}[verb]()
+    if verb == "train":
+        ARCH_MODEL_REGISTRY["alibi_lm"].add_args(parser)
+    known = {flag for action in parser._actions for flag in action.option_strings}
+    for task in ("language_modeling", "segment_language_modeling"):
+        other = argparse.ArgumentParser()
+        TASK_REGISTRY[task].add_args(other)
+        known |= {flag for action in other._actions for flag in action.option_strings}
+    given = {word.partition("=")[0] for word in arguments if re.match("--[a-z]", word)}
+    # Optimizer and schedule have options of their own.
+    assert given - known <= {"--warmup-updates", "--adam-betas"}
+
+
+def test_every_verb_is_documented():
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = "".join(line for line in text.splitlines(keepends=True) if line.startswith("|"))
+    missing = [v for v in cli.VERBS | cli.FAIRSEQ_COMMANDS if not re.search(rf"`{v}\b", table)]
+    assert not missing
+
+
+def _actions(parser: argparse.ArgumentParser, verb: str) -> list[argparse.Action]:
+    (verbs,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return [a for a in verbs.choices[verb]._actions if not isinstance(a, argparse._HelpAction)]
+
+
+def _fail(parser: argparse.ArgumentParser, message: str):
+    raise AssertionError(message)
