@@ -1,4 +1,4 @@
-"""``fairseq-preprocess`` as a step with progress, and a check of what it wrote."""
+"""``fairseq-preprocess`` with a progress bar and a check of its output."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def binarise(
     dictionary: Path | None = None,
     workers: int = 1,
 ) -> None:
-    """Turn tokenised text into fairseq's binary data; ``destination`` appears when it is whole.
+    """Turn tokenised text into fairseq's binary data; ``destination`` appears when it is complete.
 
     Args:
         texts: split -> file of tokens separated by spaces; ``train`` and any of ``valid``,
             ``test``.
-        destination: folder to be made.
+        destination: the folder to create.
         expected_tokens: split -> tokens it must have, with one ``</s>`` per line; a difference
             is an error.
-        dictionary: fairseq's ``dict.txt``; counted from the training text when it is None.
+        dictionary: fairseq's ``dict.txt``; counted on the training text if None.
         workers: processes.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     log = destination.with_name("preprocess.log")
-    # A folder of its own per attempt: a killed run may leave a fairseq-preprocess that goes on
+    # Each attempt has its own folder: a killed run may leave a fairseq-preprocess that keeps
     # writing for a while.
     for stale in destination.parent.glob(f".{destination.name}-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -67,7 +67,7 @@ def count_tokens(prefix: Path) -> int:
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 
     dataset = MMapIndexedDataset(str(prefix))
-    # Bound to a name: the sizes are a view of a mapped file that the dataset unmaps when it goes.
+    # Bound to a name: the sizes are a view of a mapped file that the dataset unmaps when it is freed.
     return int(dataset.sizes.sum(dtype="int64"))
 
 

@@ -64,18 +64,18 @@ def prepare(
 
     Args:
         sources: folders or archives of books (one ``.txt`` each), or the file(s) with one sentence
-            per line, whose lines and tokens are then checked.
+            per line, whose numbers of lines and tokens are checked.
         held_out: percent of the books for each of validation and test.
-        split_list: a list written by another run, to split alike.
+        split_list: the list of another run, for the same split.
         vocabulary: dictionary entries of the sentencepiece BPE trained on the training split.
-        wordpiece: BERT's ``vocab.txt``; then nothing is trained.
+        wordpiece: BERT's ``vocab.txt``, instead of training a tokeniser.
         allow_other_text: accept plain files that are not the Toronto BookCorpus.
 
     Returns:
         The manifest, and whether there was anything to do.
 
     Raises:
-        BadInput: what is wrong, in one sentence.
+        BadInput: a source or an option is wrong.
     """
     started = time.time()
     paths = [Path(source) for source in sources]
@@ -163,7 +163,7 @@ def prepare(
 
 
 def disk_needed(files: list[Path] | None) -> float:
-    """Bytes that the preparation takes at its fullest moment, about; None: of the edition with one
+    """Bytes that the preparation takes at its peak, about; None: of the edition with one
     sentence per line.
     """
     text = _TEXT_BYTES if files is None else sum(map(estimated_text_bytes, files))
@@ -172,7 +172,7 @@ def disk_needed(files: list[Path] | None) -> float:
 
 
 def _read_wordpiece(path: str | os.PathLike) -> str:
-    WordPiece(path)  # bad input shows before hours of work
+    WordPiece(path)  # fails before hours of work
     return sha256_file(path)
 
 

@@ -1,4 +1,4 @@
-"""Books out of a folder, an archive or one long file, normalised to one paragraph per line."""
+"""Books from a folder, an archive or one long file, normalised to one paragraph per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alibi_fairseq.dataprep.sources import is_archive, text_files, texts
 from alibi_fairseq.dataprep.text import not_utf8, single_spaced
 from alibi_fairseq.files import atomic_write
 
-# The one-line-per-sentence edition of the Toronto BookCorpus has lost its book ends. A block has
+# The edition of the Toronto BookCorpus with one sentence per line has no book boundaries. A block has
 # the mean length of its 11,038 books: 74,004,228 / 11,038 lines.
 LINES_PER_BLOCK = 6_704
 _LINE_FILES = "books_large_p"  # books_large_p1.txt and books_large_p2.txt
@@ -22,7 +22,7 @@ Advance = Callable[[int], None]
 
 
 def is_line_edition(paths: list[Path]) -> bool:
-    """Whether the sources are the edition without book ends: plain files, or named like its two."""
+    """Whether the sources are the edition without book boundaries: plain files, or named like its two."""
     if all(path.is_file() and not is_archive(path) for path in paths):
         return True
     names = [Path(name).name for path in paths for name, _ in _streams(path, lambda _: None, 3)]
@@ -41,7 +41,7 @@ def count_raw(paths: list[Path], advance: Advance) -> tuple[int, int]:
 
 
 def units(paths: list[Path], advance: Advance) -> Iterator[tuple[str, bytes]]:
-    """(name, raw text) of each book; of each block for the edition without book ends."""
+    """(name, raw text) of each book; of each block for the edition without book boundaries."""
     if not is_line_edition(paths):
         for path in paths:
             for name, stream in _streams(path, advance):

@@ -1,4 +1,4 @@
-"""Documents out of text of any size: separated by empty lines, never more than a few MB at a time."""
+"""Documents, separated by empty lines, from text of any size, a few MB at a time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SEARCH = 1 << 23  # bytes in which a plain file's next document is looked for
 
 @dataclass(frozen=True)
 class Portion:
-    """What one process reads: a range of a plain file, or a whole packed one.
+    """What one process reads: a range of a plain file, or a whole compressed one or archive.
 
     Attributes:
-        file: number of the file among all.
+        file: index of the file.
         start, end: bytes; ``end`` is None for a packed file.
     """
 
@@ -72,7 +72,7 @@ def read(portion: Portion) -> Iterator[Document]:
         for document in _documents(stream, begun, None):
             yield document
             offset = document.offset + len(document.text)
-        # The next text of an archive begins behind everything that was read of this one.
+        # The next text of an archive begins after everything that was read of this one.
         offset = max(offset, begun) + 1
 
 
@@ -104,7 +104,7 @@ def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Doc
 
 
 def _document_start(path: Path, boundary: int) -> int:
-    """The first place at or after ``boundary`` behind an empty line, as far as one is near."""
+    """The first position at or after ``boundary`` that follows an empty line, if one is near."""
     with open(path, "rb", buffering=1 << 16) as stream:
         stream.seek(boundary - 1)
         _skip_line(stream)

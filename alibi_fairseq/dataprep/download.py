@@ -1,4 +1,4 @@
-"""Download one file from the first mirror that has it, resuming what an earlier run began."""
+"""Download one file from the first mirror that has it, resuming interrupted downloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.workflow.progress import progress
 
-# Some mirrors refuse urllib's own name.
+# Some mirrors refuse urllib's default.
 _USER_AGENT = "alibi-fairseq data preparation (Python urllib)"
 _TIMEOUT = 60  # seconds without a byte
 _ATTEMPTS = 3  # per mirror without any progress
@@ -26,7 +26,7 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Mirror:
-    """An address and the hash of what it must serve.
+    """A URL and the hash of the file that it serves.
 
     Attributes:
         algorithm: of ``hashlib``.
@@ -39,15 +39,15 @@ class Mirror:
 
 
 def download(mirrors: list[Mirror], folder: Path, pause: float = 2.0) -> tuple[Path, Mirror]:
-    """Fetch a file into ``folder``; it appears under its own name only when its hash is right.
+    """Fetch a file into ``folder``; it appears under its own name only if its hash matches.
 
     Args:
-        mirrors: tried in this order; a mirror that fails or serves something else is passed over.
+        mirrors: tried in this order; one that fails or serves another file is skipped.
         pause: seconds before another attempt at the same mirror.
 
     Raises:
-        BadInput: no mirror worked; says what happened at each. What was received is kept, and the
-            next run goes on from there.
+        BadInput: no mirror worked; names the error of each. Partial files are kept, and the next
+            run resumes them.
     """
     failures = []
     for mirror in mirrors:

@@ -1,4 +1,4 @@
-"""Books that repeat one another, found by the runs of eight words they share.
+"""Near-duplicate books, found by the 8-grams of words that they share.
 
 A book is the set of hashes of its 8-grams of lower-cased words. Two books are near-duplicates when
 the smaller one shares at least a twentieth of its set with the other (containment, so that a volume is
@@ -17,14 +17,14 @@ import numpy as np
 
 GRAM = 8  # words
 THRESHOLD = 0.05  # of the smaller book's 8-grams; unrelated books share less than a hundredth
-_WIDESPREAD = 200  # books; what more of them share is boilerplate and no sign of repetition
+_WIDESPREAD = 200  # books; 8-grams that more of them share are boilerplate
 _KEPT = 20_000_000  # hashes in memory at a time, about
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _WORD = re.compile(r"\w+")
 
 
 def keep_one_in(words: int) -> int:
-    """M for a corpus of so many words: 1 (exact) up to 20 million."""
+    """M for a corpus of that size in words: 1 (exact) up to 20 million."""
     return 1 + words // _KEPT
 
 
@@ -48,7 +48,7 @@ def shingles(text: str, one_in: int = 1) -> np.ndarray:
 
 
 def groups(books: list[np.ndarray]) -> list[int]:
-    """For each book the number of the first book of its group of near-duplicates.
+    """For each book, the index of the first book of its group of near-duplicates.
 
     Args:
         books: :func:`shingles` of each.

@@ -24,12 +24,12 @@ def encode_file(
     arguments: tuple,
     workers: int = 1,
 ) -> dict:
-    """Tokenise a file line by line; ``destination`` appears when it is whole.
+    """Tokenise a file line by line; ``destination`` appears when it is complete.
 
     Args:
         source: UTF-8 text, normalised (single spaces).
         destination: the pieces of each line separated by spaces; an unknown one is ``<unk>``.
-        load: makes the tokeniser in each process, e.g. ``SentencePiece``.
+        load: creates the tokeniser in each process, e.g. ``SentencePiece``.
         arguments: for ``load``, e.g. the model's path.
 
     Returns:

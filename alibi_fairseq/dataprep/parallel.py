@@ -1,4 +1,4 @@
-"""Work spread over processes: in order, with bounded memory, and no orphans."""
+"""Parallel processes: results in order, bounded memory, no orphans."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def map_in_order(
     initialize: Callable[..., None] | None = None,
     arguments: tuple = (),
 ) -> Iterator[Result]:
-    """``map`` over processes: results in the order of the items, items read as they are needed.
+    """``map`` over processes: results in the order of the items, which are read as needed.
 
     With one worker everything happens in this process. If this process dies in any way, its
     workers end too, so that a run started again never meets the old one.

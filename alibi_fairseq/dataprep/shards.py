@@ -35,7 +35,7 @@ _tokeniser: Tokeniser  # of this process
 
 @dataclass(frozen=True)
 class Part:
-    """What one process writes at a time: an interval of keys, a piece of one shard."""
+    """What one process writes at a time: an interval of keys within one shard."""
 
     number: int
     shard: int
@@ -44,7 +44,7 @@ class Part:
 
 
 def plan(low: int, total: int, shards: int | None, shard_bytes: float) -> list[Part]:
-    """Cut the keys from ``low`` on into shards, and those into parts.
+    """Divide the keys from ``low`` on into shards, and those into parts.
 
     Args:
         total: bytes of text.
@@ -90,7 +90,7 @@ def write_parts(
     arguments: tuple,
     workers: int,
 ) -> list[dict]:
-    """Tokenise every part into a file of its own; takes up what an earlier call left.
+    """Tokenise every part into a file of its own, except those that an earlier call has finished.
 
     Returns:
         Per part the counts and ``seconds`` of processor time.
@@ -109,7 +109,7 @@ def write_parts(
 def join_parts(
     parts: list[Part], folder: Path, destination: Path, entries: int, workers: int
 ) -> list[str]:
-    """Join the parts of each shard to ``DESTINATION/shardNN/train``; the parts are used up.
+    """Join the parts of each shard to ``DESTINATION/shardNN/train``; deletes the parts.
 
     Args:
         entries: size of the dictionary.
@@ -131,7 +131,7 @@ def join_parts(
 
 
 def move_validation(prefix: Path, shard: Path) -> None:
-    """Into the first shard, where fairseq looks for it."""
+    """Move the validation set into the first shard, where fairseq looks for it."""
     for suffix in (".bin", ".idx"):
         if prefix.with_suffix(suffix).exists():
             os.replace(prefix.with_suffix(suffix), shard / f"valid{suffix}")
@@ -151,7 +151,7 @@ class _Writer:
         self.counts = dict.fromkeys(COUNTS, 0)
 
     def add(self, documents: list[bytes]) -> None:
-        """Tokenise and write documents, each of which ends with a line end."""
+        """Tokenise and write documents, each of which ends with a newline."""
         import torch
 
         lines = [text.decode().split("\n")[:-1] for text in documents]

@@ -32,7 +32,7 @@ RUN = 128_000_000  # bytes of text in one run
 
 @dataclass(frozen=True)
 class SortedRun:
-    """A written run: ``path`` holds the texts, ``path``.npy their keys and where each ends."""
+    """A sorted run on disk: ``path`` holds the texts, ``path``.npy their keys and end offsets."""
 
     path: Path
 
@@ -56,7 +56,7 @@ class SortedRun:
 def write_runs(
     portions: list[Portion], seed: int, folder: Path, workers: int, total: int
 ) -> tuple[list[SortedRun], dict]:
-    """Read every portion into sorted runs; takes up what an earlier call left.
+    """Read every portion into sorted runs, except those that an earlier call has finished.
 
     Args:
         total: bytes of the files, about, for the progress bar.

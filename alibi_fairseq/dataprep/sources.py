@@ -1,4 +1,4 @@
-"""Text out of files, folders and archives, one stream at a time and never unpacked to disk."""
+"""Text from files, folders and archives, one stream at a time, never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def texts(
 
 
 class _Named(io.RawIOBase):
-    """A stream whose damages are told with the name of its file, wherever it is read."""
+    """A stream whose read errors name the file."""
 
     def __init__(self, path: Path, stream: BinaryIO):
         self._path = path
@@ -135,7 +135,7 @@ def _named(path: Path, stream: BinaryIO) -> BinaryIO:
 
 
 class _Counted(io.RawIOBase):
-    """A file that tells how much of it was read."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, raw: BinaryIO, advance: Callable[[int], None]):
         self._raw = raw
@@ -171,7 +171,7 @@ def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
 
 
 class _Zstandard(io.RawIOBase):
-    """Frames of zstd one after the other. The library's own reader takes a cut-off file as whole."""
+    """Frames of zstd one after the other. The library's own reader accepts truncated files."""
 
     def __init__(self, decompressor, stream: BinaryIO):
         self._decompressor, self._stream = decompressor, stream

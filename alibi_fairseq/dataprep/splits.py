@@ -1,4 +1,4 @@
-"""Which book goes where: whole books, decided by a seed, written to a list that can be shared."""
+"""The split of each book: whole books, determined by a seed, written to a list that can be shared."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Book:
 
 
 def shuffle_key(seed: int, sha256: str) -> bytes:
-    """Sorting by it gives an order that depends on the seed and the contents, on nothing else."""
+    """A sort key that depends on the seed and the contents alone."""
     return hashlib.sha256(f"{seed} {sha256}".encode()).digest()
 
 
@@ -70,7 +70,7 @@ def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
 
 
 def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
-    """Set the split of consecutive blocks of a text whose book ends are unknown.
+    """Set the split of consecutive blocks of a text whose book boundaries are unknown.
 
     Validation and test are one run of blocks each. The blocks beside a run are dropped, because
     the book that crosses its edge would straddle; so are blocks that repeat a held-out one.
@@ -122,7 +122,7 @@ def write_list(books: Sequence[Book], path: Path) -> None:
 
 
 def apply_list(books: Sequence[Book], path: Path) -> None:
-    """Set the split of each book from a list that :func:`write_list` wrote elsewhere.
+    """Set the split of each book from a list that :func:`write_list` has written.
 
     Raises:
         BadInput: it is no such list, it is for other books, or it lets near-duplicates straddle.

@@ -53,7 +53,7 @@ def count_text(path: str | os.PathLike, what: str = "counting") -> TextCounts:
 
 
 def not_utf8(name: str | os.PathLike, error: UnicodeDecodeError) -> BadInput:
-    """The sentence for text in another encoding."""
+    """The error for text in another encoding."""
     return BadInput(
         f"{name} is not UTF-8 text ({error.reason}); convert it first, "
         "e.g. with: iconv -f LATIN1 -t UTF-8."

@@ -23,7 +23,7 @@ _LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out of its t
 
 
 class Tokeniser:
-    """What every tokeniser offers.
+    """The interface of all tokenisers.
 
     Attributes:
         kind: its name in the manifest.
@@ -38,11 +38,11 @@ class Tokeniser:
     files: list[Path]
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        """Own numbers of the pieces of each line."""
+        """The tokeniser's own ids of the pieces of each line."""
         raise NotImplementedError
 
     def write_dictionary(self, path: str | os.PathLike) -> None:
-        """fairseq's ``dict.txt``: the pieces in the order of their numbers."""
+        """fairseq's ``dict.txt``: the pieces in the order of their ids."""
         with atomic_write(path) as stream:
             for name in self.names[SPECIAL - self.offset :]:
                 if name.split() != [name]:

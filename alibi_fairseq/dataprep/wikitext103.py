@@ -162,7 +162,7 @@ def identify(
 
 
 def disk_needed(archive: str | os.PathLike | None, from_dir: str | os.PathLike | None) -> float:
-    """Bytes that the preparation takes at its fullest moment, about."""
+    """Bytes that the preparation takes at its peak, about."""
     return 2.5 * _size(archive, from_dir)
 
 
