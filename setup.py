@@ -43,6 +43,8 @@ setup(
     extras_require={
         # export, import-hf
         "huggingface": ["transformers>=5", "safetensors"],
+        # python -m alibi_fairseq.harness
+        "harness": ["transformers>=5", "safetensors", "lm_eval[hf]>=0.4.13"],
         "test": [
             "pytest",
             "pytest-timeout",

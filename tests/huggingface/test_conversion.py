@@ -12,7 +12,7 @@ from alibi_fairseq.errors import BadInput
 from alibi_fairseq.huggingface.conversion import convert
 from alibi_fairseq.huggingface.description import describe
 from alibi_fairseq.huggingface.export import save
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
 EOS, PAD = 2, 1
 
@@ -63,7 +63,7 @@ def test_logits_and_architecture(method, flags, heads, architecture):
     torch.testing.assert_close(theirs.log_softmax(-1), ours, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"learned"}))
+@pytest.mark.parametrize("method", sorted(set(POSITIONS) - {"learned"}))
 @torch.no_grad()
 def test_logits_past_the_training_length(method):
     model = perturbed(method, BLOOM if method == "alibi" else "")
@@ -112,7 +112,7 @@ def greedy(model, tokens: list[int]) -> list[int]:
 
 GENERATING = [("alibi", BLOOM), ("alibi", TIED), ("sinusoidal", ""), ("transformer_xl", "")] + [
     pytest.param(method, "", marks=pytest.mark.slow)
-    for method in sorted(set(METHODS) - {"sinusoidal", "transformer_xl"})
+    for method in sorted(set(POSITIONS) - {"sinusoidal", "transformer_xl"})
 ]
 
 

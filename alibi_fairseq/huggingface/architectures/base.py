@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from ...errors import BadInput
 from ..description import Description
 
 #: Numbers of fairseq's special symbols; its language models start a text with </s>.
@@ -86,11 +87,10 @@ def norms(model: Description, embedding: bool = False) -> Iterator[str]:
         yield "--layernorm-embedding"
 
 
-def without_options(model: Description, *allowed: str) -> Iterator[str]:
+def without_options(model: Description) -> Iterator[str]:
     """What has to change for a position method without options of its own."""
     for option in model.options:
-        if option not in allowed:
-            yield "without --" + option.replace("_", "-")
+        yield "without --" + option.replace("_", "-")
 
 
 def scaled_embedding(model: Description, weights: Weights) -> Tensor:
@@ -132,8 +132,6 @@ def fairseq_activation(name: str, activation: str) -> str:
     Raises:
         BadInput: fairseq has no such function.
     """
-    from ...errors import BadInput
-
     if activation not in FAIRSEQ_ACTIVATIONS:
         raise BadInput(
             f"This {name} model uses the activation function {activation}, which fairseq does not "

@@ -1,0 +1,58 @@
+"""The examples of docs/library.md run without fairseq and compute what they say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from commands import ROOT, as_process
+
+HIDE = "import sys; sys.modules['fairseq'] = None\n"
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/library.md").read_text(), re.DOTALL)
+
+CHECKS = [
+    # Against torch's own layer with a dense mask: ALiBi is −slope · distance, slopes 1/2 … 1/256.
+    """
+distance = torch.arange(128)[:, None] - torch.arange(128)
+slopes = 2.0 ** -torch.arange(1, 9)
+dense = (-slopes[:, None, None] * distance).masked_fill(distance < 0, -torch.inf)
+y = start
+for layer in layers:
+    y = nn.TransformerEncoderLayer.forward(layer, y, src_mask=dense.repeat(4, 1, 1))
+torch.testing.assert_close(x, y, rtol=0, atol=1e-5)
+x.sum().backward()
+assert layers[0].self_attn.in_proj_weight.grad is not None
+""",
+    """
+torch.manual_seed(0)
+for method in ("rotary", "xpos", "alibi", "t5", "kerple", "sandwich", "none", "transformer_xl"):
+    attention = CausalAttention(64, 8, 1, method).eval()
+    x = torch.randn(2, 40, 64)
+    whole, _ = attention(x)
+    first, cache = attention(x[:, :25])
+    second, cache = attention(x[:, 25:39], cache)
+    third, cache = attention(x[:, 39:], cache)
+    steps = torch.cat([first, second, third], 1)
+    torch.testing.assert_close(steps, whole, rtol=0, atol=1e-5)
+    moved = x.clone()
+    moved[:, -1] += 1
+    torch.testing.assert_close(attention(moved)[0][:, :-1], whole[:, :-1])
+    if method == "rotary":  # as torch computes it, with pairs (i, i + D/2)
+        q, k, v = attention.qkv(x).unflatten(-1, (3, 8, 8)).permute(2, 0, 3, 1, 4)
+        angle = torch.arange(40)[:, None] * 10000.0 ** (-torch.arange(0, 8, 2) / 8)
+        def turn(z):
+            a, b = z.chunk(2, -1)
+            z = torch.complex(a, b) * torch.polar(torch.ones_like(angle), angle)
+            return torch.cat([z.real, z.imag], -1)
+        output = nn.functional.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True)
+        expected = attention.out(output.transpose(1, 2).flatten(2))
+        torch.testing.assert_close(whole, expected, rtol=0, atol=1e-5)
+""",
+]
+
+
+@pytest.mark.parametrize("example, check", zip(EXAMPLES, CHECKS, strict=True), ids=["block", "gpt"])
+def test_examples_run_without_fairseq(example, check):
+    example = example.replace("x = torch.randn(4, 128, 64)", "start = x = torch.randn(4, 128, 64)")
+    done = as_process("-c", HIDE + example + check + "\nprint('done')")
+    assert done.stdout == "done\n", done.stderr[-1500:]
