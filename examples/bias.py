@@ -1,0 +1,33 @@
+# %% [markdown]
+# # What a position method adds to the attention scores
+#
+# ALiBi, T5 bias, KERPLE and Sandwich add a number to each score that depends on the distance from the
+# query to the key alone. This draws it for every head, at the values that training starts from.
+
+# %%
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+
+from alibi_fairseq.positions import PositionConfig, build_position_method
+
+HEADS, DISTANCES = 8, 512
+torch.manual_seed(1)
+config = PositionConfig(embed_dim=512, num_heads=HEADS, num_layers=1, train_length=DISTANCES)
+
+# %%
+figure, panels = plt.subplots(1, 4, figsize=(12, 3), layout="constrained")
+distance = torch.arange(DISTANCES)
+for axes, name in zip(panels, ("alibi", "t5", "kerple", "sandwich")):
+    bias = build_position_method(name, config).bias(layer=0, keys=DISTANCES)
+    for head, values in enumerate(bias.at(distance).detach()):  # (H, distances)
+        axes.plot(distance, values, color=plt.cm.viridis(head / HEADS))
+    axes.set(title=name, xlabel="distance in tokens")
+panels[0].set_ylabel("added to the score")
+
+# %%
+folder = Path("runs/examples")
+folder.mkdir(parents=True, exist_ok=True)
+figure.savefig(folder / "bias.png", dpi=120)
+print(f"{folder / 'bias.png'}: one line per head, dark for the first")

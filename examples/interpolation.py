@@ -1,0 +1,38 @@
+# %% [markdown]
+# # A context extended by interpolation
+#
+# Dividing ALiBi's slopes by tokens / training length keeps the largest bias at the one seen in
+# training (Al-Khateeb et al. 2023). Nothing is trained.
+
+# %%
+import json
+import os
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from alibi_fairseq.cli import main
+
+RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
+CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
+LENGTHS = (64, 128, 256, 512, 1024)
+folder = Path("runs/examples")
+folder.mkdir(parents=True, exist_ok=True)
+
+# %%
+figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
+for scale in ("none", "4", "dynamic"):
+    results = folder / f"interpolation-{scale}.json"
+    arguments = [str(DATA), "--path", str(CHECKPOINT), "--out", str(results)]
+    overrides = json.dumps({"alibi_scale": scale})
+    lengths = ",".join(map(str, LENGTHS))
+    main(["eval", *arguments, "--lengths", lengths, "--model-overrides", overrides])
+    cells = json.loads(results.read_text())["cells"]
+    points = sorted((cell["length"], cell["perplexity"]) for cell in cells)
+    axes.plot(*zip(*points), marker="o", label=f"slopes ÷ {scale}")
+
+# %%
+axes.set(xscale="log", xlabel="window length L", ylabel="perplexity")
+axes.set_xticks(LENGTHS, LENGTHS)
+axes.legend()
+figure.savefig(folder / "interpolation.png", dpi=120)

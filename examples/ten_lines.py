@@ -1,0 +1,32 @@
+# %% [markdown]
+# # An exported model in ten lines of transformers
+#
+# First the export; the ten lines after it are all that somebody without fairseq needs.
+
+# %%
+import os
+from pathlib import Path
+
+from alibi_fairseq.cli import main
+
+RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
+CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
+folder = Path("runs/examples/exported")
+if not folder.exists():
+    tokenizer = os.environ.get("ALIBI_SENTENCEPIECE")  # where it is not beside the data
+    named = ["--sentencepiece-model", tokenizer] if tokenizer else []
+    arguments = ["--path", str(CHECKPOINT), "--data", str(DATA), "--out", str(folder), *named]
+    assert main(["export", *arguments]) == 0
+
+# %%
+import torch  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+
+model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+prompt = tokenizer("\nThe following", return_tensors="pt")
+torch.manual_seed(1)
+output = model.generate(**prompt, max_new_tokens=60, do_sample=True, top_k=20, eos_token_id=[])
+print(tokenizer.decode(output[0]))
+loss = model(**prompt, labels=prompt["input_ids"]).loss
+print(f"{loss.item():.2f} nats per token of the prompt")
