@@ -16,6 +16,7 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 GLUE = {
     *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
     *("compat", "registration", "launch", "preflight", "preemption"),
+    *("process_groups", "reproduce.estimate"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
 }
