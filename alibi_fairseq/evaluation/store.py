@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BadInput
+from ..results import manifest
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, merge_documents, new_document, save_document
 
@@ -47,6 +48,8 @@ class Store:
         self._provenance = collect_provenance(
             seconds=0, precision=settings["precision"], data=data, subsets=sorted(subsets)
         )
+        if text := manifest.summary(data):
+            self._provenance["text"] = text
         self._new: list[dict] = []
         self._earlier = load_document(path) if path.exists() else None
         if self._earlier is not None:

@@ -21,7 +21,7 @@ from .batches import make_batches, shard_of, windows_per_batch
 from .cells import evaluation_cell, position_cell, shard_cell
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, corpus_name, load_dictionary, load_split
-from .measure import LossSum, Stream, bucket_edges, measure
+from .measure import LossSum, Scorer, Stream, bucket_edges, measure
 from .memory_usage import PeakMemory, default_budget
 from .store import Point, Store
 from .text import TextSize
@@ -189,17 +189,33 @@ def measure_point(
         return []  # there are more shards than batches
     seen = plan_windows(len(split.tokens), point.length + model.memory_length, point.stride)
     least, mean = context_of(seen)
-    return [
-        {
-            **facts,
-            **_figures(sweep, total, split),
-            "min_context": least,
-            "mean_context": mean,
-            "seconds": round(seconds, 6),
-            "tokens_per_second": round(total.tokens / seconds, 1),
-            "peak_memory_mb": round(peak.mb(), 1),
-        }
-    ]
+    cell = {
+        **facts,
+        **_figures(sweep, total, split),
+        "min_context": least,
+        "mean_context": mean,
+        "seconds": round(seconds, 6),
+        "tokens_per_second": round(total.tokens / seconds, 1),
+        "peak_memory_mb": round(peak.mb(), 1),
+    }
+    if point.stride == point.length and sweep.shard is None and not model.memory_length:
+        single = speed_of_single_windows(model.scorer(), stream, batches) if size > 1 else None
+        cell["tokens_per_second_batch_1"] = single or cell["tokens_per_second"]
+    return [cell]
+
+
+def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Window]]) -> float:
+    """Tokens per second at batch size 1, as the paper's Tables 2 to 4 give it.
+
+    Timed on one window in twenty, at most eight, after one to warm up.
+    """
+    windows = [[window] for batch in batches for window in batch]
+    timed = windows[: min(8, 1 + len(windows) // 20)]
+    edges = [0, windows[0][0].length]
+    measure(score, stream, windows[:1], edges)
+    began = time.perf_counter()
+    (total,) = measure(score, stream, timed, edges)
+    return round(total.tokens / (time.perf_counter() - began), 1)
 
 
 def check_recurrent_sweep(sweep: Sweep, point: Point) -> None:

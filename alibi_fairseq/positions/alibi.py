@@ -5,9 +5,10 @@ Paper: Press, Smith & Lewis 2022, "Train Short, Test Long", https://arxiv.org/ab
 Formula: softmax(q_i·k_j/√D − m_h·(i − j)), one fixed slope m_h per head. The bias is added to the
 scaled scores and not scaled itself (footnote 10 of the paper).
 Cost: no parameters; one addition per score, nothing to store but H slopes.
-Past the training length: extrapolates. On WikiText-103 perplexity improves up to about twice the
-training length and then stays level (Tables 2-4); at 1.3B parameters it is best near twice the
-training length (Figure 6).
+Past the training length: extrapolates. On WikiText-103 perplexity improves fast up to about twice the
+training length, then slowly: it is best at 3 to 24 times the training length and level from there
+(Tables 2-4). At 1.3B parameters it is best near twice the training length, then degrades to more than
+at the training length itself (Figure 6).
 
 Position interpolation (Al-Khateeb et al. 2023, https://arxiv.org/abs/2310.13017) divides the slopes
 by L_eval / L_train, so that the largest bias stays the one seen in training: ``alibi_scale`` is a
@@ -36,9 +37,10 @@ from .base import PositionConfig, PositionMethod, RelativeBias
 def alibi_slopes(num_heads: int) -> Tensor:
     """The slope of each head, equal to the authors' code.
 
-    For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3). Otherwise the slopes of
-    the next lower power of two c, followed by every other slope of 2c; the sequence is then not
-    monotone; this is the authors' choice.
+    For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3). Otherwise, e.g. for the 12
+    heads of ``alibi_lm_small``, this follows the authors' code and not section 3, whose formula would
+    give 2^(−8/12), 2^(−16/12), …: the slopes of the next lower power of two c, followed by every
+    other slope of 2c. That sequence is not monotone.
 
     Args:
         num_heads: number of attention heads H ≥ 1.

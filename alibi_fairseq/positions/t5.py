@@ -7,8 +7,8 @@ half grow logarithmically up to ``max_distance``; all larger distances share the
 table is shared by all layers, as in the paper. T5 itself does not scale q·k and initialises its
 projections smaller; here the bias is added to scaled scores.
 Cost: 32 · H parameters; one table lookup per score, and its gradient in training.
-Past the training length: extrapolates to about two to six times it, then degrades (ALiBi paper,
-Tables 2-4).
+Past the training length: best near twice it, better than at it up to 2.3 to 2.95 times, then degrades
+(ALiBi paper, Tables 2-4).
 """
 
 from __future__ import annotations

@@ -22,13 +22,15 @@ class Results:
     """The documents of a report by what is made of them.
 
     ``measured`` holds every perplexity by corpus and model; ``comparable`` those measured in the
-    paper's setting by corpus; ``reasons`` why those on a corpus of the paper are not.
+    paper's setting by corpus; ``reasons`` why those on a corpus of the paper are not;
+    ``other_text`` why those on a corpus of the paper are in other units than its own.
     """
 
     documents: list[tuple[Path, dict]] = field(default_factory=list)
     measured: dict[Group, list[Point]] = field(default_factory=dict)
     comparable: dict[str, list[Point]] = field(default_factory=dict)
     reasons: dict[Group, list[str]] = field(default_factory=dict)
+    other_text: dict[str, str] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[dict]:
         """The documents of one kind."""
@@ -65,8 +67,12 @@ def collect(paths: Iterable[Path]) -> Results:
                 "merge the shards first (alibi-fairseq merge-shards)."
             )
         if document["kind"] == "evaluation":
+            corpus = document["corpus"]
+            why = paper.why_other_text(corpus, document["provenance"].get("text"))
+            if why is not None:
+                results.other_text[corpus] = why
             for point in evaluation_points(document):
-                _add(results, found, path, document["corpus"], point)
+                _add(results, found, path, corpus, replace(point, same_text=why is None))
     return results
 
 
@@ -84,7 +90,8 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -> None:
-    case = (corpus, replace(point, perplexity=None, tokens_per_second=None))
+    measures = ("perplexity", "bits_per_byte", "tokens_per_second", "tokens_per_second_batch_1")
+    case = (corpus, replace(point, **dict.fromkeys(measures)))
     if case in found:
         other_path, other = found[case]
         if abs(other.perplexity - point.perplexity) > _SAME_CELL * point.perplexity:

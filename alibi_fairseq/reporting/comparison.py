@@ -104,12 +104,14 @@ def our_cell(ours: Point | None, printed: Point | None) -> str:
 
 
 def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
-    """Ours minus the paper's with the verdict of the noise band, or a dash."""
+    """Ours minus the paper's, with the verdict of the noise band where the text is the paper's."""
     if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
     gap = ours.perplexity - printed.perplexity
     noise = paper.noise(corpus, printed.train_length)
-    verdict = "" if noise is None else noise.verdict(ours.perplexity, printed.perplexity)
+    verdict = ""
+    if noise is not None and ours.same_text:
+        verdict = noise.verdict(ours.perplexity, printed.perplexity)
     return f"{markdown.difference(gap)} {verdict}".rstrip()
 
 

@@ -20,6 +20,9 @@ _FOLDERS = (_PACKAGE.parent / "results" / "paper", _PACKAGE / "paper_data")
 # seldom the last one.
 _LEAST_SHARE_OF_UPDATES = 0.85
 
+# The paper rounds the sizes of its texts: "29K", "about 700M tokens".
+_SIZE_TOLERANCE = 0.05
+
 # Options whose change leaves the model the same.
 _HARMLESS_OVERRIDES = {"attention_backend"}
 
@@ -147,7 +150,7 @@ def _sweep_points(item: str, row: dict, subset: str) -> list[Point]:
                 stride=row["length"],
                 subset=subset,
                 perplexity=None if failed else perplexity,
-                tokens_per_second=row[f"{method}_words_per_second"],
+                tokens_per_second_batch_1=row[f"{method}_words_per_second"],
                 status=OUT_OF_MEMORY if failed else "",
             )
         )
@@ -164,6 +167,25 @@ def noise(corpus: str, train_length: int) -> Noise | None:
     row = next((row for row in deviations if row["train_length"] == train_length), largest)
     ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
     return Noise(row["perplexity"], max(ranges, default=None), 2 * row["measured_at_perplexity"])
+
+
+def why_other_text(corpus: str, text: dict | None) -> str | None:
+    """Why perplexities on a text are in other units than the paper's; None where they are not.
+
+    Args:
+        text: ``provenance.text`` of the results.
+    """
+    setting = settings(corpus)
+    if setting is None or setting["vocabulary"] is None:
+        return None
+    if text is None:
+        return "the results do not say how the text was tokenised"
+    if text["tokenizer"] != setting["tokenizer"]:
+        return f"the tokeniser is {text['tokenizer']}, the paper's {setting['tokenizer']}"
+    for key, name in (("vocabulary", "entries in the vocabulary"), ("train_tokens", "tokens")):
+        if text[key] is None or abs(text[key] - setting[key]) > _SIZE_TOLERANCE * setting[key]:
+            return f"{text[key] or 0:,} {name} here, about {setting[key]:,} in the paper"
+    return None
 
 
 def why_not_comparable(corpus: str, point: Point) -> str | None:

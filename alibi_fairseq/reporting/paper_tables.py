@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alibi_fairseq.reporting import comparison, markdown, paper, speed
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast
+from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast, training_speeds
 from alibi_fairseq.results.points import Point, method_name, model_label
 
 SWEEPS = ("table02", "table03", "table04")
@@ -23,13 +23,39 @@ def table(item: str, results: Results) -> str:
     if item in SWEEPS:
         body = _sweep(item, ours)
     elif item in TEST_SETS:
-        body = _test_sets(item, ours)
+        body = _test_sets(item, results)
     elif item in LARGE:
         body = _large(item, ours, results.comparable_training(corpus))
         body += _time_saved(results) if item == "table11" else ""
     else:
         body = _grid(item, ours)
-    return body + "\n" + comparison.legend(corpus) + "\n"
+    return body + "\n" + comparison.legend(corpus) + "\n" + _other_text(item, results)
+
+
+def _other_text(item: str, results: Results) -> str:
+    """Why there are no verdicts, and ours in bits per byte, which other vocabularies share."""
+    corpus = paper.about(item)["corpus"]
+    if corpus not in results.other_text:
+        return ""
+    lines = [
+        [row.label + name[4:], point.subset, str(point.length), f"{point.bits_per_byte:.4f}"]
+        for row in comparison.rows_beside(item, results.comparable.get(corpus, []), _subset_length)
+        for name, points in row.lines
+        for point in points.values()
+        if point.bits_per_byte is not None
+    ]
+    text = (
+        f"\nNo verdicts: {results.other_text[corpus]}, so perplexities per token are in other units "
+        "than the paper's.\n"
+    )
+    if not lines:
+        return text
+    headers = ["ours", "split", "evaluated at", "bits per byte"]
+    return text + "\n" + markdown.table(headers, lines, left=2)
+
+
+def _subset_length(point: Point) -> tuple[str, int]:
+    return point.subset, point.length
 
 
 def _grid(item: str, ours: list[Point]) -> str:
@@ -56,62 +82,74 @@ def _three_lines(item: str, row: comparison.Row, columns: list) -> list[list[str
 def _sweep(item: str, ours: list[Point]) -> str:
     """Rows are evaluation lengths, columns methods; then the speeds, which the paper prints too."""
     corpus = paper.about(item)["corpus"]
-    models = comparison.rows_beside(item, ours)
     headers, speed_headers = ["length"], ["length"]
     lines = {length: [str(length)] for length in sorted({p.length for p in paper.points(item)})}
     speeds = {length: [str(length)] for length in lines}
-    for model in models:
-        headers.append(f"{_short(model)}: paper")
-        speed_headers.append(f"{_short(model)}: paper")
+    for model in comparison.rows_beside(item, ours):
+        method = method_name(next(iter(model.paper.values())).position_method)
+        headers.append(f"{method}: paper")
+        speed_headers.append(f"{method}: paper")
         for length, line in lines.items():
-            line.append(comparison.printed_cell(model.paper.get(length)))
-            speeds[length].append(_speed(model.paper.get(length), markdown.NOTHING))
+            printed = model.paper.get(length)
+            line.append(comparison.printed_cell(printed))
+            speeds[length].append(_speed(printed, "tokens_per_second_batch_1", markdown.NOTHING))
         for name, points in model.lines:
             headers += [name, "difference"]
-            speed_headers.append(name)
+            speed_headers += [f"{name}, batch 1", f"{name}, full batches"]
             for length, line in lines.items():
                 own, printed = points.get(length), model.paper.get(length)
                 line += [markdown.point(own), comparison.difference(corpus, own, printed)]
-                speeds[length].append(_speed(own, markdown.MISSING))
+                speeds[length] += [_speed(own, key, markdown.MISSING) for key in _SPEEDS]
     return (
         "Perplexity:\n\n"
         + markdown.table(headers, list(lines.values()))
-        + "\nTokens per second (the paper: one V100, batch size 1; ours: the machine named in the "
-        "sources):\n\n" + markdown.table(speed_headers, list(speeds.values()))
+        + "\nEvaluation speed in tokens per second (the paper: one V100, batch size 1; ours: the "
+        "machine named in the sources):\n\n" + markdown.table(speed_headers, list(speeds.values()))
     )
 
 
-def _short(model: comparison.Row) -> str:
-    return method_name(next(iter(model.paper.values())).position_method)
+_SPEEDS = ("tokens_per_second_batch_1", "tokens_per_second")
 
 
-def _speed(point: Point | None, absent: str) -> str:
-    if point is None or point.tokens_per_second is None:
-        return absent if point is None or not point.status else point.status
-    return f"{point.tokens_per_second:.0f}"
+def _speed(point: Point | None, key: str, absent: str) -> str:
+    value = None if point is None else getattr(point, key)
+    if value is None:
+        return point.status if point is not None and point.status else absent
+    return f"{value:.0f}"
 
 
-def _test_sets(item: str, ours: list[Point]) -> str:
-    """Rows are models, columns the validation and the test set; other people's models as printed."""
+def _test_sets(item: str, results: Results) -> str:
+    """Rows are models, columns the validation and the test set; other people's models as printed.
+
+    With speeds where the paper gives them (Table 6): ours of training are of the runs' own records.
+    """
     corpus = paper.about(item)["corpus"]
+    ours = results.comparable.get(corpus, [])
     models = {
         (point.position_method, point.train_length): model
         for model in comparison.rows_beside(item, ours, column=lambda p: p.subset)
         for point in model.paper.values()
     }
     with_speeds = "train_words_per_second" in paper.rows(item)[0]
+    trained = training_speeds(results, corpus) if with_speeds else {}
     headers = ["model, evaluated at 3072"]
-    headers += ["train words/s, paper", "evaluation words/s, paper"] if with_speeds else []
+    if with_speeds:
+        headers += ["train tokens/s: paper", "ours", "evaluation tokens/s: paper, batch 1"]
+        headers += ["ours, batch 1", "ours, full batches"]
     for subset in ("valid", "test"):
         headers += [f"{subset}: paper", "ours", "difference"]
     lines = []
     for row in paper.rows(item):
-        model = models.get((row["position_method"], row["train_length"]))
+        case = (row["position_method"], row["train_length"])
+        model = models.get(case)
         for name, points in model.lines if model else [("", {})]:
             line = [f"{row['model']} (as printed)" if model is None else model.label + name[4:]]
             if with_speeds:
-                speeds = (row["train_words_per_second"], row["eval_words_per_second"])
-                line += map(markdown.thousands, speeds)
+                own = trained.get(case)
+                line.append(markdown.thousands(row["train_words_per_second"]))
+                line.append(markdown.MISSING if own is None else markdown.thousands(own))
+                line.append(markdown.thousands(row["eval_words_per_second"]))
+                line += [_speed(points.get("valid"), key, markdown.MISSING) for key in _SPEEDS]
             for subset in ("valid", "test"):
                 printed = row[f"{subset}_perplexity"]
                 line.append(markdown.NOTHING if printed is None else markdown.perplexity(printed))

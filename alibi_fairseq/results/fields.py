@@ -153,6 +153,7 @@ OPTIONAL: dict[str, Check] = {
     "min_context": COUNT,
     "mean_context": NOT_NEGATIVE,
     "tokens_per_second": POSITIVE,
+    "tokens_per_second_batch_1": POSITIVE,
     "step_ms": POSITIVE,
     "seconds": NOT_NEGATIVE,
     "gpu_hours": NOT_NEGATIVE,

@@ -57,6 +57,22 @@ def save(manifest: dict, folder: str | os.PathLike) -> None:
         stream.write(text + "\n")
 
 
+def summary(data: str | os.PathLike) -> dict | None:
+    """What tells whether two texts count alike: tokeniser, vocabulary, tokens trained on.
+
+    Returns:
+        ``tokenizer``, ``vocabulary`` (entries), ``train_tokens``; None without a manifest.
+    """
+    manifest = load(data)
+    if manifest is None:
+        return None
+    return {
+        "tokenizer": manifest["tokenizer"].get("kind"),
+        "vocabulary": manifest["dictionary"].get("entries"),
+        "train_tokens": manifest["splits"].get("train", {}).get("tokens"),
+    }
+
+
 def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:
     """What to give fairseq as its data: the folder, or its shards joined by ``:``."""
     folder = Path(data_bin)

@@ -27,8 +27,9 @@ METHOD_NAMES = {
 class Point:
     """The perplexity of one model on one split at one length and stride.
 
-    ``perplexity`` is None where the paper's run failed (``status`` says why). ``seeds`` and
-    ``spread`` (standard deviation) are set where several seeds were averaged.
+    ``perplexity`` is None where the paper's run failed (``status`` says why). ``same_text`` is False
+    where tokeniser or size of the text are not the paper's. ``seeds`` and ``spread`` (standard
+    deviation) are set where several seeds were averaged.
     """
 
     position_method: str
@@ -44,6 +45,9 @@ class Point:
     model_overrides: str | None = None
     seed: int | None = None
     tokens_per_second: float | None = None
+    tokens_per_second_batch_1: float | None = None
+    bits_per_byte: float | None = None
+    same_text: bool = True
     status: str = ""
     seeds: int = 1
     spread: float | None = None

@@ -37,7 +37,7 @@ def sweep(trained, tmp_path):
 
 def measured(cell: dict) -> dict:
     """A cell without what differs from run to run."""
-    noise = ("seconds", "tokens_per_second", "peak_memory_mb")
+    noise = ("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb")
     return {key: value for key, value in cell.items() if key not in noise}
 
 
@@ -75,6 +75,17 @@ def test_finished_cells_are_kept(sweep):
     document = load_document(sweep().out)
     assert [cell["length"] for cell in document["cells"]] == [16, 32, 64]
     assert len(document["provenance"]["parts"]) == 2
+
+
+def test_speed_is_measured_at_batch_size_1_as_well(sweep, tmp_path):
+    cell, _ = run_sweep(sweep())
+    assert cell["windows_per_batch"] > 1
+    assert 0 < cell["tokens_per_second_batch_1"] != cell["tokens_per_second"]
+    (single,) = run_sweep(sweep(lengths=[16], memory_budget=1, out=tmp_path / "single.json"))
+    assert single["windows_per_batch"] == 1
+    assert single["tokens_per_second_batch_1"] == single["tokens_per_second"]
+    (sliding,) = run_sweep(sweep(lengths=[16], strides=[4], out=tmp_path / "sliding.json"))
+    assert "tokens_per_second_batch_1" not in sliding
 
 
 @pytest.mark.parametrize("kind", ["evaluation", "position_loss"])

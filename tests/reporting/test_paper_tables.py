@@ -46,7 +46,9 @@ def test_without_results_every_cell_of_ours_is_missing(item):
     rows = cells_of(table(item))
     missing = sum(cell == "missing" for row in rows for cell in row)
     points = paper.points(item)
-    speeds = len(points) if item in paper_tables.SWEEPS else 0
+    # at batch size 1 and in full batches; Table 6: of training, too
+    speeds = {"table06": 3 * len(paper.rows("table06"))}.get(item, 0)
+    speeds += 2 * len(points) if item in paper_tables.SWEEPS else 0
     costs = 3 * len({(p.position_method, p.train_length) for p in points})
     costs = costs if item in paper_tables.LARGE else 0
     curves = 2 if item == "table11" else 0
@@ -110,6 +112,24 @@ def test_points_of_another_stride_or_length_do_not_enter():
     other += [replace(p, length=2048) for p in ours("table07", position_method="alibi")]
     assert "missing" in table("table07", other)
     assert "17.66 | missing" in table("table07", other).replace("  ", "")
+
+
+def test_speeds_of_ours_are_labelled_by_batch_size_and_training_is_of_its_own_record():
+    fast = {"tokens_per_second": 9000.0, "tokens_per_second_batch_1": 4000.0}
+    points = [replace(p, **fast) for p in ours("table02", position_method="alibi")]
+    rows = cells_of(table("table02", points))
+    headers = next(row for row in rows if "ours, batch 1" in row)
+    at = headers.index("ALiBi: paper")
+    assert headers[at : at + 3] == ["ALiBi: paper", "ours, batch 1", "ours, full batches"]
+    first = rows[rows.index(headers) + 1]
+    assert first[at : at + 3] == ["14726", "4000", "9000"]
+
+    points = [replace(p, **fast) for p in ours("table06", train_length=512)]
+    record = {"position_method": "alibi", "train_length": 512, "updates": 9}
+    record |= {"tokens_per_second": 240000.0, "processes": 8}
+    rows = cells_of(table("table06", points, [record]))
+    [line] = [row for row in rows if row[0] == "ALiBi, L=512"]
+    assert line[1:6] == ["28.3k", "30.0k", "13.6k", "4000", "9000"]
 
 
 def test_tables_11_and_12_tell_update_counts_apart():

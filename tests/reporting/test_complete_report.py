@@ -1,0 +1,182 @@
+"""A full set of results fills every row of every table of the paper and draws every figure.
+
+The results are stand-ins, the paper's own numbers, but files like real ones: what a table or a
+figure needs that no document provides shows here as missing.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from results_documents import document, evaluation_cell
+
+from alibi_fairseq import cli
+from alibi_fairseq.recipes.targets import CURVE_UPDATES, curve_evaluations
+from alibi_fairseq.reporting import paper, paper_tables
+from alibi_fairseq.reporting.collect import collect
+from alibi_fairseq.reporting.paper_figures import FIGURES
+from alibi_fairseq.results.schema import save_document
+
+GPU = {"cpu": "a processor", "cores": 8, "memory_gb": 64.0, "gpu": "a GPU"}
+UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
+SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
+#: A label of ours in each figure of the paper.
+OURS = {
+    "figure01": "ALiBi",
+    "figure02": "a GPU, bf16, alibi_lm_wiki103:",
+    "figure04": "ALiBi, L=64",
+    "figure05": "ALiBi, L=1024",
+    "figure06": "Sinusoidal",
+    "figure07": "ALiBi / sinusoidal, a GPU, bf16, alibi_lm_wiki103 (tokens)",
+    "figure08": "ours, per process",
+    "figure09": "ALiBi, L=512",
+    "figure11": "ALiBi, L=3072",
+}
+
+
+def evaluations(corpus: str) -> dict:
+    """Every perplexity that a table or figure prints for this corpus, and the curves of Figure 5."""
+    cells = {}
+    model = paper.settings(corpus)["model"]
+    for item in (*paper_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
+        if paper.about(item)["corpus"] != corpus:
+            continue
+        for point in paper.points(item):
+            case = {
+                key: getattr(point, key)
+                for key in ("position_method", "train_length", "length", "stride", "subset")
+            } | {"updates": point.updates or UPDATES[corpus]}
+            cell = evaluation_cell(point.perplexity or 99.0, **case, **SPEEDS)
+            cells.setdefault(tuple(case.values()), cell | {"model": model})
+    for wanted in curve_evaluations() if corpus == "cc100-roberta" else ():
+        [length] = wanted.lengths
+        case = {
+            "position_method": wanted.recipe.position_method,
+            "train_length": wanted.recipe.train_length,
+            "length": length,
+            "stride": length,
+            "subset": "valid",
+            "updates": wanted.updates,
+        }
+        cell = evaluation_cell(9.0 + 5_000 / wanted.updates, **case)
+        cells.setdefault(tuple(case.values()), cell | {"model": model})
+    return document(*cells.values(), corpus=corpus)
+
+
+def trainings(corpus: str) -> dict:
+    """The record of every run that is evaluated, with validations up to its end."""
+    ages = {*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]}
+    runs = {(c["position_method"], c["train_length"]) for c in evaluations(corpus)["cells"]}
+    cells = [
+        {
+            "model": paper.settings(corpus)["model"],
+            "position_method": method,
+            "train_length": train_length,
+            "length": train_length,
+            "subset": "valid",
+            "updates": updates,
+            "loss_bits": 3.2 + 1_000 / updates,
+            "gpu_hours": updates / 9,
+            "peak_memory_mb": 25_000.0,
+            "tokens_per_second": 8 * 25_000.0,
+            "processes": 8,
+        }
+        for method, train_length in sorted(runs)
+        for updates in sorted(ages)
+    ]
+    return document(*cells, kind="training", corpus=corpus)
+
+
+def speeds() -> dict:
+    """As ``python -m benchmarks.methods`` writes it, for Table 1 and for the lengths of Figure 7."""
+    cases = {(r["position_method"], r["train_length"]) for r in paper.rows("table01")}
+    cases |= {(r["position_method"], r["train_length"]) for r in paper.rows("figure07")}
+    cells = [
+        {
+            "name": f"table 1, {method}",
+            "phase": "train",
+            "position_method": method,
+            "model": "alibi_lm_wiki103",
+            "length": length,
+            "baseline": "sinusoidal",
+            "ratio": 1.0,
+            "tokens_per_second": 30_000.0,
+            "evaluation_tokens_per_second": 80_000.0,
+            "peak_memory_mb": 15_000.0,
+        }
+        for method, length in sorted(cases)
+    ]
+    return document(
+        *cells, kind="benchmark", corpus="random tokens", hardware=GPU, precision="bf16"
+    )
+
+
+def saved(folder, *documents):
+    for number, made in enumerate(documents):
+        save_document(made, folder / f"{number}.json")
+    return folder
+
+
+def tables(folder) -> dict[str, str]:
+    results = collect([folder])
+    return {item: paper_tables.table(item, results) for item in paper_tables.TABLES}
+
+
+def missing_in(shown: dict[str, str]) -> dict[str, int]:
+    """How many cells of each table are marked as missing."""
+    counts = {item: text.count("missing") for item, text in shown.items()}
+    return {item: count for item, count in counts.items() if count}
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """The whole report, as the command writes it."""
+    folder = tmp_path_factory.mktemp("complete")
+    documents = [make(corpus) for make in (evaluations, trainings) for corpus in UPDATES]
+    saved(folder / "in", *documents, speeds())
+    assert cli.main(["report", str(folder / "in"), "--out", str(folder / "out")]) == 0
+    return folder / "out"
+
+
+def test_nothing_is_missing_in_a_table(complete):
+    names = {path.stem: path.read_text() for path in (complete / "tables").iterdir()}
+    assert missing_in({item: names[item] for item in paper_tables.TABLES}) == {}
+
+
+def test_every_figure_with_data_draws_ours(complete):
+    assert set(FIGURES) == set(OURS) == {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
+    for item, label in OURS.items():
+        text = (complete / "figures" / f"{item}.svg").read_text()
+        assert f"<!-- {label} -->" in text, item
+        assert len(re.findall(r"<!-- .*paper.* -->", text)) > 0, item
+
+
+def test_what_no_document_provides_is_listed(tmp_path):
+    """Without the runs' own records: training speeds, memory, hours, and the times of Figure 5."""
+    folder = saved(tmp_path, *(evaluations(corpus) for corpus in UPDATES), speeds())
+    assert missing_in(tables(folder)) == {"table06": 5, "table11": 4 * 2 + 2, "table12": 6 * 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"tokenizer": "sentencepiece"}, "the tokeniser is sentencepiece, the paper's wordpiece"),
+        ({"train_tokens": 984_846_357}, "984,846,357 tokens here, about 700,000,000 in the paper"),
+        ({"vocabulary": 32_000}, "32,000 entries in the vocabulary here"),
+    ],
+)
+def test_books_get_verdicts_only_where_text_and_vocabulary_are_the_papers(
+    tmp_path, changes, reason
+):
+    text = {"tokenizer": "wordpiece", "vocabulary": 28_996, "train_tokens": 698_000_000} | changes
+    made = evaluations("bookcorpus")
+    made["provenance"] = made["provenance"] | {"text": text}
+    for cell in made["cells"]:
+        cell["bits_per_byte"] = 0.9876
+    shown = tables(saved(tmp_path, made))
+    for item in ("table08", "table09", "table10"):
+        assert ("+0.00 =" in shown[item]) == (reason is None), item
+        assert ("0.9876" in shown[item]) == (reason is not None)
+        assert reason is None or f"No verdicts: {reason}" in shown[item]
