@@ -93,8 +93,9 @@ def _automatic(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: flo
 
 def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
     if mask.bias is None or not fold.supports(mask.bias):
-        # FlexAttention's score modification needs no mask in memory; SDPA has no bias to add.
-        return ("sdpa",) if mask.bias is None or q.device.type == "cpu" else ("flex", "sdpa")
+        # FlexAttention needs no mask in memory; SDPA's causal kernel neither.
+        causal = mask.bias is None and not mask.window
+        return ("sdpa",) if causal or q.device.type == "cpu" else ("flex", "sdpa")
     queries = q.shape[2]
     if q.device.type == "cpu":
         many = queries >= QUERIES_TO_SKIP and queries + mask.keys >= LENGTHS_TO_SKIP

@@ -60,6 +60,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         dropout_p=dropout_p,
         softmax_scale=q.shape[-1] ** -0.5,
         causal=True,
+        window_size=(mask.window - 1, -1),  # keys before the query's own; -1 for no limit
         alibi_slopes=slopes,
     )
     return output.transpose(1, 2)  # (B, H, T, D)

@@ -68,7 +68,7 @@ def attend(
         q, k, v, mask, dropout_p: as in :func:`alibi_fairseq.attention.attend`.
         windows: (H,) keys further away than this may be skipped; None looks at all of them.
     """
-    blocks = causal_blocks(q.shape[2], k.shape[2], q.device, windows)
+    blocks = causal_blocks(mask, q.device, windows)
     return _compiled()(q, k, v, score_mod=_score_modification(mask, q.device), block_mask=blocks)
 
 
@@ -98,25 +98,29 @@ def _score_modification(mask: FutureMask, device: torch.device):
 
 
 def causal_blocks(
-    queries: int, keys: int, device: torch.device, windows: Tensor | None = None
+    mask: FutureMask, device: torch.device, windows: Tensor | None = None
 ) -> BlockMask:
-    """Which blocks of keys each block of queries looks at, from counts alone.
+    """Which blocks of keys each block of queries attends to, from counts alone.
 
     Args:
-        queries, keys: T and S ≥ T; the last key belongs to the last query.
-        windows: (H,) keys further away than this from all queries of a block are left out.
+        mask: gives T, S and the attention window, which is exact.
+        windows: (H,) blocks whose keys are all further than this from all queries of a block are
+            skipped. Keys at a greater distance in other blocks are not masked.
     """
-    offset = keys - queries
+    queries, keys, offset = mask.queries, mask.keys, mask.offset
     rows = -(-queries // BLOCK)
     columns = torch.arange(-(-keys // BLOCK), device=device)  # (C,)
     first = offset + torch.arange(rows, device=device) * BLOCK  # (R,) position of the first query
-    if windows is None:
+    if mask.window:
+        start = (first - mask.window + 1).clamp(min=0)[None] // BLOCK  # (1, R)
+    elif windows is None:
         start = torch.zeros_like(first)[None]  # (1, R)
     else:
         nearest = (first[None] - windows.to(first.dtype)[:, None]).clamp(min=0)
         start = nearest // BLOCK  # (H, R)
     end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
-    whole = torch.maximum((first + 1) // BLOCK, start)  # blocks before it hide no key
+    # Blocks from start up to here have no masked key; with an attention window any block may.
+    whole = start if mask.window else torch.maximum((first + 1) // BLOCK, start)
     end, whole = torch.broadcast_tensors(end, whole)
 
     def counted(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,15 +128,17 @@ def causal_blocks(
         index = (low[..., None] + columns).clamp(max=len(columns) - 1).int()[None]  # (1, H, R, C)
         return count, index
 
-    where = torch.tensor(offset, device=device)
+    # Tensors, since numbers in the closure would be compiled in.
+    where, limit = torch.tensor([offset, mask.window or keys], device=device)
 
-    def causal(batch, head, query, key):
-        return query + where >= key
+    def visible(batch, head, query, key):
+        distance = query + where - key
+        return (distance >= 0) & (distance < limit)
 
     return BlockMask.from_kv_blocks(
         *counted(whole, end),
         *counted(start, whole),
         BLOCK_SIZE=BLOCK,
-        mask_mod=causal,
+        mask_mod=visible,
         seq_lengths=(queries, keys),
     )

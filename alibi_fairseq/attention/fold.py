@@ -46,6 +46,8 @@ def unsupported_reason(
         return "fold supports no bias other than ALiBi"
     if mask.key_padding is not None:
         return "fold does not support padding in front of tokens"
+    if mask.window:
+        return "fold does not support an attention window"
     if dropout_p > 0 and q.device.type == "cpu":
         return "fold has no attention dropout on the CPU"
     if k.shape[2] > _max_positions(q.dtype):

@@ -28,6 +28,7 @@ class FutureMask:
         bias: what the position method adds to the scores, or None.
         queries: number of queries T.
         keys: number of keys S ≥ T.
+        window: each query attends to its own key and the ``window - 1`` before it; 0 for no limit.
         key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
             padding query still sees itself, so that no row is empty and softmax stays finite.
     """
@@ -38,18 +39,25 @@ class FutureMask:
         queries: int,
         keys: int,
         key_padding: Tensor | None = None,
+        window: int = 0,
     ):
         self.bias = bias
         self.queries = queries
         self.keys = keys
         self.offset = keys - queries
         self.key_padding = key_padding
+        self.window = window if window < keys else 0
         self._bands: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     @property
     def is_plain_causal(self) -> bool:
         """True if the mask is the causal triangle and nothing else."""
-        return self.bias is None and self.key_padding is None and self.offset == 0
+        limited = self.key_padding is not None or self.window > 0
+        return self.bias is None and self.offset == 0 and not limited
+
+    def first_key(self, start: int) -> int:
+        """The first key visible to query number ``start``."""
+        return max(0, self.offset + start + 1 - self.window) if self.window else 0
 
     def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
         """What to add to the scaled scores of consecutive queries.
@@ -67,8 +75,11 @@ class FutureMask:
         if self.bias is None or isinstance(self.bias, RelativeBias):
             mask = self._relative(n, visible, q.device, dtype)
         else:
-            term = self.bias.block(q, k, self.offset + start)
-            mask = term.masked_fill(self._distance(n, visible, q.device) < 0, -torch.inf).to(dtype)
+            term, distance = self.bias.block(q, k, self.offset + start), self._distance
+            mask = term.masked_fill(distance(n, visible, q.device) < 0, -torch.inf).to(dtype)
+            if self.window:
+                far = distance(n, visible, q.device) >= self.window
+                mask = mask.masked_fill(far, -torch.inf)
         if self.key_padding is not None:
             hidden = self.key_padding[:, None, None, :visible]  # (B, 1, 1, K)
             itself = self._distance(n, visible, q.device) == 0
@@ -97,6 +108,9 @@ class FutureMask:
             line = torch.zeros(1, visible, device=device)  # (1, K)
         else:
             line = self.bias.at(torch.arange(visible, device=device))  # (H, K)
+        if self.window:
+            far = torch.arange(visible, device=device) >= self.window
+            line = line.masked_fill(far, -torch.inf)
         future = line.new_full((line.shape[0], n - 1), -torch.inf)
         line = torch.cat([line.flip(1), future], dim=1)  # (H, K + n - 1)
         return line.unfold(1, visible, 1).flip(1).unsqueeze(0)  # (1, H, n, K)

@@ -38,8 +38,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     outputs = []
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, QUERY_BLOCK):
         q_block = q[:, :, start:stop]  # (B, H, n, D)
-        k_block, v_block = k[:, :, :visible], v[:, :, :visible]  # (B, H, K, D)
-        scores_mask = mask.block(q_block, k_block, start, q.dtype)
+        first = mask.first_key(start)
+        scores_mask = mask.block(q_block, k[:, :, :visible], start, q.dtype)[..., first:]
+        k_block, v_block = k[:, :, first:visible], v[:, :, first:visible]  # (B, H, K - first, D)
         outputs.append(
             scaled_dot_product_attention(
                 q_block, k_block, v_block, attn_mask=scores_mask, dropout_p=dropout_p

@@ -32,6 +32,8 @@ def unsupported_reason(
         return "skipping has no attention dropout"
     if mask.key_padding is not None:
         return "skipping does not support padding in front of tokens"
+    if mask.window:
+        return "skipping does not support an attention window"
     if q.device.type != "cpu":
         reason = flex.unsupported_reason(q, k, v, mask, dropout_p)
         return None if reason is None else f"skipping uses flex on a GPU, and {reason}"

@@ -16,6 +16,7 @@ class AlibiLmConfig(PreTrainedConfig):
         embedding_width, output_width: of the plain matrices; differs from ``hidden_size`` where
             there is a projection.
         alibi_scale: ``alibi``: what the slopes are divided by; None for keys / train_length.
+        alibi_bias_max: ``alibi``: largest exponent of the slopes.
         clamp_learned_positions: ``learned``: repeat the last position past the table.
         memory_length: ``transformer_xl``: past states to look back at, see
             :meth:`AlibiLmForCausalLM.keep_memory`.
@@ -43,6 +44,7 @@ class AlibiLmConfig(PreTrainedConfig):
         embedding_width=None,
         output_width=None,
         alibi_scale=1.0,
+        alibi_bias_max=8.0,
         clamp_learned_positions=False,
         memory_length=0,
         dropout=0.0,
@@ -73,6 +75,7 @@ class AlibiLmConfig(PreTrainedConfig):
         self.embedding_width = embedding_width or hidden_size
         self.output_width = output_width or hidden_size
         self.alibi_scale = alibi_scale
+        self.alibi_bias_max = alibi_bias_max
         self.clamp_learned_positions = clamp_learned_positions
         self.memory_length = memory_length
         self.dropout = dropout

@@ -103,7 +103,10 @@ def describe(decoder: nn.Module, position_method: str, train_length: int) -> Des
         dropout=args.dropout,
         attention_dropout=args.attention_dropout,
         activation_dropout=args.activation_dropout,
-        options=given_options(getattr(decoder.embed_positions, "config", None)),
+        options={
+            **given_options(getattr(decoder.embed_positions, "config", None)),
+            **({"attention_window": args.attention_window} if decoder.attention_window else {}),
+        },
     )
 
 

@@ -14,7 +14,7 @@ from .positions_alibi_lm import POSITIONS
 
 NAME = "alibi_lm"
 #: Options of position methods that the modelling files know.
-OPTIONS = ("mem_len", "alibi_scale", "clamp_learned_positions")
+OPTIONS = ("mem_len", "alibi_scale", "alibi_bias_max", "clamp_learned_positions")
 
 RENAMED = (
     (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
@@ -65,6 +65,7 @@ def config(model: Description) -> AlibiLmConfig:
         embedding_width=model.input_width,
         output_width=model.output_width,
         alibi_scale=None if scale == "dynamic" else float(scale),
+        alibi_bias_max=model.options.get("alibi_bias_max", 8.0),
         clamp_learned_positions=model.options.get("clamp_learned_positions", False),
         memory_length=model.options.get("mem_len", 0),
         dropout=model.dropout,

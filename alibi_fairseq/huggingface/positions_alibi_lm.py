@@ -84,11 +84,12 @@ def turn(x, angles, scale):
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
 
 
-def alibi_slopes(heads):
-    """Press et al. 2022: powers of 2^(-8/n); other head counts are filled up from the next power."""
+def alibi_slopes(heads, bias_max):
+    """Press et al. 2022, where bias_max is 8: powers of 2^(-8/n); other head counts are filled up from the next power."""
     lower = 2 ** int(math.log2(heads))
-    slopes = [2.0 ** (-8 * (head + 1) / lower) for head in range(lower)]
-    return slopes + (alibi_slopes(2 * lower)[0::2][: heads - lower] if lower < heads else [])
+    slopes = [2.0 ** (-bias_max * (head + 1) / lower) for head in range(lower)]
+    more = alibi_slopes(2 * lower, bias_max)[0::2] if lower < heads else []
+    return slopes + more[: heads - lower]
 
 
 def per_head(values, distance):
@@ -102,8 +103,8 @@ class Alibi(NoPositions):
         divisor = self.config.alibi_scale
         if divisor is None:
             divisor = max(1.0, length / self.config.train_length)
-        slopes = per_head(alibi_slopes(self.config.num_attention_heads), distance) / divisor
-        return -slopes * distance
+        slopes = alibi_slopes(self.config.num_attention_heads, self.config.alibi_bias_max)
+        return -per_head(slopes, distance) / divisor * distance
 
 
 class T5(NoPositions):

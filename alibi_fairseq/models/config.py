@@ -44,6 +44,14 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
             "(dynamic); for evaluation past the training length"
         },
     )
+    alibi_bias_max: float = field(
+        default=8.0,
+        metadata={"help": "alibi: largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX"},
+    )
+    attention_window: int = field(
+        default=0,
+        metadata={"help": "attend to the last W tokens only, with any position method; 0: to all"},
+    )
     clamp_learned_positions: bool = field(
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},

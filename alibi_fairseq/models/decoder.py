@@ -47,6 +47,7 @@ class AlibiDecoder(TransformerDecoder):
                 **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )
+        self.attention_window = args.attention_window
         for layer in self._all_layers():
             layer.self_attn.backend = args.attention_backend
 
@@ -170,7 +171,7 @@ class AlibiDecoder(TransformerDecoder):
         for index in range(len(self.layers)):
             bias = method.bias(index, keys)
             if bias not in masks:
-                masks[bias] = FutureMask(bias, length, keys, padding)
+                masks[bias] = FutureMask(bias, length, keys, padding, self.attention_window)
             layer_memory = memory[index] if memory else None
             contexts.append(AttentionContext(masks[bias], rotation, layer_memory))
         return contexts
@@ -236,7 +237,8 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
     if before.shape[0] == 0:
         return x, context
     memory = before if context.memory is None else torch.cat([context.memory, before])
-    mask = FutureMask(context.mask.bias, last, context.mask.keys, context.mask.key_padding)
+    whole = context.mask
+    mask = FutureMask(whole.bias, last, whole.keys, whole.key_padding, whole.window)
     return x, AttentionContext(mask, rotation_of_last(context.rotation), memory)
 
 

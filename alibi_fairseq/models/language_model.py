@@ -135,6 +135,8 @@ def check_options(args: argparse.Namespace) -> None:
             raise BadInput(f"{flag} must be at least 1, not {getattr(args, option)}.")
     if args.train_length is None or args.train_length < 1:
         raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
+    if args.attention_window < 0:
+        raise BadInput(f"--attention-window must be 0 or more, not {args.attention_window}.")
     if args.decoder_embed_dim % args.decoder_attention_heads:
         raise BadInput(
             f"{args.decoder_attention_heads} attention heads do not divide a model width of "

@@ -33,38 +33,42 @@ from torch import Tensor
 from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, RelativeBias
 
+#: Largest exponent of the slopes in the paper.
+BIAS_MAX = 8.0
 
-def alibi_slopes(num_heads: int) -> Tensor:
+
+def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
     """The slope of each head, equal to the authors' code.
 
-    For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3). Otherwise, e.g. for the 12
-    heads of ``alibi_lm_small``, this follows the authors' code and not section 3, whose formula would
-    give 2^(−8/12), 2^(−16/12), …: the slopes of the next lower power of two c, followed by every
-    other slope of 2c. That sequence is not monotone.
+    For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3), with ``bias_max`` for 8.
+    Otherwise, e.g. for the 12 heads of ``alibi_lm_small``, this follows the authors' code and not
+    section 3, whose formula would give 2^(−8/12), 2^(−16/12), …: the slopes of the next lower power
+    of two c, followed by every other slope of 2c. That sequence is not monotone.
 
     Args:
         num_heads: number of attention heads H ≥ 1.
+        bias_max: largest exponent, ``alibi_bias_max`` in llm-foundry.
 
     Returns:
         (H,) float32 on the CPU.
     """
     if num_heads < 1:
         raise ValueError(f"ALiBi needs at least one attention head, not {num_heads}.")
-    return torch.tensor(_slopes(num_heads), dtype=torch.float32)
+    return torch.tensor(_slopes(num_heads, bias_max), dtype=torch.float32)
 
 
-def _slopes(num_heads: int) -> list[float]:
+def _slopes(num_heads: int, bias_max: float) -> list[float]:
     lower = 2 ** int(math.log2(num_heads))
-    slopes = [2.0 ** (-8 * (head + 1) / lower) for head in range(lower)]
+    slopes = [2.0 ** (-bias_max * (head + 1) / lower) for head in range(lower)]
     if lower < num_heads:
-        slopes += _slopes(2 * lower)[0::2][: num_heads - lower]
+        slopes += _slopes(2 * lower, bias_max)[0::2][: num_heads - lower]
     return slopes
 
 
 @functools.lru_cache(maxsize=64)
-def _slopes_on(num_heads: int, divisor: float, device: torch.device) -> Tensor:
+def _slopes_on(num_heads: int, divisor: float, bias_max: float, device: torch.device) -> Tensor:
     # Not a buffer of a module, which would be cast by .half(), saved and copied.
-    return (alibi_slopes(num_heads) / divisor).to(device)
+    return (alibi_slopes(num_heads, bias_max) / divisor).to(device)
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,16 @@ class LinearBias(RelativeBias):
     Attributes:
         num_heads: H.
         divisor: all slopes are divided by it; 1 is the paper's ALiBi.
+        bias_max: largest exponent of the slopes; 8 is the paper's ALiBi.
     """
 
     num_heads: int
     divisor: float = 1.0
+    bias_max: float = BIAS_MAX
 
     def slopes(self, device: torch.device) -> Tensor:
         """(H,) fp32 slopes on a device."""
-        return _slopes_on(self.num_heads, self.divisor, device)
+        return _slopes_on(self.num_heads, self.divisor, self.bias_max, device)
 
     def at(self, distance: Tensor) -> Tensor:
         slopes = self.slopes(distance.device)
@@ -91,17 +97,21 @@ class LinearBias(RelativeBias):
 class Alibi(PositionMethod):
     """Acts on the scores; one bias shared by all layers."""
 
-    options = ("alibi_scale",)
+    options = ("alibi_scale", "alibi_bias_max")
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         self._divisor = slope_divisor(config.alibi_scale)
+        if not (config.alibi_bias_max > 0 and math.isfinite(config.alibi_bias_max)):
+            raise BadInput(
+                f"--alibi-bias-max must be a positive number, not {config.alibi_bias_max}."
+            )
 
     def bias(self, layer: int, keys: int) -> LinearBias:
         divisor = self._divisor
         if divisor is None:
             divisor = max(1.0, keys / self.config.train_length)
-        return LinearBias(self.config.num_heads, divisor)
+        return LinearBias(self.config.num_heads, divisor, self.config.alibi_bias_max)
 
 
 def slope_divisor(alibi_scale: str) -> float | None:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 #: Fields of :class:`PositionConfig` that are options of particular methods.
-METHOD_OPTIONS = ("mem_len", "alibi_scale", "clamp_learned_positions")
+METHOD_OPTIONS = ("mem_len", "alibi_scale", "alibi_bias_max", "clamp_learned_positions")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class PositionConfig:
             start one past it.
         mem_len: past hidden states per layer that a method with a memory attends to.
         alibi_scale: position interpolation of ALiBi: ``none``, ``dynamic`` or a factor.
+        alibi_bias_max: largest exponent of ALiBi's slopes: the smallest slope is 2^−alibi_bias_max.
         clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
     """
 
@@ -53,6 +54,7 @@ class PositionConfig:
     padding_idx: int = 1
     mem_len: int = 0
     alibi_scale: str = "none"
+    alibi_bias_max: float = 8.0
     clamp_learned_positions: bool = False
 
     @property

@@ -102,7 +102,14 @@ def test_flash_attention_is_called_as_its_documentation_says(monkeypatch):
     seen = {}
 
     def flash_attn_func(
-        q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, alibi_slopes=None
+        q,
+        k,
+        v,
+        dropout_p=0.0,
+        softmax_scale=None,
+        causal=False,
+        window_size=(-1, -1),
+        alibi_slopes=None,
     ):
         seen.update(dropout_p=dropout_p, causal=causal, slopes=alibi_slopes)
         q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))  # from (B, T, H, D)

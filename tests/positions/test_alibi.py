@@ -6,10 +6,13 @@ import math
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
+from fairseq_runs import run_train, write_corpus
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
-from alibi_fairseq.positions import alibi_slopes
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import LinearBias
 
 LITERAL = {
@@ -74,3 +77,29 @@ def test_bias_keeps_its_precision_near_the_query_in_half_types(dtype):
 def test_equal_biases_are_one_bias():
     assert LinearBias(8) == LinearBias(8) != LinearBias(12)
     assert hash(LinearBias(8)) == hash(LinearBias(8))
+
+
+@pytest.mark.parametrize("heads", [1, 8, 12])
+@pytest.mark.parametrize("bias_max", [4, 16])
+def test_bias_max_is_that_of_llm_foundry(heads, bias_max):
+    mpt = build_mpt_alibi_tensor(heads, 2, alibi_bias_max=bias_max)  # (H, 1, 2), keys −1 and 0
+    slopes = -mpt.view(heads, 2)[:, 0]
+    torch.testing.assert_close(alibi_slopes(heads, bias_max), slopes)
+    config = PositionConfig(8 * heads, heads, 1, 16, alibi_bias_max=bias_max)
+    bias = build_position_method("alibi", config).bias(0, 16)
+    torch.testing.assert_close(bias.slopes(torch.device("cpu")), slopes)
+
+
+@pytest.mark.parametrize("bias_max", [0.0, -8.0, math.inf, math.nan])
+def test_a_bias_max_that_gives_no_slopes_is_bad_input(bias_max):
+    with pytest.raises(BadInput, match="--alibi-bias-max must be a positive number"):
+        build_position_method("alibi", PositionConfig(64, 8, 1, 16, alibi_bias_max=bias_max))
+
+
+def test_bias_max_is_stored_with_the_model(tmp_path):
+    data = write_corpus(tmp_path, train=300, valid=50)
+    flags = "--tokens-per-sample 16 --max-tokens 64 --max-update 2 --alibi-bias-max 4"
+    run_train(data, tmp_path / "model", "--position-method", "alibi", *flags.split())
+    checkpoint = str(tmp_path / "model" / "checkpoint_last.pt")
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([checkpoint])
+    assert model.decoder.embed_positions.bias(0, 16).bias_max == 4
