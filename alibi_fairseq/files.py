@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -32,10 +32,11 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     target = Path(path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
         # "x" instead of tempfile: the file gets the permissions the user's umask gives.
-        with open(temporary, mode.replace("w", "x"), **text) as stream:
+        exclusive = mode.replace("w", "x")
+        with open(temporary, exclusive, encoding=encoding, newline=newline) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -75,7 +76,7 @@ def sha256_file(path: str | os.PathLike) -> str:
     return sha256_files([path])
 
 
-def sha256_files(paths: list[str | os.PathLike]) -> str:
+def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
     """SHA-256 of the bytes of several files one after the other."""
     digest = hashlib.sha256()
     for path in paths:

@@ -8,3 +8,5 @@ ruff check .
 ruff format --check .
 echo "== shellcheck"
 git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
+echo "== mypy"
+mypy

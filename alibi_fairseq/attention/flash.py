@@ -54,7 +54,7 @@ def unsupported_reason(
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
-    slopes = None if mask.bias is None else mask.bias.slopes(q.device).float()
+    slopes = mask.bias.slopes(q.device) if isinstance(mask.bias, LinearBias) else None  # (H,) fp32
     output = _kernel()(
         *(x.transpose(1, 2) for x in (q, k, v)),  # (B, T, H, D)
         dropout_p=dropout_p,

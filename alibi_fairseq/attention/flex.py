@@ -89,6 +89,7 @@ def _score_modification(mask: FutureMask, device: torch.device):
             return score - slopes[head] * (query + offset - key)
 
         return linear
+    assert isinstance(mask.bias, RelativeBias)  # see supports()
     table = mask.bias.at(torch.arange(mask.keys, device=device))  # (H, S)
 
     def relative(score, batch, head, query, key):

@@ -65,7 +65,7 @@ def _max_positions(dtype: torch.dtype) -> int:
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     width = q.shape[-1]
-    if mask.bias is not None:
+    if isinstance(mask.bias, LinearBias):
         for_queries, for_keys = extra_dimensions(mask.bias.slopes(q.device), mask, width, q.dtype)
         q, k = _prepend(for_queries, q), _prepend(for_keys, k)  # (B, H, T or S, E + D)
         v = pad(v, (0, EXTRA))  # fused kernels require equal widths

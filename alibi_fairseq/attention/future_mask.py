@@ -104,10 +104,10 @@ class FutureMask:
         The row of the last query holds the distances from K − 1 down to 0; the row of the query
         before it is the same row shifted left by one, with the future after it.
         """
-        if self.bias is None:
-            line = torch.zeros(1, visible, device=device)  # (1, K)
-        else:
+        if isinstance(self.bias, RelativeBias):
             line = self.bias.at(torch.arange(visible, device=device))  # (H, K)
+        else:
+            line = torch.zeros(1, visible, device=device)  # (1, K)
         if self.window:
             far = torch.arange(visible, device=device) >= self.window
             line = line.masked_fill(far, -torch.inf)

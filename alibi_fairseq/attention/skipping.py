@@ -42,6 +42,7 @@ def unsupported_reason(
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
+    assert isinstance(mask.bias, LinearBias)  # see supports()
     slopes = mask.bias.slopes(q.device)
     certificate = certify(q, k, slopes)
     if q.device.type == "cpu":

@@ -161,7 +161,7 @@ def _this_package(report: Report, usable: bool) -> None:
         return
     sys.path.insert(0, str(PACKAGE.parent))
     package = import_module("alibi_fairseq")
-    loaded = Path(package.__file__).resolve().parent
+    loaded = Path(str(package.__file__)).resolve().parent
     if loaded != PACKAGE:
         report.problems.append(
             f"Another copy of alibi_fairseq is imported first, from {loaded}; "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 #: Column title, key of the cell, format.
-_COLUMNS = [
+_COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("checkpoint", "checkpoint", lambda value: "/".join(Path(value).parts[-2:])),
     ("positions", "position_method", str),
     ("trained at", "train_length", str),

@@ -33,8 +33,8 @@ def windows_per_batch(length: int, bytes_per_input: int, memory: int, device: to
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
     """Runs of at most ``size`` windows with equal lengths and equal numbers of scored tokens."""
     batches = []
-    for _, alike in groupby(windows, key=lambda window: (window.length, window.scores)):
-        alike = list(alike)
+    for _, group in groupby(windows, key=lambda window: (window.length, window.scores)):
+        alike = list(group)
         batches += [alike[begin : begin + size] for begin in range(0, len(alike), size)]
     return batches
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
@@ -35,7 +36,7 @@ class LoadedModel:
         bytes_per_input: estimated memory per input of a forward pass.
     """
 
-    decoder: torch.nn.Module
+    decoder: Any
     facts: dict
     max_length: int
     memory_length: int

@@ -12,9 +12,10 @@ V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 #: Scores per chunk, by device type. On a CPU 16 MB in fp32: larger buffers are returned to the system
@@ -22,7 +23,7 @@ from torch.nn.functional import cross_entropy
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
 
 
-def token_losses(decoder: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
+def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
     """−ln p of each target.
 
     Args:
@@ -43,7 +44,7 @@ def token_losses(decoder: nn.Module, features: Tensor, targets: Tensor) -> Tenso
     return losses.view(targets.shape)
 
 
-def adaptive_losses(softmax: nn.Module, rows: Tensor, targets: Tensor) -> Tensor:
+def adaptive_losses(softmax: Any, rows: Tensor, targets: Tensor) -> Tensor:
     """−ln p of each target under fairseq's adaptive softmax.
 
     Args:

@@ -53,16 +53,18 @@ class Store:
         self._new: list[dict] = []
         self._earlier = load_document(path) if path.exists() else None
         if self._earlier is not None:
-            self._check_same()
+            self._check_same(self._earlier)
 
-    def _check_same(self) -> None:
-        provenance = self._earlier["provenance"]
-        pairs = {"kind": (self._earlier["kind"], self.kind)}
-        pairs["corpus"] = (self._earlier["corpus"], self.corpus)
+    def _check_same(self, earlier: dict) -> None:
+        provenance = earlier["provenance"]
+        pairs: dict[str, tuple] = {
+            "kind": (earlier["kind"], self.kind),
+            "corpus": (earlier["corpus"], self.corpus),
+        }
         for key in ("data_sha256", "dictionary_sha256"):
             pairs[key] = (provenance[key], self._provenance[key])
         optional = ("model_overrides", "shard")
-        for cell in self._earlier["cells"]:
+        for cell in earlier["cells"]:
             for key in {*self.settings, *optional}:
                 pairs.setdefault(key, (cell.get(key), self.settings.get(key)))
                 if cell.get(key) != self.settings.get(key):

@@ -76,7 +76,7 @@ class Sweep:
 
     def settings(self) -> dict:
         """Keys and values common to all cells of the results."""
-        settings = {"precision": self.precision, "device": self.device.type}
+        settings: dict = {"precision": self.precision, "device": self.device.type}
         if self.overrides:
             settings["model_overrides"] = json.dumps(self.overrides, sort_keys=True)
         if self.buckets is not None:

@@ -62,6 +62,7 @@ class SelfAttention(MultiheadAttention):
             Output (T, B, C); weights (B, T, S), or (H, B, T, S) per head, or None.
         """
         context = attn_mask
+        assert context is not None, "the decoder passes a context to every layer"
         source = query
         if context.memory is not None:
             source = torch.cat([context.memory, query])  # (M + T, B, C)

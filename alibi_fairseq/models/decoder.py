@@ -58,9 +58,9 @@ class AlibiDecoder(TransformerDecoder):
         smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
         return fsdp_wrap(layer, min_num_params=smallest)
 
-    def _all_layers(self) -> list[nn.Module]:
+    def _all_layers(self) -> list[DecoderLayer]:
         # Iterating over a LayerDropModuleList drops layers in training.
-        return list(nn.ModuleList.__iter__(self.layers))
+        return list(nn.ModuleList.__iter__(self.layers))  # type: ignore[arg-type]
 
     def forward(
         self,

@@ -67,7 +67,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
                     "--" + option.name.replace("_", "-"),
                     action=argparse.BooleanOptionalAction,
                     default=argparse.SUPPRESS,
-                    help=(option.metadata or {}).get("help"),
+                    help=option.metadata.get("help"),
                 )
         super().add_args(parser)
 

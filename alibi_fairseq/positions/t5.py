@@ -49,7 +49,7 @@ def relative_position_bucket(
         side = (relative_position > 0).long() * num_buckets
         distance = relative_position.abs()
     else:
-        side = 0
+        side = torch.zeros_like(relative_position)
         distance = (-relative_position).clamp(min=0)
     exact = num_buckets // 2
     # In fp32 and in this order, so that the bucket boundaries equal T5's.

@@ -102,7 +102,7 @@ class TransformerXL(PositionMethod):
             nn.init.normal_(parameter, std=0.02)  # as the authors' code
 
     def bias(self, layer: int, keys: int) -> RelativeTerms:
-        projection = self.layers[layer].weight  # W_kR, (C, C)
+        projection = self.layers[layer].get_parameter("weight")  # W_kR, (C, C)
         sinusoids = distance_sinusoids(keys, self.config.embed_dim, projection.device).flip(0)
         r = nn.functional.linear(sinusoids.to(projection.dtype), projection)  # (S, C)
         r = r.view(keys, self.config.num_heads, self.config.head_dim).transpose(0, 1)  # (H, S, D)

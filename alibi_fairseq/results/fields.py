@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 # A check returns None when the value is right, otherwise what it should have been.
-Check = Callable[[object], "str | None"]
+Check = Callable[[Any], "str | None"]
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_real and math.isfinite(value)
 
@@ -20,7 +21,7 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _expect(description: str, test: Callable[[object], bool]) -> Check:
+def _expect(description: str, test: Callable[[Any], bool]) -> Check:
     return lambda value: None if test(value) else description
 
 

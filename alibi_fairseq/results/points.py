@@ -160,7 +160,9 @@ def _without_common_folder(paths: Iterable[str | None]) -> dict[str | None, str]
         folder = os.path.commonpath([os.path.dirname(path) for path in named])
     except ValueError:  # none at all, or relative and absolute ones
         folder = ""
-    short = {path: os.path.relpath(path, folder) if folder else path for path in named}
+    short: dict[str | None, str] = {
+        path: os.path.relpath(path, folder) if folder else path for path in named
+    }
     return {None: "unnamed", **short}
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
@@ -257,7 +258,7 @@ def _common(parts: list[dict]) -> dict:
     """The values all parts share, null where they differ, nested objects key by key."""
     common: dict = {}
     for key, value in parts[0].items():
-        values = [part.get(key) for part in parts]
+        values: list[Any] = [part.get(key) for part in parts]
         if all(isinstance(v, dict) for v in values):
             common[key] = _common(values)
         else:

@@ -34,7 +34,8 @@ class TokenStream(FairseqDataset):
             return torch.cat([torch.tensor([self.eos]), self.read(0, stop)])
         if start == stop:
             return torch.empty(0, dtype=torch.long)
-        first, last = np.searchsorted(self._ends, [start, stop - 1], side="right")
+        first = int(np.searchsorted(self._ends, start, side="right"))
+        last = int(np.searchsorted(self._ends, stop - 1, side="right"))
         tokens = torch.cat([self.lines[line] for line in range(first, last + 1)]).long()
         skipped = start - (self._ends[first] - len(self.lines[first]))
         return tokens[skipped : skipped + stop - start]
