@@ -139,3 +139,20 @@ def test_future_tokens_change_nothing():
     k[:, :, 200:], v[:, :, 200:] = -k[:, :, 200:], 9.0
     out, _ = attend(q, k, v, Call(length=300).mask(), backend="skipping")
     torch.testing.assert_close(out[:, :, :200], before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [1, 3, 10, 30, 100])
+def test_large_queries_and_keys_in_short_types(size, dtype):
+    """Without subtracting the row's maximum the exponents overflow from a size of about 10 on."""
+    generator = torch.Generator().manual_seed(size)
+    q, k, v, grad = (torch.randn(1, 8, 400, 16, generator=generator) for _ in range(4))
+    q, k, v, grad = (x.to(dtype) for x in (size * q, size * k, v, grad))
+    k[:, :, 0] = size * q[:, :, 200:].mean(2).sign()  # a far key that many queries score highest
+    found = gradients(skipping, (q, k, v), grad)
+    assert all(x.isfinite().all() for x in found)
+    expected = gradients(dense, (q.double(), k.double(), v.double()), grad.double())
+    # Scores grow with size²; their rounding, relative to 1, is an error of the weights.
+    eps = torch.finfo(torch.float32).eps * max(1, 16 * size**2) + 2 * torch.finfo(dtype).eps
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours - theirs).abs().max() <= 4 * eps * theirs.abs().max().clamp(min=1)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from attention_calls import Call
 
-from alibi_fairseq.attention import BACKENDS, attend, chooser, flash
+from alibi_fairseq.attention import BACKENDS, FutureMask, attend, chooser, flash
 from alibi_fairseq.errors import BadInput
 
 LONG = Call(length=1024)
@@ -46,12 +46,18 @@ def test_preferences_on_a_gpu():
     """Only the order can be looked at here: what refuses is asked again on the machine."""
     q = types.SimpleNamespace(device=torch.device("cuda"), shape=(1, 8, 512, 64))
     alibi, learned, nothing = (Call(method=m).mask() for m in ("alibi", "t5", "none"))
-    assert chooser._preferences(q, alibi, 0.0)[:2] == ("flash", "flex")
-    assert "flex" not in chooser._preferences(q, alibi, 0.1)
+    assert chooser._preferences(q, alibi, 0.0) == ("flash", "flex", "fold")
+    assert chooser._preferences(q, alibi, 0.1) == ("flash", "fold")
     assert chooser._preferences(q, nothing, 0.0) == ("sdpa",)
     assert chooser._preferences(q, learned, 0.0) == ("flex", "sdpa")
-    q.shape = (1, 8, 16384, 64)
-    assert chooser._preferences(q, alibi, 0.0)[0] == "skipping"
+    limited = FutureMask(None, 512, 512, window=100)
+    assert chooser._preferences(q, limited, 0.0) == ("flex", "sdpa")
+    q.shape = (1, 8, 4095, 64)
+    assert chooser._preferences(q, alibi, 0.0) == ("flash", "flex", "fold")
+    q.shape = (1, 8, 4096, 64)
+    assert chooser._preferences(q, alibi, 0.0) == ("skipping", "flash", "fold")
+    q.shape = (1, 8, 1, 64)
+    assert chooser._preferences(q, alibi, 0.0) == ("flash", "sdpa")
 
 
 def test_it_says_once_which_it_took(caplog):
@@ -146,6 +152,10 @@ def test_flash_refuses_what_it_cannot_do(monkeypatch):
     assert "fp16 and bf16" in flash.unsupported_reason(on_gpu, k, v, Call().mask(), 0.0)
     on_gpu.dtype, on_gpu.shape = torch.bfloat16, (1, 1, 8, 512)
     assert "512" in flash.unsupported_reason(on_gpu, k, v, Call().mask(), 0.0)
+    on_gpu.shape = q.shape
+    assert "padding" in flash.unsupported_reason(on_gpu, k, v, Call(padded=True).mask(), 0.0)
+    assert "ALiBi" in flash.unsupported_reason(on_gpu, k, v, Call(method="t5").mask(), 0.0)
+    assert flash.unsupported_reason(on_gpu, k, v, Call().mask(), 0.0) is None
 
 
 def test_an_unknown_backend_is_one_sentence():

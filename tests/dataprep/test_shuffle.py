@@ -69,3 +69,18 @@ def test_removed_runs_leave_nothing(files, tmp_path):
     _, runs, _ = shuffled(files, tmp_path / "runs")
     remove_runs(runs)
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_an_interrupted_portion_resumes_where_it_stopped(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffle, "RUN", 1000)
+    whole, _, sums = shuffled(files, tmp_path / "whole")
+    shuffled(files, tmp_path / "runs")
+    records = sorted((tmp_path / "runs").glob("00001-*.run.json"))
+    assert len(records) > 3
+    for record in records[2:]:  # as if it had been killed after two runs of the second file
+        record.unlink()
+    kept = [path.stat().st_mtime_ns for path in records[:2]]
+    again, _, again_sums = shuffled(files, tmp_path / "runs")
+    assert again == whole
+    assert again_sums["documents"] == sums["documents"] == 1200
+    assert [path.stat().st_mtime_ns for path in records[:2]] == kept

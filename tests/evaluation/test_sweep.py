@@ -259,3 +259,14 @@ def test_not_a_checkpoint(sweep, tmp_path):
 def test_windows_longer_than_the_model_takes(sweep, trained):
     with pytest.raises(BadInput, match="at most 32 tokens, not 64"):
         run_sweep(sweep(checkpoints=[trained("stock")], lengths=[64]))
+
+
+def test_updates_are_those_of_the_last_optimizer(sweep, trained, tmp_path):
+    """A checkpoint whose optimizer was reset has several entries in its history."""
+    state = torch.load(trained("alibi"), weights_only=False)
+    first = {**state["optimizer_history"][-1], "num_updates": 7}
+    state["optimizer_history"] = [first, *state["optimizer_history"]]
+    path = tmp_path / "reset.pt"
+    torch.save(state, path)
+    (cell,) = run_sweep(sweep(checkpoints=[path], lengths=[16]))
+    assert cell["updates"] == 12

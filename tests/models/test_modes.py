@@ -112,3 +112,9 @@ def test_a_bare_forward_pass_keeps_no_state():
     first = model(tokens)[0]
     model(random_tokens(4, 70))
     assert torch.equal(model(tokens)[0], first)
+
+
+def test_layerdrop_is_the_probability_of_dropping_a_layer():
+    decoder = build_model(*TINY, "--decoder-layerdrop", "0.2").train().decoder
+    dropped = sum(decoder._is_dropped() for _ in range(2000)) / 2000
+    assert dropped == pytest.approx(0.2, abs=0.04)  # more than 4 standard deviations

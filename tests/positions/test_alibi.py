@@ -98,7 +98,7 @@ def test_a_bias_max_that_gives_no_slopes_is_bad_input(bias_max):
 
 def test_bias_max_is_stored_with_the_model(tmp_path):
     data = write_corpus(tmp_path, train=300, valid=50)
-    flags = "--tokens-per-sample 16 --max-tokens 64 --max-update 2 --alibi-bias-max 4"
+    flags = "--task language_modeling --tokens-per-sample 16 --max-tokens 64 --max-update 2 --alibi-bias-max 4"
     run_train(data, tmp_path / "model", "--position-method", "alibi", *flags.split())
     checkpoint = str(tmp_path / "model" / "checkpoint_last.pt")
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([checkpoint])

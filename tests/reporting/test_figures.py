@@ -143,3 +143,11 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
     corners = band.get_paths()[0].vertices[:, 1]
     assert corners.min() == pytest.approx(19.0 - 2**0.5)
     assert corners.max() == pytest.approx(21.0 + 2**0.5)
+
+
+def test_the_papers_methods_have_okabe_and_itos_colours():
+    expected = {
+        **{"alibi": "#0072B2", "sinusoidal": "#D55E00", "rotary": "#009E73", "t5": "#E69F00"},
+        **{"learned": "#CC79A7", "none": "#000000", "transformer_xl": "#56B4E9"},
+    }
+    assert {method: style.method_look(method).color for method in expected} == expected

@@ -177,7 +177,7 @@ def test_bad_input_of_a_step_is_raised(parallel):
         run_chains([("a", [step])], parallel)
 
 
-@pytest.mark.parametrize("number", process.STOP_SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number):
     before = [signal.getsignal(each) for each in process.STOP_SIGNALS]
 
