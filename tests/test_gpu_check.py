@@ -23,12 +23,13 @@ def test_elsewhere(): pass
 def check(tmp_path, monkeypatch):
     """Run the check with a program in place of each part; returns exit code and summary."""
 
-    def run(programs: dict[str, str], *arguments: str) -> tuple[int, str]:
-        def command(part, args, report):
+    def run(programs: dict[str, str], *arguments: str, session: float = 60) -> tuple[int, str]:
+        def command(part, args, report, limit):
             if part.name == "tests":
                 (tmp_path / "test_few.py").write_text(programs["tests"])
                 few = [str(tmp_path / "test_few.py"), "-c", "/dev/null", f"--rootdir={tmp_path}"]
-                return [sys.executable, "-m", "pytest", *few, f"--junitxml={report}"]
+                few += [f"--junitxml={report}", f"--session-timeout={session}"]
+                return [sys.executable, "-m", "pytest", *few]
             return [sys.executable, "-c", programs.get(part.name, "pass")]
 
         monkeypatch.setattr(gpu_check, "command", command)
@@ -61,10 +62,17 @@ def test_no_tests_at_all_prove_nothing(check):
     assert code == 1 and "FAILED    tests" in summary
 
 
+def test_tests_that_are_not_reached_in_time_do_not_hide_those_that_passed(check, tmp_path):
+    slow = "import time\ndef test_first(): time.sleep(0.3)\ndef test_second(): pass"
+    code, summary = check({"tests": slow}, session=0.2)
+    assert code == 0
+    assert "1 passed, 0 do not apply here; the others were not reached in time" in summary
+
+
 def test_what_takes_too_long_is_left_out(check, monkeypatch):
     monkeypatch.setattr(gpu_check, "LEAST_SECONDS", 0.1)
     slow = {"train": "import time; time.sleep(60)", "attention": "pass"}
-    code, summary = check(slow, "--minutes", "0.05")
+    code, summary = check(slow, "--minutes", "0.1")
     assert code == 0
     assert "it did not end in time" in summary and "proven    attention" in summary
 
