@@ -119,6 +119,8 @@ def run_chains(
 
     def run(number: int, stop: StopRequest | None) -> None:
         nonlocal finished
+        if stop and stop.times:
+            raise Stopped
         name, steps = left[number]
         position = f"[{before + number + 1}/{len(chains)}]"
         tqdm.write(f"\n{position} {name}{remaining(began, finished, len(left))}", file=sys.stdout)
