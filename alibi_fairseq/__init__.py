@@ -18,7 +18,8 @@ __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
 if invocation.is_command():
     errors.install_excepthook()
-registration.register(__name__)
+if not invocation.asks_for_help():  # importing fairseq and PyTorch takes seconds
+    registration.register(__name__)
 
 
 def __getattr__(name: str):

@@ -28,3 +28,8 @@ def is_command() -> bool:
         or program.name.startswith(("fairseq-", "alibi-fairseq"))
         or program.parent.name == "fairseq_cli"
     )
+
+
+def asks_for_help() -> bool:
+    """Whether this process is ``alibi-fairseq --help`` or ``--version``, which need no model."""
+    return is_command() and sys.argv[1:] in (["-h"], ["--help"], ["--version"])

@@ -35,6 +35,15 @@ def test_help_names_every_verb(capsys):
     assert all(f" {verb} " in text.replace("\n", " ") for verb in cli.VERBS | cli.FAIRSEQ_COMMANDS)
 
 
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version"])
+def test_help_and_version_import_neither_fairseq_nor_torch(flag):
+    done = as_process("-m", "alibi_fairseq", flag, python=["-X", "importtime"])
+    assert done.returncode == 0 and "alibi-fairseq" in done.stdout
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
+    assert "alibi_fairseq.cli" in imported
+    assert not {"fairseq", "torch", "numpy"} & imported
+
+
 @pytest.mark.parametrize("arguments", [[], ["tran"], ["check-env", "--unknown"]])
 def test_wrong_usage_ends_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
