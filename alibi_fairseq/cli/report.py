@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where report.md, tables/ and figures/ go (default: %(default)s)",
     )
+    parser.add_argument(
+        "--no-paper",
+        action="store_true",
+        help="leave out the paper's tables and figures: your own results alone",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from ..reporting.report import write_report
 
     results = collect(args.results)
-    page = write_report(results, args.out)
+    page = write_report(results, args.out, with_paper=not args.no_paper)
     cells = sum(len(document["cells"]) for _, document in results.documents)
     beside = sum(len(points) for points in results.comparable.values())
     print(f"{cells} measured cells, {beside} of them in a setting of the paper.")

@@ -90,9 +90,9 @@ class Report:
         self.page.append(f"### {section}")
 
     def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
-        """A figure as PNG and SVG; ``draw`` takes the two paths."""
+        """A figure as PNG, SVG and PDF; ``draw`` takes the paths."""
         name = self._unique("figures", name)
-        paths = [self.out / "figures" / f"{name}{suffix}" for suffix in (".png", ".svg")]
+        paths = [self.out / "figures" / f"{name}{suffix}" for suffix in (".png", ".svg", ".pdf")]
         draw(*paths)
         self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
 

@@ -12,8 +12,12 @@ from alibi_fairseq.reporting.markdown import Report
 from alibi_fairseq.reporting.paper_figures import FIGURES
 
 
-def write_report(results: Results, out: Path) -> Path:
-    """Write ``report.md``, ``tables/`` and ``figures/`` into ``out``; returns the page's path."""
+def write_report(results: Results, out: Path, with_paper: bool = True) -> Path:
+    """Write ``report.md``, ``tables/`` and ``figures/`` into ``out``; returns the page's path.
+
+    Args:
+        with_paper: include the paper's tables and figures, with ours beside them.
+    """
     report = Report(out)
     report.text("# Results\n")
     report.text(
@@ -25,7 +29,8 @@ def write_report(results: Results, out: Path) -> Path:
         _sources(report, results)
         own_results.perplexities(report, results)
         own_results.other_documents(report, results)
-    _paper(report, results)
+    if with_paper:
+        _paper(report, results)
     return report.write()
 
 

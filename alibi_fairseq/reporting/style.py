@@ -170,10 +170,10 @@ def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
 
 
 def mark_training_length(axes: Axes, length: int | None) -> None:
-    """A dotted line where evaluation leaves the length of training, explained in the legend."""
+    """A dashed line where evaluation leaves the length of training, explained in the legend."""
     if length is not None:
-        dotted = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2))}
-        axes.axvline(length, label="training length", zorder=0.5, **dotted)
+        dashed = {"color": "#333333", "linewidth": 1.3, "linestyle": (0, (4, 3))}
+        axes.axvline(length, label="training length", zorder=0.5, **dashed)
 
 
 def band(axes: Axes, x: Sequence, low: Sequence, high: Sequence, color: str) -> None:

@@ -29,7 +29,7 @@ def test_the_papers_numbers_alone_give_every_table_and_figure_the_same_each_time
         assert cli.main(["report", "--out", str(out)]) == 0
     assert "0 measured cells" in capsys.readouterr().out
     assert {path.name for path in (first / "tables").iterdir()} == TABLES | {"replications.md"}
-    expected = {f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg")}
+    expected = {f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg", ".pdf")}
     assert {path.name for path in (first / "figures").iterdir()} == expected
     page = (first / "report.md").read_text()
     linked = set(re.findall(r"\(figures/(\w+)\.png\)", page))
@@ -133,3 +133,12 @@ def test_bad_input_is_one_sentence_and_leaves_no_file(tmp_path, capsys):
         assert message.startswith("alibi-fairseq: error: ") and message.count("\n") == 1
         assert sentence in message and name in message
         assert not out.exists()
+
+
+def test_ones_own_results_alone(tmp_path):
+    save_document(document(evaluation_cell(12.34)), tmp_path / "mine.json")
+    out = tmp_path / "out"
+    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out), "--no-paper"]) == 0
+    page = (out / "report.md").read_text()
+    assert "12.34" in page and "Table 5" not in page and "paper, one V100" not in page
+    assert {path.name for path in (out / "tables").iterdir()} == {"demo-lengths.md"}
