@@ -4,7 +4,7 @@
 
 Trains a small ALiBi model at 64 tokens, goes on with it at 64 and at 256 tokens, and evaluates all
 three from 64 to 1,024 tokens, with and without interpolation. Everything is a command that a user
-could type; finished steps are kept. About four minutes on two CPU cores. Writes ``results.json``
+could type; finished steps are kept. Takes minutes on a CPU. Writes ``results.json``
 (format of docs/results-format.md), ``table.md`` and ``figure.png``.
 """
 
