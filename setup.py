@@ -29,7 +29,8 @@ setup(
         # The official release does not import on Python 3.11 (fairseq issue 5012).
         "fairseq==0.12.2; python_version < '3.11'",
         "fairseq-fixed==0.12.3.1; python_version >= '3.11'",
-        "torch>=2.2",
+        # Older loaders can be made to run code or to corrupt memory (SECURITY.md).
+        "torch>=2.10",
         "numpy",
         "sentencepiece",
         "sacremoses",

@@ -24,9 +24,9 @@ from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from . import invocation, preemption, preflight, process_groups, training_record, user_dir
-from .checkpoints.loading import read_errors
 from .checkpoints.safe_types import safe_types_allowed
 from .errors import BadInput
+from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
 from .patching import mentions, run_within, wrap
 
 #: Names of the workarounds that were needed here.
@@ -71,18 +71,6 @@ def older_checkpoints() -> bool:
     return _allow_safe_types(checkpoint_utils, "load_checkpoint_to_cpu")
 
 
-def unreadable_checkpoints_named() -> bool:
-    """A damaged checkpoint raises whatever torch or fairseq stumbles over, without the file's name
-    (as in facebookresearch/fairseq#2512).
-    """
-
-    def wrapper(load, path, *arguments, **keywords):
-        with read_errors(path):
-            return load(path, *arguments, **keywords)
-
-    return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)
-
-
 def resuming_with_several_processes() -> bool:
     """The first process sends a checkpoint to the others as fairseq's and omegaconf's objects, which
     torch 2.6 refuses as well (facebookresearch/fairseq#5610), so no such run could be resumed.
@@ -115,6 +103,19 @@ def bf16_without_tpu() -> bool:
     return wrap(options, "parse_args_and_arch", wrapper)
 
 
+def usage_errors_in_one_sentence() -> bool:
+    """A wrong flag prints a usage message of 300 lines before the error (no issue is known)."""
+
+    def wrapper(parse, parser, *arguments, **keywords):
+        def error(message):
+            raise BadInput(f"{message}; see --help.")
+
+        parser.error = error
+        return parse(parser, *arguments, **keywords)
+
+    return wrap(options, "parse_args_and_arch", wrapper)
+
+
 def torchrun_without_gpu() -> bool:
     """Under torchrun the device is the rank modulo the number of GPUs, a division by zero where
     there is none (facebookresearch/fairseq#2879, #3318).
@@ -134,7 +135,7 @@ def torchrun_without_gpu() -> bool:
 
 def process_groups_destroyed_at_exit() -> bool:
     """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
-    abort the process now and then (pytorch/pytorch#50014; :mod:`.process_groups`).
+    abort the process now and then (pytorch/pytorch#179291; :mod:`.process_groups`).
     """
     if mentions(distributed_utils, "destroy_process_group"):
         return False
@@ -151,6 +152,7 @@ def checked_before_start() -> bool:
     """
 
     def wrapper(call_main, cfg, main, **keywords):
+        no_eval_in_fairseq()  # modules imported since
         program = Path(inspect.getfile(main)).stem
         preflight.prepare(cfg, program)
         if program != "train":
@@ -279,9 +281,12 @@ def hydra_without_advice() -> bool:
 WORKAROUNDS = (
     numpy_without_compat,
     older_checkpoints,
-    unreadable_checkpoints_named,
+    checkpoints_validated,
+    no_eval_in_fairseq,
+    archives_extracted_safely,
     resuming_with_several_processes,
     bf16_without_tpu,
+    usage_errors_in_one_sentence,
     torchrun_without_gpu,
     process_groups_destroyed_at_exit,
     checked_before_start,

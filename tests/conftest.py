@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -78,3 +79,11 @@ def checkpoint(data_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
     in_process("train", data_bin, *SHORT, "--save-dir", folder)
     return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture
+def port():
+    """A free port of this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

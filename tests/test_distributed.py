@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +13,6 @@ import torch
 from commands import PACKAGE, SHORT, as_process
 
 from alibi_fairseq.results.schema import load_document
-
-
-@pytest.fixture
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def torchrun(port, *command):

@@ -45,6 +45,13 @@ class TestCommands:
         assert "Traceback" not in wrong.stderr and "hydra" not in wrong.stderr
         assert not (tmp_path / "out").exists()
 
+    def test_a_wrong_flag_is_one_line(self, data_bin, tmp_path):
+        command = ["-m", "fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]
+        failed = as_process(*command, "--save-dir", tmp_path / "out", "--tokens-per-sampel", 8)
+        assert failed.returncode == 2
+        assert failed.stderr.count("error: unrecognized arguments: --tokens-per-sampel 8") == 1
+        assert "usage:" not in failed.stderr
+
     def test_other_failures_keep_their_traceback(self, data_bin, tmp_path):
         (tmp_path / "file").touch()
         command = ["-m", "fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]

@@ -97,3 +97,39 @@ def test_signal_handlers_are_restored():
         preemption.save_and_stop_on_request(SimpleNamespace(train_step=None))
         assert [signal.getsignal(number) for number in preemption.SIGNALS] != before
     assert [signal.getsignal(number) for number in preemption.SIGNALS] == before
+
+
+class TestStopRequest:
+    def test_the_second_ctrl_c_interrupts(self):
+        request = preemption.StopRequest()
+        request.training = True
+        request.receive(signal.SIGTERM)
+        request.receive(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            request.receive(signal.SIGINT)
+        assert request.signal == signal.SIGTERM
+
+    def test_before_the_training_ctrl_c_interrupts_and_others_are_kept(self):
+        request = preemption.StopRequest()
+        request.receive(signal.SIGUSR1)
+        with pytest.raises(KeyboardInterrupt):
+            request.receive(signal.SIGINT)
+        assert request.signal == signal.SIGUSR1
+
+    @pytest.mark.parametrize(
+        ("early", "environment", "code"),
+        [(True, {}, 75), (False, {}, 0), (True, {"TORCHELASTIC_RUN_ID": "1"}, 0)],
+    )
+    def test_exit_code(self, early, environment, code):
+        request = preemption.StopRequest()
+        request.training, request.stopped_early = True, early
+        assert preemption.exit_code(request, environment) == code
+
+    def test_a_signal_after_the_last_update_stops_nothing(self):
+        options = SimpleNamespace(max_update=5, stop_time_hours=0)
+        cfg = SimpleNamespace(optimization=options, dataset=SimpleNamespace())
+        for updates, early in ((4, True), (5, False)):
+            trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda updates=updates: updates)
+            request = preemption.StopRequest()
+            preemption.stop_after_this_update(request, trainer)
+            assert request.stopped_early == early

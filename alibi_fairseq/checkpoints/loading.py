@@ -18,6 +18,9 @@ import torch
 from ..errors import BadInput
 from .safe_types import safe_types_allowed
 
+#: Environment variable by which users of an older torch vouch for their checkpoints.
+TRUST = "ALIBI_FAIRSEQ_TRUST_CHECKPOINTS"
+
 
 def read_checkpoint(path: str | os.PathLike) -> dict:
     """The content of a checkpoint file, tensors on the CPU.
@@ -28,6 +31,7 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     """
     if not Path(path).is_file():
         raise BadInput(f"There is no checkpoint {path}.")
+    require_safe_loader(path)
     with safe_types_allowed(), read_errors(path):
         # Since torch 1.6 a file is a zip archive, whose tensors can stay on the disk until used.
         mmap = zipfile.is_zipfile(path)
@@ -35,6 +39,21 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
         if not isinstance(state, dict):
             raise TypeError(f"it holds a {type(state).__name__}")
     return state
+
+
+def require_safe_loader(path: str | os.PathLike) -> None:
+    """torch's loader could be made to run code before 2.6 (CVE-2025-32434) and to corrupt memory
+    before 2.10 (CVE-2026-24747).
+
+    Raises:
+        BadInput: torch is older, and the user does not vouch for checkpoints.
+    """
+    if torch.__version__ < (2, 10) and os.environ.get(TRUST) != "1":
+        raise BadInput(
+            f"{path} was not read: with PyTorch {torch.__version__} a checkpoint can run code "
+            "(CVE-2025-32434, CVE-2026-24747). Install PyTorch 2.10 or later, or set "
+            f"{TRUST}=1 if you made this checkpoint yourself."
+        )
 
 
 @contextmanager

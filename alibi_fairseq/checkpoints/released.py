@@ -24,6 +24,7 @@ from torch import Tensor
 from ..errors import BadInput
 from ..files import atomic_write
 from ..results.dictionaries import STATE_KEY, fingerprint
+from .options import check_options
 
 ARCHITECTURE = "alibi_lm_wiki103"
 #: What the fork's unused sinusoidal module left in the state dict; nothing reads it.
@@ -96,6 +97,7 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
         raise BadInput(f"{source} holds no model.")
     cfg = translate_options(options_of(state, source))
+    check_options(cfg, source)
     check_dictionary(weights, dictionary, source)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     with torch.device("meta"):

@@ -78,6 +78,12 @@ def _torch(report: Report):
     torch = _import(report, "torch", "PyTorch", "torch")
     if torch is None:
         return None
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 10):
+        report.problems.append(
+            f"PyTorch {torch.__version__} can be made to run code or to corrupt memory by a "
+            "checkpoint (CVE-2025-32434, CVE-2026-24747), so checkpoints are not read unless "
+            "ALIBI_FAIRSEQ_TRUST_CHECKPOINTS=1 is set; install PyTorch 2.10 or later."
+        )
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         report.facts.append(("CUDA", f"{torch.version.cuda}: {', '.join(names)}"))

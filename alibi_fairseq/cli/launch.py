@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Returns the training's exit code; 75 if it saved and stopped because of a signal."""
     from ..launcher import plan, process
-    from ..launcher.plan import refuse_being_one_of_many
+    from ..launcher.plan import TRAIN, refuse_being_one_of_many
     from ..recipes import find_recipe
 
     refuse_being_one_of_many(os.environ, args.nnodes)
@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     if save_dir is None:
         raise BadInput("Name a folder for the checkpoints: --save-dir DIR behind the data folder.")
     check_data(args.data)
+    train_flags = command[command.index(TRAIN[-1]) + 1 :]
+    check_flags(train_flags)
     if args.dry_run:
         print(shlex.join(command))
         return 0
@@ -80,6 +82,17 @@ def flag_value(flags: list[str], name: str) -> str | None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(name, dest="value")
     return parser.parse_known_args(flags)[0].value
+
+
+def check_flags(arguments: list[str]) -> None:
+    """Parse the flags of ``fairseq-train`` before any process is started.
+
+    Raises:
+        BadInput: fairseq would refuse them.
+    """
+    from fairseq import options
+
+    options.parse_args_and_arch(options.get_training_parser(), arguments)
 
 
 def check_data(data: str) -> None:

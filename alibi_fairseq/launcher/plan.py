@@ -11,8 +11,8 @@ from ..recipes import Recipe, flags, merge
 
 #: This plugin's fairseq-train.
 TRAIN = ["-m", "alibi_fairseq", "train"]
-#: torchrun, by the interpreter that runs us.
-TORCHRUN = ["-m", "torch.distributed.run"]
+#: torchrun in this interpreter.
+TORCHRUN = ["-m", "alibi_fairseq.launcher.torchrun"]
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,11 @@ def ask_to_stop(pid: int) -> None:
     """Send SIGUSR1 to the training processes: the command itself, or torchrun's children."""
     try:
         process = psutil.Process(pid)
-        workers = process.children() if "torch.distributed.run" in process.cmdline() else [process]
+        workers = (
+            process.children()
+            if "alibi_fairseq.launcher.torchrun" in process.cmdline()
+            else [process]
+        )
         for worker in workers:
             worker.send_signal(signal.SIGUSR1)
     except psutil.NoSuchProcess:

@@ -32,7 +32,7 @@ def test_one_gpu_trains_without_torchrun_and_takes_more_passes():
 def test_one_node_starts_its_own_rendezvous():
     command = words(Machine(4), max_restarts=3)
     assert command[:6] == [
-        *("-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=4"),
+        *("-m", "alibi_fairseq.launcher.torchrun", "--nnodes=1", "--nproc-per-node=4"),
         *("--max-restarts=3", "--standalone"),
     ]
     assert command[6:10] == ["-m", "alibi_fairseq", "train", "DATA"]
@@ -117,6 +117,14 @@ def test_the_command_line(data, capsys):
         (["wikitext-103/alibi-512", "DATA"], "There is no GPU here; use --cpu N"),
         (["--gpus", "2", "--cpu", "2", "wikitext-103/alibi-512", "DATA"], "Choose one of"),
         (["--gpus", "5", "wikitext-103/alibi-512", "DATA"], "use 2, 3, 4 or 6"),
+        (
+            ["--gpus", "2", "wikitext-103/alibi-512", "DATA", "--save-dir", "d", "--lrr", "1"],
+            "unrecognized arguments: --lrr 1; see --help.",
+        ),
+        (
+            ["--gpus", "2", "wikitext-103/alibi-512", "DATA", "--save-dir", "d", "--lr", "fast"],
+            "argument --lr: invalid",
+        ),
     ],
 )
 def test_user_errors_are_one_sentence(monkeypatch, data, capsys, arguments, sentence):

@@ -38,11 +38,11 @@ def data(tmp_path_factory):
     return write_corpus(folder, train=2 * SEQUENCES * LENGTH, valid=2 * LENGTH)
 
 
-def launch_two(data, save_dir, updates):
+def launch_two(data, save_dir, updates, *flags):
     """Start the launcher with two processes."""
     command = [sys.executable, "-m", "alibi_fairseq", "launch", "--cpu", "2"]
     command += [RECIPE.path, str(data), "--save-dir", str(save_dir), *TINY]
-    command += ["--max-tokens", str(SEQUENCES * LENGTH), "--max-update", str(updates)]
+    command += ["--max-tokens", str(SEQUENCES * LENGTH), "--max-update", str(updates), *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with open(f"{save_dir}.log", "a") as log:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
@@ -73,7 +73,11 @@ def wait_for_update(save_dir, update, run):
 
 def workers_of(run):
     processes = psutil.Process(run.pid).children(recursive=True)
-    return [process for process in processes if "torch.distributed.run" not in process.cmdline()]
+    return [
+        process
+        for process in processes
+        if "alibi_fairseq.launcher.torchrun" not in process.cmdline()
+    ]
 
 
 def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_path):
@@ -86,6 +90,15 @@ def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_pa
         gradient = state["momentum_buffer"]
         assert gradient.abs().max() > 0
         torch.testing.assert_close(two[index]["momentum_buffer"], gradient, rtol=1e-5, atol=1e-9)
+
+
+def test_bad_input_is_not_tried_again(data, tmp_path):
+    """Two workers that refuse their input: torchrun does not restart them."""
+    run = launch_two(data, tmp_path / "two", 1, "--position-method", "alibo")
+    assert run.wait() == 2
+    said = (tmp_path / "two.log").read_text()
+    assert said.count("error: There is no position method 'alibo'") in (1, 2)  # one per process
+    assert "ChildFailedError" not in said
 
 
 def test_nothing_is_lost_when_a_process_is_killed_or_the_machine_taken_back(data, tmp_path):

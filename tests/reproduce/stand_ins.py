@@ -30,7 +30,7 @@ class Commands:
     def __call__(self, command: list[str], *arguments, **more) -> int:
         words = command[1:]
         words = words[words.index("-m") + 1 :]
-        if words[0] == "torch.distributed.run":
+        if words[0] == "alibi_fairseq.launcher.torchrun":
             words = words[words.index("-m") + 1 :]
         own_module = words[0] != "alibi_fairseq"
         self.ran.append(words[0] if own_module else " ".join(words[:2]))

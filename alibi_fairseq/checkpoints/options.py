@@ -1,0 +1,161 @@
+"""Validation of the options stored in a checkpoint, before anything is built from them.
+
+fairseq evaluates some options as Python code, takes names of classes and paths from others, and
+trusts all of them. A checkpoint is a file from anywhere. So every option has to be a plain value;
+those of the model have to have the type and form that its dataclass declares; and a name may lead
+only to our own components, those of a plugin that the user named, or fairseq's plain language model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import re
+import typing
+from enum import Enum
+
+from fairseq import criterions, tasks
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer_lm import TransformerLanguageModel
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from ..errors import BadInput
+
+#: Text encoders that read local files only, and fairseq's that fetches OpenAI's vocabulary.
+ENCODERS = {
+    *("sentencepiece", "subword_nmt", "fastbpe", "bytes", "characters", "byte_bpe", "gpt2"),
+    *("moses", "nltk", "space"),
+}
+#: fairseq's losses for language models.
+CRITERIONS = ("cross_entropy", "adaptive_loss", "label_smoothed_cross_entropy")
+#: Options of the model and the task that hold a path.
+PATHS = ("data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir")
+#: Form of the text in options that fairseq evaluates, and in all others.
+NUMBERS = re.compile(r"[\[(]?\s*\d+\s*(,\s*\d+\s*)*,?[\])]?")
+FILTERS = re.compile(r"[\d\s,\[\]()]*")
+WORDS = re.compile(r"[\w.,:+/ -]*")
+#: Largest size of anything in a model.
+LARGEST = 2**31
+DEEPEST = 10
+
+
+def check_options(cfg, path) -> None:
+    """Validate fairseq's configuration as a checkpoint stores it, with the user's overrides.
+
+    Args:
+        cfg: the configuration, a mapping of groups.
+        path: what to call the checkpoint in messages.
+
+    Raises:
+        BadInput: an option could do anything but describe a language model.
+    """
+    try:
+        for group, options in plain(cfg).items():
+            if not isinstance(options, dict):
+                continue
+            name = options.get("_name") or (options.get("arch") if group == "model" else None)
+            if group == "model":
+                check_model(str(name), options)
+            elif group == "task":
+                check_class("task", str(name), tasks.TASK_REGISTRY.get(name), LanguageModelingTask)
+                check_words(options)
+            elif group == "criterion" and name not in CRITERIONS:
+                check_class("criterion", str(name), criterions.CRITERION_REGISTRY.get(name))
+            elif group in ("bpe", "tokenizer") and name not in ENCODERS:
+                raise ValueError(f"{group} '{name}' is not one that reads local files only")
+    except ValueError as error:
+        raise BadInput(
+            f"The options in {path} are not those of a language model that can be loaded safely: "
+            f"{error}."
+        ) from error
+
+
+def plain(value, depth: int = 0):
+    """A configuration as dictionaries, lists and scalars.
+
+    Raises:
+        ValueError: it holds anything else, or text that refers to something outside of it.
+    """
+    if depth > DEEPEST:
+        raise ValueError("they are nested too deeply")
+    if isinstance(value, (DictConfig, ListConfig)):
+        value = OmegaConf.to_container(value, resolve=False)
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, dict):
+        return {str(key): plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, depth + 1) for item in value]
+    if isinstance(value, str) and "${" in value:
+        raise ValueError(f"{value[:60]!r} refers to something outside of the checkpoint")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError(f"they hold a {type(value).__name__}")
+
+
+def check_model(name: str, options: dict) -> None:
+    """The options of a model.
+
+    Raises:
+        ValueError: it is none of ours, or an option has another type or form than is declared.
+    """
+    cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if cls is None:
+        return  # refused by name when it is built
+    check_class("model", name, cls, TransformerLanguageModel)
+    dataclass = MODEL_DATACLASS_REGISTRY.get(name) or getattr(cls, "__dataclass", None)
+    types = typing.get_type_hints(dataclass) if dataclasses.is_dataclass(dataclass) else {}
+    for option, value in options.items():
+        if option in types and value is not None:
+            check_type(option, value, types[option])
+    check_words(options)
+
+
+def check_class(kind: str, name: str, cls: type | None, *allowed: type) -> None:
+    """A registered class is of ours, of the user's plugin, or one of ``allowed``."""
+    if cls is not None and cls.__module__.split(".")[0] == "fairseq" and cls not in allowed:
+        raise ValueError(f"{kind} '{name}' is another one of fairseq's")
+
+
+def check_type(option: str, value, declared) -> None:
+    """A value has the type of its dataclass field; Optional is written as Union."""
+    types = [t for t in (typing.get_args(declared) or (declared,)) if isinstance(t, type)]
+    if bool in types and isinstance(value, bool):
+        return
+    if (int in types or float in types) and isinstance(value, (int, float)):
+        number = not isinstance(value, bool) and math.isfinite(value) and abs(value) < LARGEST
+        if number and (float in types or isinstance(value, int)):
+            return
+    if isinstance(value, str) and any(issubclass(t, (str, Enum)) for t in types):
+        return
+    if option.endswith("_cutoff") and isinstance(value, list):
+        types = [] if all(type(item) is int and 0 < item < LARGEST for item in value) else types
+    if typing.Any is declared or not types:
+        return
+    raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {declared_name(types)}")
+
+
+def declared_name(types: list[type]) -> str:
+    """The declared type, as messages name it."""
+    return next((t.__name__ for t in types if t is not type(None)), "value")
+
+
+def check_words(options: dict) -> None:
+    """Text is numbers where fairseq evaluates it, and words elsewhere.
+
+    Raises:
+        ValueError: an option holds other text.
+    """
+    for option, value in options.items():
+        if not isinstance(value, str) or option in PATHS:
+            continue
+        if option.endswith("xformers_att_config"):
+            raise ValueError(f"{option} is set")
+        form = NUMBERS if option.endswith(("_cutoff", "_to_keep")) else WORDS
+        form = FILTERS if option == "character_filters" else form
+        if value and not form.fullmatch(value):
+            raise ValueError(f"{option} is {value[:60]!r}")

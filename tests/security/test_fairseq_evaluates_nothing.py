@@ -1,0 +1,130 @@
+"""Every place where fairseq evaluates, extracts or unpickles, and why no file reaches it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import fairseq
+import pytest
+
+from alibi_fairseq import compat
+from alibi_fairseq.literals import evaluate_literal
+
+SITE = Path(fairseq.__file__).parent.parent
+
+#: Where fairseq unpickles or extracts, and what keeps a foreign file from it.
+GUARDED = {
+    "fairseq/checkpoint_utils.py": "hardening.checkpoints_validated: weights_only, safe types",
+    "fairseq/file_utils.py": "hardening.archives_extracted_safely",
+    "fairseq/distributed/utils.py": "sent by the other processes of the same job",
+}
+#: Reached by models, tasks and criterions alone that checkpoints.options refuses by name.
+REFUSED = (
+    "fairseq/models/text_to_speech/",
+    "fairseq/models/speech_to_text/",
+    "fairseq/models/wav2vec/",
+    "fairseq/models/hubert/",
+    "fairseq/modules/quantization/pq/",
+    "fairseq/data/codedataset.py",
+    "fairseq/data/audio/",
+    "fairseq/tasks/",
+    "fairseq/speech_generator.py",
+    "fairseq/benchmark/",
+)
+
+
+def calls(names: set[str]):
+    """``(file, name)`` of every call of one of these functions in fairseq."""
+    for folder in ("fairseq", "fairseq_cli"):
+        for path in sorted((SITE / folder).rglob("*.py")):
+            file = path.relative_to(SITE).as_posix()
+            if file.startswith("fairseq/examples/"):  # is not imported by fairseq
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call):
+                    name = ast.unparse(node.func)
+                    if name in names or name.rsplit(".", 1)[-1] in names & {"extractall"}:
+                        yield file, name
+
+
+EVALUATING = sorted({file for file, _ in calls({"eval", "exec", "compile"})})
+UNPICKLING = sorted(
+    {
+        file
+        for file, _ in calls(
+            {"torch.load", "pickle.load", "pickle.loads", "joblib.load", "extractall", "yaml.load"}
+        )
+    }
+)
+
+
+def test_the_walk_finds_what_is_known():
+    assert {"fairseq/utils.py", "fairseq/optim/adam.py", "fairseq_cli/eval_lm.py"} <= set(
+        EVALUATING
+    )
+    assert set(GUARDED) <= set(UNPICKLING)
+
+
+@pytest.mark.parametrize("file", EVALUATING)
+def test_a_module_that_evaluates_has_our_evaluator(file):
+    name = file.removesuffix(".py").replace("/", ".")
+    if name.endswith("xm_transformer") or name not in sys.modules:
+        try:
+            import_module(name)
+        except ImportError:
+            pytest.skip(f"{name} cannot be imported here, so no command does")
+    compat.no_eval_in_fairseq()  # as before every command
+    assert sys.modules[name].eval is evaluate_literal
+
+
+@pytest.mark.parametrize("file", UNPICKLING)
+def test_no_foreign_file_is_unpickled_or_extracted(file):
+    assert file in GUARDED or file.startswith(REFUSED), (
+        f"{file} unpickles or extracts: show why no file reaches it"
+    )
+
+
+class TestLiterals:
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("20000,60000", (20000, 60000)),
+            ("(0.9, 0.98)", (0.9, 0.98)),
+            ("[(512, 10, 5)] + [(512, 3, 2)] * 4", [(512, 10, 5)] + [(512, 3, 2)] * 4),
+            ("{'a': -1.5, 'b': [None, True]}", {"a": -1.5, "b": [None, True]}),
+            ("1e-8", 1e-8),
+        ],
+    )
+    def test_what_fairseq_writes(self, text, value):
+        assert evaluate_literal(text) == value == eval(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "__import__('os').system('true')",
+            "[].__class__",
+            "(lambda: 0)()",
+            "[x for x in (1,)]",
+            "f'{1}'",
+            "open",
+            "[0] * 10**9",
+            "[0] * 1000 * 1000",
+            "'a' * 100000",
+            "9" * 20_000,
+            "(" * 500,
+            "1 if True else 2",
+            "a := 1",
+            "",
+        ],
+    )
+    def test_anything_else_is_refused(self, text):
+        with pytest.raises(ValueError):
+            evaluate_literal(text)
+
+    def test_only_text(self):
+        with pytest.raises(TypeError):
+            evaluate_literal(os)

@@ -1,0 +1,215 @@
+"""Options of a checkpoint, and of the command line, run no code through any command."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tarfile
+from contextlib import suppress
+
+import pytest
+import torch
+from commands import in_process
+
+from alibi_fairseq import AlibiLanguageModel, cli
+from alibi_fairseq.errors import BadInput, explain
+
+
+@pytest.fixture
+def mark(tmp_path):
+    """A file that the attacks try to make."""
+    return tmp_path / "mark"
+
+
+def code(mark) -> str:
+    return f"__import__('os').system('touch {mark}') or [24, 40]"
+
+
+def evil(checkpoint, path, **model):
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"]["model"].update(model)
+    torch.save(state, path)
+    return path
+
+
+#: Options of the model that fairseq evaluates, or evaluated by another model of fairseq's.
+ATTACKS = {
+    "softmax": lambda text: {"adaptive_softmax_cutoff": text},
+    "input": lambda text: {"adaptive_input": True, "adaptive_input_cutoff": text},
+    "characters": lambda text: {"character_embeddings": True, "character_filters": text},
+    "stock": lambda text: {"_name": "transformer_lm", "adaptive_softmax_cutoff": text},
+    "attention": lambda text: {"decoder_xformers_att_config": text},
+    "another model": lambda text: {"_name": "fconv_lm", "decoder_layers": text},
+    "undeclared": lambda text: {"_name": "transformer_lm", "xformers_att_config": text},
+}
+
+
+def commands(data, path, out):
+    """Every command that loads a checkpoint."""
+    data, path, out = str(data), str(path), str(out)
+    fairseq = ["--path", path, "--cpu", "--task", "language_modeling"]
+    return {
+        "eval": ["eval", data, "--path", path, "--lengths", "16", "--out", out, "--device", "cpu"],
+        "position-loss": [
+            *("position-loss", data, "--path", path, "--lengths", "16", "--out", out),
+            *("--device", "cpu"),
+        ],
+        "eval-lm": ["eval-lm", data, "--path", path, "--cpu"],
+        "validate": ["validate", data, *fairseq, "--max-tokens", "128"],
+        "generate": ["generate", data, *fairseq, "--batch-size", "2"],
+        "interactive": ["interactive", data, *fairseq, "--input", f"{data}/dict.txt"],
+        "import-checkpoint": [
+            "import-checkpoint",
+            path,
+            "--dict",
+            f"{data}/dict.txt",
+            "--out",
+            out,
+        ],
+    }
+
+
+VERBS = list(commands("", "", ""))
+
+
+def sentence_of(arguments, capsys) -> str:
+    """What a command that must fail says."""
+    try:
+        code = cli.main(arguments)
+    except Exception as error:
+        sentence = explain(error)
+        assert sentence, error
+        return sentence
+    assert code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, verb, attack):
+    path = evil(checkpoint, tmp_path / "evil.pt", **ATTACKS[attack](code(mark)))
+    if (verb, attack) == ("import-checkpoint", "undeclared"):
+        pytest.skip("options that the model does not declare are not imported")
+    said = sentence_of(commands(data_bin, path, tmp_path / "out")[verb], capsys)
+    assert not mark.exists()
+    if verb != "import-checkpoint":  # which refuses our own checkpoints before
+        assert "not those of a language model that can be loaded safely" in said
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_from_pretrained_and_resuming_run_no_code(checkpoint, data_bin, tmp_path, mark, attack):
+    path = evil(checkpoint, tmp_path / "evil.pt", **ATTACKS[attack](code(mark)))
+    with pytest.raises(BadInput, match="loaded safely"):
+        AlibiLanguageModel.from_pretrained(
+            str(tmp_path), path.name, data_name_or_path=str(data_bin)
+        )
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "option", ["adaptive_softmax_cutoff", "adaptive_input_cutoff", "activation_fn"]
+)
+def test_a_released_checkpoint_runs_no_code(tmp_path, mark, capsys, option):
+    from checkpoints.released_format import released_state, write_dictionary
+
+    state = released_state()
+    vars(state["args"])[option] = code(mark)
+    torch.save(state, tmp_path / "in.pt")
+    write_dictionary(tmp_path / "dict.txt")
+    command = ["import-checkpoint", tmp_path / "in.pt", "--dict", tmp_path / "dict.txt"]
+    assert cli.main([str(word) for word in [*command, "--out", tmp_path / "out"]]) == 2
+    assert not mark.exists() and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("verb", ["eval-lm", "validate", "generate", "interactive", "eval"])
+def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, verb):
+    arguments = commands(data_bin, checkpoint, tmp_path / "out")[verb]
+    with suppress(ValueError, SyntaxError):  # as fairseq's own ast.literal_eval
+        assert cli.main([*arguments, "--model-overrides", code(mark)]) != 0
+    assert not mark.exists()
+
+
+def test_model_overrides_are_validated_as_the_checkpoint_is(checkpoint, data_bin, mark):
+    overrides = str({"adaptive_softmax_cutoff": code(mark)})
+    with pytest.raises(BadInput, match="adaptive_softmax_cutoff is"):
+        in_process(
+            "eval_lm", data_bin, "--path", checkpoint, "--cpu", "--model-overrides", overrides
+        )
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"decoder_layers": "2"}, "decoder_layers is '2', which is no int"),
+        ({"decoder_layers": True}, "decoder_layers is 'True', which is no int"),
+        ({"decoder_embed_dim": 2**40}, "which is no int"),
+        ({"dropout": float("nan")}, "dropout is 'nan', which is no float"),
+        ({"position_method": "${oc.env:HOME}"}, "refers to something outside"),
+        ({"adaptive_softmax_cutoff": [24, -1]}, "which is no str"),
+        ({"_name": "lstm_lm"}, "model 'lstm_lm' is another one of fairseq's"),
+    ],
+)
+def test_types_and_forms(checkpoint, data_bin, tmp_path, change, reason):
+    path = evil(checkpoint, tmp_path / "odd.pt", **change)
+    with pytest.raises(BadInput, match="loaded safely") as raised:
+        in_process("eval_lm", data_bin, "--path", path, "--cpu")
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [("task", "translation"), ("criterion", "ctc"), ("bpe", "hf_byte_bpe"), ("tokenizer", "evil")],
+)
+def test_other_components_of_fairseq_are_refused(checkpoint, data_bin, tmp_path, group, name):
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"][group] = {**(state["cfg"][group] or {}), "_name": name}
+    torch.save(state, tmp_path / "odd.pt")
+    with pytest.raises(BadInput, match="loaded safely"):
+        in_process("eval_lm", data_bin, "--path", tmp_path / "odd.pt", "--cpu")
+
+
+def test_objects_among_the_options_are_refused(checkpoint, data_bin, tmp_path):
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"]["model"]["decoder_layers"] = argparse.Namespace(a=torch.ones(1))
+    torch.save(state, tmp_path / "odd.pt")
+    with pytest.raises(BadInput, match="odd.pt"):
+        in_process("eval_lm", data_bin, "--path", tmp_path / "odd.pt", "--cpu")
+
+
+def test_a_local_archive_is_not_extracted(checkpoint, tmp_path):
+    archive = tmp_path / "model.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        member = tarfile.TarInfo("../outside.txt")
+        member.size = 4
+        tar.addfile(member, io.BytesIO(b"harm"))
+    before = archive.read_bytes()
+    with pytest.raises(BadInput, match="extract it and name the folder"):
+        AlibiLanguageModel.from_pretrained(str(archive), "checkpoint_best.pt")
+    assert archive.read_bytes() == before
+    assert not (tmp_path.parent / "outside.txt").exists()
+
+
+def test_a_downloaded_archive_is_extracted_inside_of_its_folder(tmp_path, monkeypatch):
+    from fairseq import file_utils
+
+    archive = tmp_path / "cached"
+    with tarfile.open(archive, "w:gz") as tar:
+        member = tarfile.TarInfo("../outside.txt")
+        member.size = 4
+        tar.addfile(member, io.BytesIO(b"harm"))
+    monkeypatch.setattr(file_utils, "cached_path", lambda *_, **__: str(archive))
+    with pytest.raises(tarfile.FilterError):
+        file_utils.load_archive_file("https://example.org/model.tar.gz")
+    assert "extraction_filter" not in vars(tarfile.TarFile) or not tarfile.TarFile.extraction_filter
+
+
+@pytest.mark.parametrize("version", ["2.5.1", "2.9.1"])
+def test_an_older_torch_reads_no_checkpoint_that_nobody_vouches_for(
+    checkpoint, data_bin, monkeypatch, version
+):
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
+    with pytest.raises(BadInput, match="Install PyTorch 2.10 or later"):
+        in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
+    monkeypatch.setenv("ALIBI_FAIRSEQ_TRUST_CHECKPOINTS", "1")
+    in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")

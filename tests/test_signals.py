@@ -1,0 +1,91 @@
+"""Ctrl-C, SIGTERM and SIGUSR1 save and exit with 75 under every command that trains.
+
+``train.sh`` is tested in ``tests/launcher``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from commands import PACKAGE, ROOT, SHORT
+
+YAML = """\
+common: {cpu: true, log_format: simple, log_interval: 1}
+checkpoint: {no_epoch_checkpoints: true}
+task: {_name: language_modeling, tokens_per_sample: 16}
+dataset: {max_tokens: 128, num_workers: 0}
+criterion: {_name: cross_entropy}
+optimization: {max_update: 100000, lr: [0.01]}
+optimizer: {_name: adam}
+lr_scheduler: {_name: fixed}
+model: {_name: alibi_lm_tiny, decoder_layers: 1, decoder_embed_dim: 32}
+"""
+
+
+def start(command, data, folder, **variables):
+    """Start a training that does not end by itself."""
+    save_dir = folder / "run"
+    if command == "hydra-train":
+        (folder / "small.yaml").write_text(YAML)
+        words = ["alibi_fairseq", "hydra-train", "--config-dir", folder, "--config-name", "small"]
+        words += [f"task.data={data}", f"checkpoint.save_dir={save_dir}"]
+    else:
+        words = ["alibi_fairseq", "train"] if command == "train" else ["fairseq_cli.train"]
+        words += [data, *SHORT, "--user-dir", PACKAGE, "--save-dir", save_dir]
+        words += ["--max-update", 100_000, "--log-interval", 1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    with open(folder / f"log{variables.get('RANK', '')}", "w") as log:
+        return subprocess.Popen(
+            [sys.executable, "-u", "-m", *map(str, words)],
+            cwd=folder,
+            env={**environment, **{name: str(value) for name, value in variables.items()}},
+            stdout=log,
+            stderr=log,
+        )
+
+
+def wait_for_updates(log, run):
+    while "num_updates" not in log.read_text():
+        assert run.poll() is None, log.read_text()[-2000:]
+        time.sleep(0.05)
+
+
+CASES = [
+    ("train", signal.SIGINT),
+    ("hydra-train", signal.SIGTERM),
+    ("fairseq-train", signal.SIGUSR1),
+    *[
+        pytest.param(command, number, marks=pytest.mark.slow)
+        for command in ("train", "hydra-train", "fairseq-train")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    ],
+]
+
+
+@pytest.mark.parametrize(("command", "number"), CASES)
+def test_one_process(data_bin, tmp_path, command, number):
+    run = start(command, data_bin, tmp_path)
+    wait_for_updates(tmp_path / "log", run)
+    run.send_signal(number)
+    assert run.wait(timeout=120) == 75, (tmp_path / "log").read_text()[-2000:]
+    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_two_processes_of_which_one_receives_the_signal(data_bin, tmp_path, port, number):
+    """Started as ``srun`` starts them, without torchrun."""
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2}
+    runs = [start("train", data_bin, tmp_path, RANK=rank, **job) for rank in range(2)]
+    wait_for_updates(tmp_path / "log0", runs[0])
+    runs[1].send_signal(number)
+    codes = [run.wait(timeout=120) for run in runs]
+    assert codes == [75, 75], (tmp_path / "log0").read_text()[-2000:]
+    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] > 0
