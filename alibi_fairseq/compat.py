@@ -23,18 +23,17 @@ from fairseq import checkpoint_utils, file_io, models, options, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
-from . import invocation, preemption, preflight, process_groups, training_record, user_dir
+from . import invocation, preemption, preflight, process_groups, resuming, training_record, user_dir
 from .checkpoints.safe_types import safe_types_allowed
 from .errors import BadInput
 from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
 from .patching import mentions, run_within, wrap
 
-#: Names of the workarounds that were needed here.
 applied: list[str] = []
 
 
 def apply() -> None:
-    """Apply every workaround that is needed."""
+    """Apply every workaround that is needed, and note its name in ``applied``."""
     applied.extend(workaround.__name__ for workaround in WORKAROUNDS if workaround())
 
 
@@ -159,6 +158,7 @@ def checked_before_start() -> bool:
             return call_main(cfg, main, **keywords)
         with (
             preflight.nothing_left_behind(cfg.checkpoint.save_dir),
+            preflight.alone_in(cfg.checkpoint.save_dir),
             preemption.listening() as request,
         ):
             result = call_main(cfg, main, **keywords)
@@ -205,12 +205,13 @@ def saving_on_a_signal() -> bool:
     """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
     checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
 
-    Loading the checkpoint is the last call before the loop that is given the trainer. The run is
-    recorded from there as well (:mod:`.training_record`).
+    Loading the checkpoint is the last call before the loop that is given the trainer; what is
+    resumed is checked (:mod:`.resuming`) and recorded (:mod:`.training_record`) there as well.
     """
 
     def wrapper(load_checkpoint, cfg, trainer, **keywords):
-        loaded = load_checkpoint(cfg, trainer, **keywords)
+        with resuming.resuming(trainer, cfg):
+            loaded = load_checkpoint(cfg, trainer, **keywords)
         training_record.record(trainer, loaded[0])
         preemption.save_and_stop_on_request(trainer)
         return loaded

@@ -18,6 +18,7 @@ from .checkpoints.options import check_options
 from .errors import BadInput
 from .literals import evaluate_literal
 from .patching import wrap
+from .resuming import check_same_model
 
 
 def checkpoints_validated() -> bool:
@@ -33,6 +34,7 @@ def checkpoints_validated() -> bool:
         with read_errors(path):
             state = load(path, *arguments, **keywords)
         check_options(state.get("cfg") or {}, path)
+        check_same_model(state, path)
         return state
 
     return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)

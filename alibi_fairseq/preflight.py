@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,7 @@ def prepare(cfg: DictConfig, program: str) -> None:
     _check_data(cfg)
     if program == "train":
         _check_precision(cfg)
+        _check_restore_file(cfg)
     _join_processes(cfg, program)
 
 
@@ -74,6 +77,14 @@ def _check_precision(cfg: DictConfig) -> None:
             "--fp16 trains on a GPU only; on the CPU leave it out, or take --bf16 or "
             "--memory-efficient-fp16."
         )
+
+
+def _check_restore_file(cfg: DictConfig) -> None:
+    """fairseq starts from random weights, and says so in its log alone."""
+    path = cfg.checkpoint.restore_file
+    # The default is looked for in the save folder, and need not be there.
+    if path != "checkpoint_last.pt" and "://" not in path and not Path(path).is_file():
+        raise BadInput(f"There is no checkpoint {path}; check --restore-file.")
 
 
 def _join_processes(cfg: DictConfig, program: str) -> None:
@@ -139,8 +150,47 @@ def nothing_left_behind(save_dir: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def alone_in(save_dir: str) -> Iterator[None]:
+    """Let no other training write to the save folder while the block runs.
+
+    The first process of a run holds a lock on the file ``training.lock``, which names it. The
+    kernel releases the lock when the process ends, however it ends.
+
+    Raises:
+        BadInput: another training holds it.
+    """
+    if int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0))) > 0 or "://" in save_dir:
+        yield
+        return
+    path = Path(save_dir) / "training.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--save-dir {save_dir} cannot be written to ({error.strerror}).") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            stream.seek(0)
+            raise BadInput(
+                f"Another training ({stream.read().strip()}) writes to {save_dir}; wait until it "
+                "has finished, or choose another --save-dir."
+            ) from error
+        except OSError:  # a file system without locks
+            logger.warning(f"{save_dir} cannot be locked: start no second training there")
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        stream.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def refuse_separate_jobs() -> None:
-    """Stop where this package comes too late to join processes that were started together.
+    """Refuse to start where this package is imported too late to join the processes of a job.
 
     ``fairseq-hydra-train`` reads ``common.user_dir`` only after it has settled how it runs.
     """

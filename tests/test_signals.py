@@ -17,8 +17,8 @@ from commands import PACKAGE, ROOT, SHORT
 
 YAML = """\
 common: {cpu: true, log_format: simple, log_interval: 1}
-checkpoint: {no_epoch_checkpoints: true}
-task: {_name: language_modeling, tokens_per_sample: 16}
+checkpoint: {save_dir: out, no_epoch_checkpoints: true}
+task: {_name: language_modeling, data: data, tokens_per_sample: 16}
 dataset: {max_tokens: 128, num_workers: 0}
 criterion: {_name: cross_entropy}
 optimization: {max_update: 100000, lr: [0.01]}

@@ -1,0 +1,90 @@
+"""Refuses to resume a training with a model that computes something else from the same weights.
+
+fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
+there, but another position method or number of heads has tensors of the same shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from omegaconf import OmegaConf
+
+from .errors import BadInput
+from .results.dictionaries import STATE_KEY, fingerprint
+
+#: Options of the model that no tensor's shape depends on, and what they mean if they are absent.
+OPTIONS = {
+    "position_method": None,
+    "decoder_attention_heads": None,
+    "alibi_scale": "none",
+    "mem_len": 0,
+    "clamp_learned_positions": False,
+    "activation_fn": None,
+    "decoder_normalize_before": None,
+    "no_scale_embedding": False,
+}
+
+#: What to do about it.
+_ADVICE = (
+    "use the options and data it was trained with, or start a new training from its weights with "
+    "--finetune-from-model and another --save-dir."
+)
+#: The trainer whose checkpoint is being loaded.
+_resuming = ContextVar("resuming", default=None)
+
+
+@contextmanager
+def resuming(trainer, cfg) -> Iterator[None]:
+    """Compare checkpoints that are loaded inside the block with the trainer's model.
+
+    Args:
+        trainer: fairseq's.
+        cfg: fairseq's ``CheckpointConfig``. With ``--reset-optimizer``, and from the file that
+            ``--finetune-from-model`` names, a new training starts, and nothing is compared.
+    """
+    token = _resuming.set(None if cfg.reset_optimizer else trainer)
+    try:
+        yield
+    finally:
+        _resuming.reset(token)
+
+
+def check_same_model(state: dict, path: str) -> None:
+    """Compare a checkpoint that has just been read with the model that is to be resumed.
+
+    Raises:
+        BadInput: an option or the dictionary differs; the message names both values.
+    """
+    trainer = _resuming.get()
+    if trainer is None or path == trainer.cfg.checkpoint.finetune_from_model:
+        return
+    there, here = _options(state.get("cfg")), _options(trainer.cfg)
+    for option, default in OPTIONS.items():
+        if option not in there and default is None:
+            continue  # a checkpoint of another model, whose weights will not fit
+        values = there.get(option, default), here.get(option, default)
+        if option in here and values[0] != values[1]:
+            flag = "--" + option.replace("_", "-")
+            raise BadInput(
+                f"{path} was trained with {flag} {values[0]} and this command has {flag} "
+                f"{values[1]}, which gives the weights another meaning; {_ADVICE}"
+            )
+    trained_with = (state.get("task_state") or {}).get(STATE_KEY)
+    ours = fingerprint(trainer.task.source_dictionary) if trained_with else None
+    if trained_with != ours:
+        raise BadInput(
+            f"{path} was trained with another dictionary (SHA-256 {trained_with[:12]}…) than the "
+            f"data's ({ours[:12]}…), so its word numbers mean other words; {_ADVICE}"
+        )
+
+
+def _options(cfg) -> dict:
+    """The options of the model as plain values."""
+    model = cfg.get("model") if cfg is not None else None
+    if OmegaConf.is_config(model):
+        model = OmegaConf.to_container(model, resolve=True, enum_to_str=True)
+    values = model if isinstance(model, dict) else vars(model) if model is not None else {}
+    return {name: getattr(value, "value", value) for name, value in values.items()}

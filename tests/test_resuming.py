@@ -1,0 +1,94 @@
+"""A training resumes with the model, the dictionary and the folder it was started with."""
+
+from __future__ import annotations
+
+import fcntl
+
+import pytest
+from commands import SHORT, in_process, make_data
+from fairseq.data import Dictionary
+
+from alibi_fairseq import preflight
+from alibi_fairseq.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "before"),
+    [
+        ("--position-method", "rotary", "alibi"),
+        ("--decoder-attention-heads", 2, 8),
+        ("--alibi-scale", "dynamic", "none"),
+        ("--activation-fn", "gelu", "relu"),
+    ],
+)
+def test_another_model_of_the_same_shapes_is_refused(
+    data_bin, checkpoint, tmp_path, flag, value, before
+):
+    flags = [*SHORT, flag, value, "--max-update", 5, "--save-dir", tmp_path / "run"]
+    with pytest.raises(BadInput) as raised:
+        in_process("train", data_bin, *flags, "--restore-file", checkpoint)
+    said = str(raised.value)
+    assert (
+        f"{checkpoint} was trained with {flag} {before} and this command has {flag} {value}" in said
+    )
+    in_process("train", data_bin, *flags, "--finetune-from-model", checkpoint)
+    in_process("train", data_bin, *flags, "--max-update", 6)  # resumes what was started there
+
+
+def test_another_memory_is_refused(data_bin, tmp_path):
+    memory = ["--task", "segment_language_modeling", "--position-method", "transformer_xl"]
+    flags = [*SHORT, *memory, "--save-dir", tmp_path / "run"]
+    in_process("train", data_bin, *flags, "--mem-len", 8)
+    with pytest.raises(BadInput, match="--mem-len 8 and this command has --mem-len 16"):
+        in_process("train", data_bin, *flags, "--mem-len", 16, "--max-update", 5)
+
+
+def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tmp_path):
+    data = make_data(tmp_path)
+    dictionary = Dictionary.load(str(data / "dict.txt"))
+    dictionary.symbols[4:6] = dictionary.symbols[5:3:-1]
+    dictionary.save(str(data / "dict.txt"))
+    flags = [*SHORT, "--save-dir", tmp_path / "run", "--restore-file", checkpoint]
+    with pytest.raises(BadInput, match="was trained with another dictionary"):
+        in_process("train", data, *flags)
+
+
+def test_a_restore_file_that_does_not_exist_is_refused(data_bin, tmp_path):
+    with pytest.raises(BadInput, match="There is no checkpoint none.pt; check --restore-file"):
+        in_process(
+            "train", data_bin, *SHORT, "--save-dir", tmp_path / "run", "--restore-file", "none.pt"
+        )
+    assert not (tmp_path / "run").exists()
+
+
+class TestSaveDir:
+    def test_a_second_training_names_the_first(self, data_bin, tmp_path):
+        with preflight.alone_in(str(tmp_path)):
+            with pytest.raises(BadInput, match=r"Another training \(process \d+ on .*\) writes to"):
+                in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
+            assert (tmp_path / "training.lock").exists()
+        assert not list(tmp_path.iterdir())
+        in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
+
+    def test_the_lock_of_a_killed_training_does_not_matter(self, data_bin, tmp_path):
+        (tmp_path / "training.lock").write_text("process 1 on elsewhere\n")
+        in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
+
+    def test_other_ranks_need_no_lock(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RANK", "1")
+        with preflight.alone_in(str(tmp_path)):
+            assert not list(tmp_path.iterdir())
+
+    def test_a_folder_that_cannot_be_written(self, data_bin, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(BadInput, match="--save-dir .* cannot be written to"):
+            in_process("train", data_bin, *SHORT, "--save-dir", tmp_path / "file" / "below")
+
+    def test_a_file_system_without_locks(self, tmp_path, monkeypatch, caplog):
+        def flock(*_):
+            raise OSError("no locks available")
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with preflight.alone_in(str(tmp_path)):
+            pass
+        assert "cannot be locked" in caplog.text
