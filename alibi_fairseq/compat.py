@@ -19,12 +19,13 @@ from pathlib import Path
 import hydra
 import numpy
 import torch
-from fairseq import checkpoint_utils, file_io, models, options, utils
+from fairseq import checkpoint_utils, models, options, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from . import invocation, preemption, preflight, process_groups, resuming, training_record, user_dir
 from .checkpoints.safe_types import safe_types_allowed
+from .durability import whole_checkpoints, whole_checkpoints_or_none
 from .errors import BadInput
 from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
 from .patching import mentions, run_within, wrap
@@ -186,21 +187,6 @@ def unknown_model_named() -> bool:
     return wrap(models, "build_model", wrapper)
 
 
-def whole_checkpoints() -> bool:
-    """``checkpoint_last.pt`` is copied over the old one byte by byte, so that a run that is killed
-    meanwhile cannot be resumed (facebookresearch/fairseq#2684). Copy aside, then rename.
-    """
-    if file_io.IOPathManager is not None:  # copies as it sees fit, also to other machines
-        return False
-
-    def wrapper(copy, src_path, dst_path, overwrite=False):
-        copy(src_path, f"{dst_path}.tmp", overwrite)
-        os.replace(f"{dst_path}.tmp", dst_path)
-        return dst_path
-
-    return wrap(file_io.PathManager, "copy", wrapper, kind=staticmethod)
-
-
 def saving_on_a_signal() -> bool:
     """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
     checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
@@ -293,6 +279,7 @@ WORKAROUNDS = (
     checked_before_start,
     unknown_model_named,
     whole_checkpoints,
+    whole_checkpoints_or_none,
     saving_on_a_signal,
     this_package_as_user_dir,
     logging_as_configured,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import logging
 import os
 import secrets
 import shutil
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from .errors import BadInput
+
+logger = logging.getLogger(__name__)
+
 
 _CHUNK = 1 << 20  # bytes read at a time
 
@@ -69,6 +75,47 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+@contextmanager
+def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
+    """Hold a lock file, which names this process, while the block runs; then remove it.
+
+    The kernel releases the lock when the process ends, however it ends.
+
+    Args:
+        path: the lock file; its folder is created if it is missing.
+        flag: the option that names the folder or file, for messages.
+        work: what holds the lock, for messages: ``"training"``.
+
+    Raises:
+        BadInput: another process holds the lock, or the file cannot be created.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            stream.seek(0)
+            raise BadInput(
+                f"{flag}: another {work} ({stream.read().strip()}) writes there; wait until it has "
+                "finished, or choose another place."
+            ) from error
+        except OSError:  # a file system without locks
+            logger.warning(f"{path.parent} cannot be locked: start no second {work} there")
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        stream.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def sha256_file(path: str | os.PathLike) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import fairseq
 from fairseq import checkpoint_utils, file_utils
 
-from .checkpoints.loading import read_errors, require_safe_loader
+from .checkpoints.loading import check_finite, read_errors, require_safe_loader
 from .checkpoints.options import check_options
 from .errors import BadInput
 from .literals import evaluate_literal
@@ -35,6 +35,7 @@ def checkpoints_validated() -> bool:
             state = load(path, *arguments, **keywords)
         check_options(state.get("cfg") or {}, path)
         check_same_model(state, path)
+        check_finite(state, path)
         return state
 
     return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from fairseq.utils import safe_getattr, split_paths
 from omegaconf import DictConfig
 
 from .errors import BadInput
+from .files import locked
 
 logger = logging.getLogger(__name__)
 
@@ -154,39 +153,16 @@ def nothing_left_behind(save_dir: str) -> Iterator[None]:
 def alone_in(save_dir: str) -> Iterator[None]:
     """Let no other training write to the save folder while the block runs.
 
-    The first process of a run holds a lock on the file ``training.lock``, which names it. The
-    kernel releases the lock when the process ends, however it ends.
+    The first process of a run holds the lock.
 
     Raises:
-        BadInput: another training holds it.
+        BadInput: another training writes there, or the folder cannot be written to.
     """
     if int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0))) > 0 or "://" in save_dir:
         yield
         return
-    path = Path(save_dir) / "training.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"--save-dir {save_dir} cannot be written to ({error.strerror}).") from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            stream.seek(0)
-            raise BadInput(
-                f"Another training ({stream.read().strip()}) writes to {save_dir}; wait until it "
-                "has finished, or choose another --save-dir."
-            ) from error
-        except OSError:  # a file system without locks
-            logger.warning(f"{save_dir} cannot be locked: start no second training there")
-        stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        stream.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    with locked(Path(save_dir) / "training.lock", f"--save-dir {save_dir}", "training"):
+        yield
 
 
 def refuse_separate_jobs() -> None:

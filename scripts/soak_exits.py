@@ -40,6 +40,9 @@ def main() -> int:
 
     import fairseq_cli.train  # noqa: F401  (before the processes are forked)
     from commands import SHORT, make_data
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from tqdm import trange
 
     from alibi_fairseq import process_groups
 
@@ -50,10 +53,15 @@ def main() -> int:
     folder = tempfile.mkdtemp()
     try:
         data = make_data(Path(folder))
-        flags = ["fairseq-train", data, *SHORT, "--max-update", 2, "--no-save", "--log-format"]
-        flags += ["none", "--save-dir", folder]
-        for _ in range(args.runs):
-            ends.update(run_two([str(flag) for flag in flags]))
+        flags = [data, *SHORT, "--max-update", 2, "--no-save", "--log-format", "none"]
+        flags += ["--save-dir", folder]
+        parser = options.get_training_parser()
+        parsed = options.parse_args_and_arch(parser, [str(flag) for flag in flags])
+        cfg = convert_namespace_to_omegaconf(parsed)
+        progress = trange(args.runs, unit="run")
+        for _ in progress:
+            ends.update(run_two(cfg))
+            progress.set_postfix(ends)
     finally:
         if os.getpid() == parent:  # the runs unwind these frames too
             for loop in loops:
@@ -73,27 +81,27 @@ def main() -> int:
     return int(set(ends) != {"0"})
 
 
-def run_two(command: list[str]) -> list[str]:
+def run_two(cfg) -> list[str]:
     """How the two processes of one run end: exit codes, or names of signals."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    pids = [start(command, rank, port) for rank in range(2)]
+    pids = [start(cfg, rank, port) for rank in range(2)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     return [signal.Signals(-code).name if code < 0 else str(code) for code in codes]
 
 
-def start(command: list[str], rank: int, port: int) -> int:
+def start(cfg, rank: int, port: int) -> int:
     """Fork a process that trains and exits; returns its pid."""
     pid = os.fork()
     if pid:
         return pid
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2, "RANK": rank}
     os.environ.update({name: str(value) for name, value in job.items()})
-    sys.argv = command
-    from fairseq_cli.train import cli_main
+    from fairseq.distributed import utils
+    from fairseq_cli import train
 
-    cli_main()
+    utils.call_main(cfg, train.main)
     sys.exit(0)
 
 

@@ -82,6 +82,21 @@ def read_errors(path: str | os.PathLike) -> Iterator[None]:
         raise BadInput(reason) from error
 
 
+def check_finite(state: dict, path: str | os.PathLike) -> None:
+    """Look at every stored tensor, also those that tied ones replace in the model.
+
+    Raises:
+        BadInput: a number is NaN or infinite.
+    """
+    weights = state.get("model")
+    for name, tensor in weights.items() if isinstance(weights, dict) else ():
+        if torch.is_tensor(tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
+            raise BadInput(
+                f"{name} in {path} holds numbers that are not finite: the training diverged, or the "
+                "file is damaged. Use an earlier checkpoint."
+            )
+
+
 def updates_of(path: str | os.PathLike) -> int:
     """How many updates a checkpoint of fairseq has seen."""
     history = read_checkpoint(path).get("optimizer_history")

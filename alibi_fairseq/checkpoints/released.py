@@ -24,6 +24,7 @@ from torch import Tensor
 from ..errors import BadInput
 from ..files import atomic_write
 from ..results.dictionaries import STATE_KEY, fingerprint
+from .loading import check_finite
 from .options import check_options
 
 ARCHITECTURE = "alibi_lm_wiki103"
@@ -96,6 +97,7 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
     weights = state.get("model")
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
         raise BadInput(f"{source} holds no model.")
+    check_finite(state, source)
     cfg = translate_options(options_of(state, source))
     check_options(cfg, source)
     check_dictionary(weights, dictionary, source)

@@ -9,6 +9,7 @@ import numpy as np
 from fairseq.data import Dictionary, data_utils
 
 from ..errors import BadInput
+from ..files import sha256_file
 from ..results import manifest
 from .text import TextSize, measure_text
 
@@ -63,6 +64,7 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     Raises:
         BadInput: if the split does not exist or is empty, or its manifest disagrees.
     """
+    check_hashes(data, name)
     binary = data / f"{name}.bin"
     if binary.is_file() and binary.stat().st_size == 0:  # which NumPy cannot map
         raise empty(data, name)
@@ -77,6 +79,24 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
     text = stated_size(data, name, len(tokens)) or measure_text(tokens, line_starts, dictionary)
     return Split(name, tokens, line_starts, dictionary.eos(), text)
+
+
+def check_hashes(data: Path, name: str) -> None:
+    """Raises BadInput unless a split and the dictionary are the files that the manifest describes."""
+    described = manifest.load(data)
+    if described is None:
+        return
+    folder = data if (data / manifest.FILE_NAME).is_file() else data.parent
+    for path in (data / f"{name}.bin", data / f"{name}.idx", data / "dict.txt"):
+        expected = described.get("files", {}).get(path.relative_to(folder).as_posix())
+        if expected is None or not path.is_file():
+            continue
+        if path.stat().st_size != expected["bytes"] or sha256_file(path) != expected["sha256"]:
+            raise BadInput(
+                f"'{path}' is not the file that {folder / manifest.FILE_NAME} describes (its "
+                "contents differ); prepare the data again, or remove the manifest if the change "
+                "was meant."
+            )
 
 
 def empty(data: Path, name: str) -> BadInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 from ..errors import BadInput
@@ -35,6 +36,12 @@ def merge_shards(documents: list[dict]) -> dict:
     for cell in whole["cells"]:
         if "shard" not in cell:
             raise BadInput(f"{_name(cell)} is a whole result, not a shard; merge only shards.")
+        if not re.fullmatch(
+            r"[1-9]\d*/[1-9]\d*", cell["shard"]
+        ):  # 01/2 would be counted beside 1/2
+            raise BadInput(
+                f"{_name(cell)}: '{cell['shard']}' is no shard; expected i/n, as in 1/2."
+            )
         identity = cell_identity(kind, {**cell, "shard": None})
         groups.setdefault(identity, []).append(cell)
     _check_complete(whole["cells"])

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 from ..errors import BadInput
-from ..files import sha256_file
+from ..files import locked, sha256_file
 from .batches import make_batches, shard_of, windows_per_batch
 from .cells import evaluation_cell, position_cell, shard_cell
 from .checkpoint import LoadedModel, load_checkpoint
@@ -66,7 +66,7 @@ class Sweep:
     def points(self) -> list[Point]:
         """All measurements, each once."""
         points = [
-            Point(checkpoint, subset, length, stride or length)
+            Point(checkpoint, subset, length, length if stride is None else stride)
             for checkpoint in self.checkpoints
             for subset in self.subsets
             for length in self.lengths
@@ -99,12 +99,19 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     Raises:
         BadInput: if a measurement is impossible; nothing has been written then.
     """
-    points = sweep.points()
-    for point in points:
+    for point in sweep.points():
         check_window(point.length, point.stride)
     for path in sweep.checkpoints:
         if not path.is_file():
             raise BadInput(f"There is no checkpoint '{path}'; change --path.")
+    # Also finds an output that cannot be written, before anything is measured.
+    lock = sweep.out.with_name(f".{sweep.out.name}.lock")
+    with locked(lock, f"--out {sweep.out}", "evaluation"):
+        return _run_locked(sweep, on_cell)
+
+
+def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
+    points = sweep.points()
     dictionary = load_dictionary(sweep.data)
     splits = {name: load_split(sweep.data, name, dictionary) for name in sweep.subsets}
     kind = "evaluation" if sweep.buckets is None else "position_loss"
