@@ -15,8 +15,8 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
     *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
-    *("compat", "registration", "launch", "preflight", "preemption"),
-    *("process_groups", "reproduce.estimate"),
+    *("compat", "registration", "preflight", "preemption", "process_groups"),
+    *("hardening", "durability", "resuming", "reproduce.estimate"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
 }
