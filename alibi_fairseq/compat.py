@@ -62,7 +62,7 @@ class _NumpyWithCompat(types.ModuleType):
 
 
 def older_checkpoints() -> bool:
-    """torch 2.6 loads tensors and plain values alone unless told otherwise, and checkpoints of
+    """torch 2.6 loads only tensors and plain values by default, and checkpoints of
     older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).
 
     Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Say what is installed, what is wrong with it and how to mend it. Looks at the Python of .venv if
+# Report what is installed, what is wrong with it and how to fix it. Looks at the Python of .venv if
 # there is one, otherwise at the one on the PATH; changes nothing.
 set -euo pipefail
 

@@ -24,7 +24,7 @@ VERBS = {
     "position-loss": ("position_loss", "loss by position within the window"),
     "merge-shards": ("merge_shards", "join the results of all shards of a sweep"),
     "report": ("report", "put results beside the paper's: tables and figures"),
-    "check-env": ("check_env", "say what is installed, what is wrong with it, how to mend it"),
+    "check-env": ("check_env", "report what is installed, what is wrong with it and how to fix it"),
     "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": ("reproduce", "a table or figure of the paper, from the text to the report"),
     "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),

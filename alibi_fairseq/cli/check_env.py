@@ -1,4 +1,4 @@
-"""``alibi-fairseq check-env``: what is installed, what is wrong with it and how to mend it.
+"""``alibi-fairseq check-env``: what is installed, what is wrong with it and how to fix it.
 
 This file also runs by its path (``scripts/check_env.sh`` does that): where fairseq or PyTorch is
 broken the package around it cannot be imported, and that is when it is needed most.
@@ -27,7 +27,7 @@ COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast
 
 @dataclass
 class Report:
-    """Lines to print, and sentences about what is wrong and how to mend it."""
+    """Lines to print, and sentences about what is wrong and how to fix it."""
 
     facts: list[tuple[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Report:
         if not self.problems:
             return "\n".join([*lines, "", "Everything that is needed is here and works."])
         numbered = [f"{i}. {problem}" for i, problem in enumerate(self.problems, 1)]
-        return "\n".join([*lines, "", "What is wrong, and how to mend it:", *numbered])
+        return "\n".join([*lines, "", "What is wrong and how to fix it:", *numbered])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Text of one's own: any files, whole documents held out, words or sentencepiece pieces.
+"""The user's own text: any files, whole documents held out, words or sentencepiece pieces.
 
 ``alibi-fairseq prepare text``; see docs/compare.md.
 """

@@ -70,7 +70,7 @@ def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> It
     """A plain or compressed file as a stream of its text's bytes.
 
     Args:
-        advance: told how many bytes of the file itself were read.
+        advance: called with the number of bytes read from the file itself.
 
     Raises:
         BadInput: the file is damaged, or zstandard is needed and missing.

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 #: Largest difference to float64 on the CPU, relative to the largest value: in half precision that of
 #: a bias of a few hundred tokens, rounded once.
-TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
 
 
 @dataclasses.dataclass(frozen=True)
