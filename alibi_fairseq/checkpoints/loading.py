@@ -48,7 +48,8 @@ def require_safe_loader(path: str | os.PathLike) -> None:
     Raises:
         BadInput: torch is older, and the user does not vouch for checkpoints.
     """
-    if torch.__version__ < (2, 10) and os.environ.get(TRUST) != "1":
+    old = torch.__version__ < (2, 10)  # type: ignore[operator]  # TorchVersion compares with tuples
+    if old and os.environ.get(TRUST) != "1":
         raise BadInput(
             f"{path} was not read: with PyTorch {torch.__version__} a checkpoint can run code "
             "(CVE-2025-32434, CVE-2026-24747). Install PyTorch 2.10 or later, or set "

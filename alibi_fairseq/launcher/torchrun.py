@@ -21,7 +21,7 @@ def main() -> None:
             agent._remaining_restarts = 0
         return result
 
-    LocalElasticAgent._monitor_workers = monitor_workers
+    LocalElasticAgent._monitor_workers = monitor_workers  # type: ignore[method-assign]
     try:
         run.main()
     except ChildFailedError as error:
