@@ -55,7 +55,8 @@ class TestCommands:
     def test_other_failures_keep_their_traceback(self, data_bin, tmp_path):
         (tmp_path / "file").touch()
         command = ["-m", "fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]
-        failed = as_process(*command, "--save-dir", tmp_path / "file" / "below")
+        flags = ["--save-dir", tmp_path / "out", "--log-file", tmp_path / "file" / "below"]
+        failed = as_process(*command, *flags)
         assert failed.returncode == 1
         assert "Traceback" in failed.stderr
 

@@ -91,7 +91,9 @@ def check_finite(state: dict, path: str | os.PathLike) -> None:
     """
     weights = state.get("model")
     for name, tensor in weights.items() if isinstance(weights, dict) else ():
-        if torch.is_tensor(tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
+        if not torch.is_tensor(tensor) or str(name).endswith("_float_tensor"):
+            continue  # fairseq's placeholders, whose memory is never initialised
+        if tensor.is_floating_point() and not tensor.isfinite().all():
             raise BadInput(
                 f"{name} in {path} holds numbers that are not finite: the training diverged, or the "
                 "file is damaged. Use an earlier checkpoint."

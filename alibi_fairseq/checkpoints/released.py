@@ -18,7 +18,9 @@ import torch
 from fairseq import models
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..errors import BadInput
@@ -164,7 +166,11 @@ def translate_options(options: dict) -> DictConfig:
         "lr_scheduler": "cosine",
     }
     ours = {"position_method": "alibi", "attention_backend": "auto", "train_length": length}
-    return convert_namespace_to_omegaconf(argparse.Namespace(**{**kept, **names, **ours}))
+    try:
+        return convert_namespace_to_omegaconf(argparse.Namespace(**{**kept, **names, **ours}))
+    except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise BadInput(f"The checkpoint's options cannot be used ({reason}).") from error
 
 
 def last_history(state: dict) -> dict:

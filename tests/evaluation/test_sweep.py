@@ -157,6 +157,11 @@ def test_scores_that_are_not_finite_name_the_window(sweep, trained, tmp_path):
     weights[0] = float("nan")
     broken = tmp_path / "broken.pt"
     torch.save(state, broken)
+    with pytest.raises(BadInput, match="fc2.bias in .*broken.pt holds numbers that are not finite"):
+        run_sweep(sweep(checkpoints=[broken]))
+    weights[0] = 3e38  # finite, and infinite in a sum of two
+    state["model"]["decoder.layers.1.fc2.weight"][0] = 3e38
+    torch.save(state, broken)
     with pytest.raises(BadInput, match=r"token from 0 to 15 of 'valid' .*inputs 0 to 15"):
         run_sweep(sweep(checkpoints=[broken]))
     assert not sweep().out.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 import tarfile
 from contextlib import suppress
 
@@ -13,6 +14,11 @@ from commands import in_process
 
 from alibi_fairseq import AlibiLanguageModel, cli
 from alibi_fairseq.errors import BadInput, explain
+
+
+@pytest.fixture(autouse=True)
+def arguments_of_pytest_stay(monkeypatch):
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
 
 
 @pytest.fixture
