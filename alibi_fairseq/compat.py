@@ -159,7 +159,7 @@ def checked_before_start() -> bool:
             return call_main(cfg, main, **keywords)
         with (
             preflight.nothing_left_behind(cfg.checkpoint.save_dir),
-            preflight.alone_in(cfg.checkpoint.save_dir),
+            preflight.alone_in(cfg.checkpoint.save_dir, preflight.rank_of(cfg)),
             preemption.listening() as request,
         ):
             result = call_main(cfg, main, **keywords)

@@ -149,16 +149,22 @@ def nothing_left_behind(save_dir: str) -> Iterator[None]:
         raise
 
 
+def rank_of(cfg: DictConfig) -> int:
+    """Number of this process in its job, as torchrun, srun or ``--distributed-rank`` say it."""
+    said = (os.environ.get("RANK", 0), os.environ.get("SLURM_PROCID", 0))
+    return max(cfg.distributed_training.distributed_rank or 0, *map(int, said))
+
+
 @contextmanager
-def alone_in(save_dir: str) -> Iterator[None]:
+def alone_in(save_dir: str, rank: int = 0) -> Iterator[None]:
     """Let no other training write to the save folder while the block runs.
 
-    The first process of a run holds the lock.
+    The first process of a job holds the lock for all.
 
     Raises:
         BadInput: another training writes there, or the folder cannot be written to.
     """
-    if int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0))) > 0 or "://" in save_dir:
+    if rank > 0 or "://" in save_dir:
         yield
         return
     with locked(Path(save_dir) / "training.lock", f"--save-dir {save_dir}", "training"):

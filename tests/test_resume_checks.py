@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+from types import SimpleNamespace
 
 import pytest
 from commands import SHORT, in_process, make_data
@@ -76,10 +77,22 @@ class TestSaveDir:
         (tmp_path / "training.lock").write_text("process 1 on elsewhere\n")
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
 
-    def test_other_ranks_need_no_lock(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("RANK", "1")
-        with preflight.alone_in(str(tmp_path)):
+    def test_other_ranks_need_no_lock(self, tmp_path):
+        with preflight.alone_in(str(tmp_path), rank=1):
             assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "--distributed-rank"])
+    def test_ranks(self, monkeypatch, name):
+        for variable in ("RANK", "SLURM_PROCID"):
+            monkeypatch.delenv(variable, raising=False)
+        job = SimpleNamespace(distributed_rank=0)
+        cfg = SimpleNamespace(distributed_training=job)
+        assert preflight.rank_of(cfg) == 0
+        if name.startswith("--"):
+            job.distributed_rank = 3
+        else:
+            monkeypatch.setenv(name, "3")
+        assert preflight.rank_of(cfg) == 3
 
     def test_a_folder_that_cannot_be_written(self, data_bin, tmp_path):
         (tmp_path / "file").touch()

@@ -54,7 +54,7 @@ def run_both(folder: Path) -> None:
         for process in running:
             process.kill()
     assert [process.returncode for process in running] == [0, 0], "\n".join(outputs)[-4000:]
-    assert "starts them empty" in outputs[0]  # the run that never validated
+    assert "starts with empty ones" in outputs[0]  # the run that never validated
 
 
 def test_a_resumed_run_of_two_processes_equals_the_uninterrupted_one(tmp_path):
