@@ -12,7 +12,7 @@ from ..results.provenance import collect_provenance
 from ..results.schema import load_document, merge_documents, new_document, save_document
 
 
-class Point(NamedTuple):
+class SweepPoint(NamedTuple):
     """One measurement of a sweep."""
 
     checkpoint: Path
@@ -81,7 +81,7 @@ class Store:
         """All cells, earlier ones first."""
         return (self._earlier["cells"] if self._earlier else []) + self._new
 
-    def cells_of(self, point: Point, checkpoint_sha256: str) -> list[dict]:
+    def cells_of(self, point: SweepPoint, checkpoint_sha256: str) -> list[dict]:
         """Finished cells of a measurement; empty if it has not been made yet."""
         cells = [cell for cell in self.cells if point.made(cell)]
         if any(cell["checkpoint_sha256"] != checkpoint_sha256 for cell in cells):

@@ -23,7 +23,7 @@ from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, corpus_name, load_dictionary, load_split
 from .measure import LossSum, Scorer, Stream, bucket_edges, measure
 from .memory_usage import PeakMemory, default_budget
-from .store import Point, Store
+from .store import Store, SweepPoint
 from .text import TextSize
 from .windows import Window, check_window, context_of, plan_windows, share_start
 
@@ -63,10 +63,10 @@ class Sweep:
     memory_budget: int | None = None
     buckets: int | None = None
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[SweepPoint]:
         """All measurements, each once."""
         points = [
-            Point(checkpoint, subset, length, length if stride is None else stride)
+            SweepPoint(checkpoint, subset, length, length if stride is None else stride)
             for checkpoint in self.checkpoints
             for subset in self.subsets
             for length in self.lengths
@@ -142,12 +142,16 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
 
 
-def passes_of(split: Split, point: Point) -> list[Window]:
+def passes_of(split: Split, point: SweepPoint) -> list[Window]:
     return share_start(plan_windows(len(split.tokens), point.length, point.stride))
 
 
 def measure_point(
-    sweep: Sweep, model: LoadedModel, split: Split, point: Point, progress: Callable[[int], object]
+    sweep: Sweep,
+    model: LoadedModel,
+    split: Split,
+    point: SweepPoint,
+    progress: Callable[[int], object],
 ) -> list[dict]:
     """The cells of one measurement: one, or one per non-empty position bucket."""
     if point.length > model.max_length:
@@ -225,7 +229,7 @@ def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Wi
     return round(total.tokens / (time.perf_counter() - began), 1)
 
 
-def check_recurrent_sweep(sweep: Sweep, point: Point) -> None:
+def check_recurrent_sweep(sweep: Sweep, point: SweepPoint) -> None:
     """Raises BadInput unless windows are contiguous, as a model with a memory needs them."""
     if point.stride < point.length:
         raise BadInput(
