@@ -24,6 +24,9 @@ SHORT = (
 
 def in_process(program: str, *arguments: object):
     """``fairseq-<program>`` in this process; lets exceptions through."""
+    from fairseq import checkpoint_utils
+
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier training
     before = sys.argv
     sys.argv = [f"fairseq-{program}", *map(str, arguments)]
     try:

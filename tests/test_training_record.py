@@ -21,7 +21,7 @@ TIMES = ("hours", "tokens_per_second", "peak_memory_mb")
 
 @pytest.fixture(autouse=True)
 def signals():
-    with preemption.signals_as_before():
+    with preemption.restored_signals():
         yield
 
 

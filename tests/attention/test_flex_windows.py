@@ -10,6 +10,13 @@ from alibi_fairseq.attention import attend, flex
 from alibi_fairseq.attention.certificate import certify
 
 
+@pytest.fixture(autouse=True)
+def compiled_anew():
+    """On the CPU, torch 2.13 writes C++ that does not compile once it has seen several batch sizes."""
+    flex._compiled.cache_clear()
+    torch.compiler.reset()
+
+
 def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
     """(H, T, S): blocks of keys that some query of a block of queries needs, causal within them."""
     keys = torch.arange(call.length + call.cached)
