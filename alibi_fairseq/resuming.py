@@ -20,6 +20,8 @@ OPTIONS = {
     "position_method": None,
     "decoder_attention_heads": None,
     "alibi_scale": "none",
+    "alibi_bias_max": 8.0,
+    "attention_window": 0,
     "mem_len": 0,
     "clamp_learned_positions": False,
     "activation_fn": None,

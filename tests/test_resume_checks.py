@@ -19,6 +19,7 @@ from alibi_fairseq.errors import BadInput
         ("--position-method", "rotary", "alibi"),
         ("--decoder-attention-heads", 2, 8),
         ("--alibi-scale", "dynamic", "none"),
+        ("--attention-window", 8, 0),
         ("--activation-fn", "gelu", "relu"),
     ],
 )

@@ -82,6 +82,7 @@ def describe(decoder: nn.Module, position_method: str, train_length: int) -> Des
         )
     layer, softmax, embedding = decoder.layers[0], decoder.adaptive_softmax, decoder.embed_tokens
     tied = decoder.share_input_output_embed if softmax is None else args.tie_adaptive_weights
+    window = getattr(decoder, "attention_window", 0)  # fairseq's own decoders have none
     return Description(
         position_method=position_method,
         train_length=train_length,
@@ -105,7 +106,7 @@ def describe(decoder: nn.Module, position_method: str, train_length: int) -> Des
         activation_dropout=args.activation_dropout,
         options={
             **given_options(getattr(decoder.embed_positions, "config", None)),
-            **({"attention_window": args.attention_window} if decoder.attention_window else {}),
+            **({"attention_window": args.attention_window} if window else {}),
         },
     )
 
