@@ -21,6 +21,7 @@ OPTIONS = {
     "decoder_attention_heads": None,
     "alibi_scale": "none",
     "alibi_bias_max": 8.0,
+    "alibi_slopes": "paper",
     "attention_window": 0,
     "mem_len": 0,
     "clamp_learned_positions": False,
@@ -89,4 +90,7 @@ def _options(cfg) -> dict:
     if OmegaConf.is_config(model):
         model = OmegaConf.to_container(model, resolve=True, enum_to_str=True)
     values = model if isinstance(model, dict) else vars(model) if model is not None else {}
-    return {name: getattr(value, "value", value) for name, value in values.items()}
+    plain = {name: getattr(value, "value", value) for name, value in values.items()}
+    if plain.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
+        plain["alibi_slopes"] = f"random --seed {plain.get('train_seed')}"
+    return plain

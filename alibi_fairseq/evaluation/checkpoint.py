@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
+from ..positions.slopes import KINDS
 from ..results.dictionaries import STATE_KEY, fingerprint
 from .measure import Scorer
 from .scoring import token_losses
@@ -136,8 +137,15 @@ def check_overrides(state: dict, overrides: dict) -> None:
 
 
 def position_method(options) -> str:
-    """The position method of a model of this package or of fairseq's own ``transformer_lm``."""
+    """The position method of a model of this package or of fairseq's own ``transformer_lm``.
+
+    ALiBi with slopes other than the paper's is a method of its own in results, so that no table takes
+    it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``, ``alibi_given_slopes``.
+    """
     if "position_method" in options:
+        slopes = getattr(options, "alibi_slopes", "paper")
+        if slopes != "paper":
+            return f"alibi_{slopes if slopes in KINDS else 'given'}_slopes"
         return options.position_method
     if options.no_token_positional_embeddings:
         return "none"

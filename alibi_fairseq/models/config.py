@@ -48,6 +48,13 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=8.0,
         metadata={"help": "alibi: largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX"},
     )
+    alibi_slopes: str = field(
+        default="paper",
+        metadata={
+            "help": "alibi: paper, trainable (one parameter per head), random (from an exponential "
+            "distribution, by --seed), or a file with one number per head"
+        },
+    )
     attention_window: int = field(
         default=0,
         metadata={"help": "attend to the last W tokens only, with any position method; 0: to all"},
@@ -59,6 +66,8 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     # The training length, under a name of its own: the authors' evaluation commands override
     # tokens_per_sample and max_target_positions.
     train_length: int = II("task.tokens_per_sample")
+    # Likewise the seed of the training, which random slopes are drawn by.
+    train_seed: int = II("common.seed")
 
     decoder_normalize_before: bool = True
     share_decoder_input_output_embed: bool = True

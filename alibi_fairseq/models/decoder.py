@@ -44,6 +44,7 @@ class AlibiDecoder(TransformerDecoder):
                 num_layers=args.decoder_layers,
                 train_length=args.train_length,
                 padding_idx=self.padding_idx,
+                seed=args.train_seed,
                 **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )

@@ -11,6 +11,7 @@ from fairseq.modules import AdaptiveInput
 
 from ..attention import check_backend
 from ..errors import BadInput
+from ..positions.slopes import slopes_option
 from ..results.dictionaries import bind_dictionary
 from .config import (
     AlibiLanguageModelConfig,
@@ -69,6 +70,13 @@ class AlibiLanguageModel(FairseqLanguageModel):
                     default=argparse.SUPPRESS,
                     help=option.metadata.get("help"),
                 )
+        parser.add_argument(
+            "--alibi-slopes",
+            type=slopes_option,
+            default=argparse.SUPPRESS,
+            metavar="paper|trainable|random|FILE",
+            help=cls.config.__dataclass_fields__["alibi_slopes"].metadata["help"],
+        )
         super().add_args(parser)
 
     @classmethod

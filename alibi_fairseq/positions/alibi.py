@@ -16,6 +16,8 @@ factor, or ``dynamic`` for max(1, S / train_length) in every forward pass. With 
 token was computed with the bias of its own length, so past the training length incremental decoding
 differs from one pass over the whole text; with a fixed factor it does not.
 
+``alibi_slopes`` chooses other slopes (:mod:`.slopes`): trainable, random or given ones.
+
 The authors' code writes the bias as +m·j, which is equivalent to −m·(i − j) under softmax in exact
 arithmetic. In fp16 that form rounds to multiples of whole tokens past position 2048; the relative
 form used here is small, hence precise, near the query, where most of the attention is.
@@ -28,10 +30,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, RelativeBias
+from .slopes import TrainableLinearBias, given_slopes, random_slopes
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
@@ -66,9 +69,13 @@ def _slopes(num_heads: int, bias_max: float) -> list[float]:
 
 
 @functools.lru_cache(maxsize=64)
-def _slopes_on(num_heads: int, divisor: float, bias_max: float, device: torch.device) -> Tensor:
+def _slopes_on(bias: LinearBias, device: torch.device) -> Tensor:
     # Not a buffer of a module, which would be cast by .half(), saved and copied.
-    return (alibi_slopes(num_heads, bias_max) / divisor).to(device)
+    if bias.given is None:
+        slopes = alibi_slopes(bias.num_heads, bias.bias_max)
+    else:
+        slopes = torch.tensor(bias.given, dtype=torch.float32)
+    return (slopes / bias.divisor).to(device)
 
 
 @dataclass(frozen=True)
@@ -79,15 +86,17 @@ class LinearBias(RelativeBias):
         num_heads: H.
         divisor: all slopes are divided by it; 1 is the paper's ALiBi.
         bias_max: largest exponent of the slopes; 8 is the paper's ALiBi.
+        given: H slopes instead of these.
     """
 
     num_heads: int
     divisor: float = 1.0
     bias_max: float = BIAS_MAX
+    given: tuple[float, ...] | None = None
 
     def slopes(self, device: torch.device) -> Tensor:
         """(H,) fp32 slopes on a device."""
-        return _slopes_on(self.num_heads, self.divisor, self.bias_max, device)
+        return _slopes_on(self, device)
 
     def at(self, distance: Tensor) -> Tensor:
         slopes = self.slopes(distance.device)
@@ -97,7 +106,7 @@ class LinearBias(RelativeBias):
 class Alibi(PositionMethod):
     """Acts on the scores; one bias shared by all layers."""
 
-    options = ("alibi_scale", "alibi_bias_max")
+    options = ("alibi_scale", "alibi_bias_max", "alibi_slopes")
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
@@ -106,12 +115,27 @@ class Alibi(PositionMethod):
             raise BadInput(
                 f"--alibi-bias-max must be a positive number, not {config.alibi_bias_max}."
             )
+        heads, kind = config.num_heads, config.alibi_slopes
+        published = alibi_slopes(heads, config.alibi_bias_max)
+        self.log_slopes = nn.Parameter(published.log()) if kind == "trainable" else None
+        self._given: tuple[float, ...] | None = None
+        if kind == "random":
+            self._given = random_slopes(heads, published.mean().item(), config.seed)
+        elif kind not in ("paper", "trainable"):
+            self._given = given_slopes(kind, heads)
 
-    def bias(self, layer: int, keys: int) -> LinearBias:
+    def bias(self, layer: int, keys: int) -> RelativeBias:
         divisor = self._divisor
         if divisor is None:
             divisor = max(1.0, keys / self.config.train_length)
-        return LinearBias(self.config.num_heads, divisor, self.config.alibi_bias_max)
+        heads, bias_max = self.config.num_heads, self.config.alibi_bias_max
+        if self.log_slopes is None:
+            return LinearBias(heads, divisor, bias_max, self._given)
+        if torch.is_grad_enabled():
+            return TrainableLinearBias(self.log_slopes, divisor)
+        # Without a gradient, numbers, which every backend for ALiBi takes.
+        learned = tuple(self.log_slopes.float().exp().tolist())
+        return LinearBias(heads, divisor, bias_max, learned)
 
 
 def slope_divisor(alibi_scale: str) -> float | None:

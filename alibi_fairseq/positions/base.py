@@ -27,7 +27,10 @@ from torch import Tensor, nn
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 #: Fields of :class:`PositionConfig` that are options of particular methods.
-METHOD_OPTIONS = ("mem_len", "alibi_scale", "alibi_bias_max", "clamp_learned_positions")
+METHOD_OPTIONS = (
+    *("mem_len", "alibi_scale", "alibi_bias_max", "alibi_slopes"),
+    "clamp_learned_positions",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,10 @@ class PositionConfig:
         mem_len: past hidden states per layer that a method with a memory attends to.
         alibi_scale: position interpolation of ALiBi: ``none``, ``dynamic`` or a factor.
         alibi_bias_max: largest exponent of ALiBi's slopes: the smallest slope is 2^−alibi_bias_max.
+        alibi_slopes: of ALiBi: ``paper``, ``trainable``, ``random``, or one number per head, separated
+            by commas.
         clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
+        seed: of the training, for what is drawn once and not learned.
     """
 
     embed_dim: int
@@ -55,7 +61,9 @@ class PositionConfig:
     mem_len: int = 0
     alibi_scale: str = "none"
     alibi_bias_max: float = 8.0
+    alibi_slopes: str = "paper"
     clamp_learned_positions: bool = False
+    seed: int = 1
 
     @property
     def head_dim(self) -> int:

@@ -31,6 +31,12 @@ _LINES = {
     "none": (_BLACK, "x", (0, (1, 1))),
     "transformer_xl": (_SKY, "P", (0, (8, 2))),
 }
+#: ALiBi with other slopes: its colour.
+_SLOPES = {
+    "alibi_trainable_slopes": (_BLUE, "p", (0, (5, 2))),
+    "alibi_random_slopes": (_BLUE, "H", (0, (1, 2))),
+    "alibi_given_slopes": (_BLUE, "8", (0, (7, 2, 1, 2, 1, 2))),
+}
 _OTHERS = [
     (_BROWN, "*", (0, (3, 1, 1, 1))),
     (_BLUE, "<", (0, (6, 2, 1, 2))),
@@ -78,8 +84,8 @@ def _lighter(color: str, share: float) -> str:
 
 def method_look(method: str) -> Look:
     """The line of a position method; methods from outside the package get one by their name."""
-    if method in _LINES:
-        return Look(*_LINES[method])
+    if method in _LINES or method in _SLOPES:
+        return Look(*(_LINES | _SLOPES)[method])
     known = list(METHOD_NAMES)
     place = known.index(method) if method in known else sum(method.encode())
     return Look(*_OTHERS[place % len(_OTHERS)])

@@ -20,6 +20,9 @@ METHOD_NAMES = {
     "kerple": "KERPLE",
     "sandwich": "Sandwich",
     "xpos": "xPos",
+    "alibi_trainable_slopes": "ALiBi, trainable slopes",
+    "alibi_random_slopes": "ALiBi, random slopes",
+    "alibi_given_slopes": "ALiBi, other slopes",
 }
 
 
