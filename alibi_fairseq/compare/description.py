@@ -14,7 +14,7 @@ import yaml
 from ..errors import BadInput
 from ..positions import METHODS
 
-#: The paper's methods, in the order of its tables.
+#: What ``all`` stands for: the methods of the paper's tables, and the classical ones it mentions.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: What a cell is one of. Order of importance: the first varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")

@@ -20,8 +20,12 @@ _FOLDERS = (_PACKAGE.parent / "results" / "paper", _PACKAGE / "paper_data")
 # seldom the last one.
 _LEAST_SHARE_OF_UPDATES = 0.85
 
-# The paper rounds the sizes of its texts: "29K", "about 700M tokens".
-_SIZE_TOLERANCE = 0.05
+# The paper rounds the sizes of its texts: "29K", "about 700M tokens", "2.9 GB" (10^9 or 2^30 bytes).
+_SIZES = {
+    "vocabulary": ("entries in the vocabulary", 0.05),
+    "train_tokens": ("tokens", 0.05),
+    "train_bytes": ("bytes of text", 0.1),
+}
 
 # Options whose change leaves the model the same.
 _HARMLESS_OVERRIDES = {"attention_backend"}
@@ -182,9 +186,12 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
         return "the results do not say how the text was tokenised"
     if text["tokenizer"] != setting["tokenizer"]:
         return f"the tokeniser is {text['tokenizer']}, the paper's {setting['tokenizer']}"
-    for key, name in (("vocabulary", "entries in the vocabulary"), ("train_tokens", "tokens")):
-        if text[key] is None or abs(text[key] - setting[key]) > _SIZE_TOLERANCE * setting[key]:
-            return f"{text[key] or 0:,} {name} here, about {setting[key]:,} in the paper"
+    for key, (name, tolerance) in _SIZES.items():
+        found = text.get(key)
+        if found is None:
+            return f"the results do not say how many {name} there are"
+        if abs(found - setting[key]) > tolerance * setting[key]:
+            return f"{found:,} {name} here, about {setting[key]:,} in the paper"
     return None
 
 

@@ -83,6 +83,11 @@ def item_name(item: str) -> str:
     return re.sub(r"(?<=\D)0", "", item)
 
 
+def paper_name(item: str) -> str:
+    """``table05`` → ``Table 5``."""
+    return f"{item[:-2].capitalize()} {int(item[-2:])}"
+
+
 def asked_for(item: str) -> list[Evaluation]:
     """The evaluations of a table or figure."""
     items, methods = DRAWN.get(item, ((item,), None))

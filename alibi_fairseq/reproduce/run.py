@@ -6,6 +6,7 @@ from ..files import check_disk
 from ..workflow import exit_code, locked, run_chains, run_step
 from . import costs
 from .outcome import print_outcome
+from .overview import write_overview
 from .pipeline import Pipeline
 from .scales import MINI
 from .sources import check
@@ -29,6 +30,8 @@ def carry_out(pipeline: Pipeline, items: tuple[str, ...], name: str) -> int:
         with locked(pipeline.root):
             ran = do_all(pipeline)
             print_outcome(pipeline, items)
+            if name == "all":
+                print(f"All of them on one page: {write_overview(pipeline, items)}")
         if not ran:
             print(f"Nothing to do: all of {name} at the scale '{pipeline.scale.name}' is done.")
 

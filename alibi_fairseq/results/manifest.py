@@ -58,18 +58,21 @@ def save(manifest: dict, folder: str | os.PathLike) -> None:
 
 
 def summary(data: str | os.PathLike) -> dict | None:
-    """What tells whether two texts count alike: tokeniser, vocabulary, tokens trained on.
+    """What tells whether two texts count alike: tokeniser, vocabulary, size of the training split.
 
     Returns:
-        ``tokenizer``, ``vocabulary`` (entries), ``train_tokens``; None without a manifest.
+        ``tokenizer``, ``vocabulary`` (entries), ``train_tokens``, ``train_bytes``; None without a
+        manifest.
     """
     manifest = load(data)
     if manifest is None:
         return None
+    train = manifest["splits"].get("train", {})
     return {
         "tokenizer": manifest["tokenizer"].get("kind"),
         "vocabulary": manifest["dictionary"].get("entries"),
-        "train_tokens": manifest["splits"].get("train", {}).get("tokens"),
+        "train_tokens": train.get("tokens"),
+        "train_bytes": train.get("bytes"),
     }
 
 

@@ -69,7 +69,7 @@ def test_trainable_slopes_have_the_gradient_of_a_naive_reference(backend, cached
 
     exact = [x.detach().double().requires_grad_() for x in (*inputs, module.log_slopes)]
     expected = naive(*exact[:3], exact[3].exp())
-    torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-5)
+    assert (out - expected).abs().max() < 5e-6 * expected.abs().max()
     for one, other in zip(found, torch.autograd.grad(expected, exact, grad.double())):
         assert (one - other).abs().max() < 1e-5 * other.abs().max()
 
@@ -82,7 +82,7 @@ def test_backends_that_train_slopes_are_the_general_ones():
     q, k, v, _ = Call().tensors()
     mask = FutureMask(bias, 300, 300)
     assert "does not train learned biases" in BACKENDS["flex"].unsupported_reason(
-        q.requires_grad_(), k, v, mask, 0.0
+        q, k, v, mask, 0.0
     )
 
 
@@ -98,7 +98,7 @@ def test_given_slopes_equal_a_naive_reference(backend, cached):
     out, _ = attend(q, k, v, mask, backend=backend, strict=True)
     exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
     expected = naive(*exact, torch.tensor(slopes, dtype=torch.float64))
-    torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-5)
+    assert (out - expected).abs().max() < 5e-6 * expected.abs().max()
     pairs = zip(
         torch.autograd.grad(out, (q, k, v), grad),
         torch.autograd.grad(expected, exact, grad.double()),

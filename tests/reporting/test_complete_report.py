@@ -165,12 +165,15 @@ def test_what_no_document_provides_is_listed(tmp_path):
         ({"tokenizer": "sentencepiece"}, "the tokeniser is sentencepiece, the paper's wordpiece"),
         ({"train_tokens": 984_846_357}, "984,846,357 tokens here, about 700,000,000 in the paper"),
         ({"vocabulary": 32_000}, "32,000 entries in the vocabulary here"),
+        ({"train_bytes": 4_629_000_000}, "4,629,000,000 bytes of text here, about 2,900,000,000"),
+        ({"train_bytes": None}, "the results do not say how many bytes of text there are"),
     ],
 )
 def test_books_get_verdicts_only_where_text_and_vocabulary_are_the_papers(
     tmp_path, changes, reason
 ):
-    text = {"tokenizer": "wordpiece", "vocabulary": 28_996, "train_tokens": 698_000_000} | changes
+    text = {"tokenizer": "wordpiece", "vocabulary": 28_996}
+    text |= {"train_tokens": 698_000_000, "train_bytes": 3_000_000_000} | changes
     made = evaluations("bookcorpus")
     made["provenance"] = made["provenance"] | {"text": text}
     for cell in made["cells"]:
