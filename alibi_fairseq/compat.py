@@ -29,6 +29,7 @@ from .durability import whole_checkpoints, whole_checkpoints_or_none
 from .errors import BadInput
 from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
 from .patching import mentions, run_within, wrap
+from .resuming import same_batches_after_resuming
 
 applied: list[str] = []
 
@@ -281,6 +282,7 @@ WORKAROUNDS = (
     whole_checkpoints,
     whole_checkpoints_or_none,
     saving_on_a_signal,
+    same_batches_after_resuming,
     this_package_as_user_dir,
     logging_as_configured,
     hydra_without_advice,

@@ -1,4 +1,4 @@
-"""Refuses to resume a training with a model that computes something else from the same weights.
+"""Resumes a training with the batches it would have read, and refuses one of another model.
 
 fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
 there, but another position method or number of heads has tensors of the same shapes.
@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from .errors import BadInput
+from .patching import mentions, wrap
 from .results.dictionaries import STATE_KEY, fingerprint
 
 #: Options of the model that no tensor's shape depends on, and what they mean if they are absent.
@@ -37,6 +39,29 @@ _ADVICE = (
 )
 #: The trainer whose checkpoint is being loaded.
 _resuming = ContextVar("resuming", default=None)
+
+
+def same_batches_after_resuming() -> bool:
+    """fairseq 0.12.3 makes the batches once, from the seed and the epoch in which the process
+    began, and shuffles their order in each epoch. A run that is resumed in its second epoch or
+    later so has other batches: for the rest of that epoch it reads some samples twice and others
+    not at all. Make them as in the first epoch (no issue is known; 0.12.2 uses the seed alone).
+
+    Nothing changes where fairseq makes new batches in each epoch, as for data in several folders.
+    """
+    if not mentions(FairseqTask.get_batch_iterator, "seed + epoch"):
+        return False
+
+    def wrapper(get, task, dataset, *arguments, epoch=1, **keywords):
+        anew = keywords.get("disable_iterator_cache") or keywords.get("update_epoch_batch_itr")
+        if anew or not task.can_reuse_epoch_itr(dataset) or dataset in task.dataset_to_epoch_iter:
+            return get(task, dataset, *arguments, epoch=epoch, **keywords)
+        batches = get(task, dataset, *arguments, epoch=1, **keywords)
+        dataset.set_epoch(epoch)
+        batches.epoch = max(epoch, 1)
+        return batches
+
+    return wrap(FairseqTask, "get_batch_iterator", wrapper)
 
 
 @contextmanager

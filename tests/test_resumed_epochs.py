@@ -1,0 +1,64 @@
+"""A training that is resumed in any epoch reads the batches it would have read."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq_runs import run_train, write_corpus
+
+from alibi_fairseq import preemption
+
+FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
+LAST = 13
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    with preemption.restored_signals():
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """Eight updates an epoch each; of several folders, fairseq reads another one in each epoch."""
+    torch.manual_seed(1)
+    folders = [tmp_path_factory.mktemp("data") for _ in range(2)]
+    return [str(write_corpus(folder, train=500, valid=60)) for folder in folders]
+
+
+def train(corpora, folder, updates: int) -> dict:
+    with preemption.restored_signals():
+        return run_train(":".join(corpora), folder, *FLAGS, "--max-update", str(updates))
+
+
+@pytest.fixture(scope="module")
+def whole(corpora, tmp_path_factory):
+    """The last checkpoints of uninterrupted runs, by the number of folders."""
+    return {
+        folders: train(corpora[:folders], tmp_path_factory.mktemp("whole"), LAST)
+        for folders in (1, 2)
+    }
+
+
+@pytest.mark.parametrize(("folders", "stop"), [(1, 8), (1, 11), (2, 11)])
+def test_resumed_in_a_later_epoch(corpora, whole, tmp_path, folders, stop):
+    train(corpora[:folders], tmp_path, stop)
+    resumed = train(corpora[:folders], tmp_path, LAST)
+    expected = whole[folders]
+    assert resumed["extra_state"]["train_iterator"] == expected["extra_state"]["train_iterator"]
+    for name, tensor in expected["model"].items():
+        assert torch.equal(tensor, resumed["model"][name]), name
+
+
+def test_the_same_command_gives_the_same_bits(corpora, whole, tmp_path):
+    """Determinism: the same seed on the same machine."""
+    again = train(corpora[:1], tmp_path, LAST)
+    for part in ("model", "last_optimizer_state", "optimizer_history"):
+        assert _text(again[part]) == _text(whole[1][part])
+
+
+def _text(value) -> str:
+    """A nested value with every number of its tensors."""
+    if isinstance(value, dict):
+        return str({key: _text(item) for key, item in value.items()})
+    return str(value.tolist() if torch.is_tensor(value) else value)
