@@ -81,7 +81,8 @@ def resuming_with_several_processes() -> bool:
 
 
 def _allow_safe_types(module, name: str, *more: type) -> bool:
-    if torch.__version__ < (2, 6) or mentions(getattr(module, name), "weights_only"):
+    old = torch.__version__ < (2, 6)  # type: ignore[operator]  # TorchVersion compares with tuples
+    if old or mentions(getattr(module, name), "weights_only"):
         return False
     return run_within(module, name, lambda: safe_types_allowed(*more))
 

@@ -40,7 +40,7 @@ def install_excepthook() -> None:
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(2)
 
-    hook.prints_one_sentence = True
+    hook.prints_one_sentence = True  # type: ignore[attr-defined]
     sys.excepthook = hook
 
 

@@ -54,7 +54,7 @@ def no_eval_in_fairseq() -> bool:
         and getattr(module, "eval", None) is not evaluate_literal
     ]
     for module in modules:
-        module.eval = evaluate_literal
+        module.eval = evaluate_literal  # type: ignore[attr-defined]
     return bool(modules)
 
 

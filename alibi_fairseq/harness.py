@@ -61,8 +61,12 @@ class FairseqLM(TemplateLM):
     ):
         super().__init__()
         folder = Path(data)
-        named = (sentencepiece_model, gpt2_encoder_json, gpt2_vocab_bpe, wordpiece_vocab)
-        files = TokenizerFiles(*(None if name is None else Path(name) for name in named))
+        files = TokenizerFiles(
+            sentencepiece=_path(sentencepiece_model),
+            encoder=_path(gpt2_encoder_json),
+            merges=_path(gpt2_vocab_bpe),
+            wordpiece=_path(wordpiece_vocab),
+        )
         self._dictionary = load_dictionary(folder)
         self._tokenizer = build_tokenizer(folder, find_files(folder, self._dictionary, files))
         # The harness's own default is cuda, whether there is one or not.
@@ -125,7 +129,7 @@ class FairseqLM(TemplateLM):
             given, text = len(tokens), ""
             for _ in range(options.get("max_gen_toks", 256)):
                 log_p = self._log_probabilities(tokens[-self._length :])[-1]
-                tokens.append(log_p.argmax().item())
+                tokens.append(int(log_p.argmax()))
                 text = self._tokenizer.decode(tokens[given:])
                 if any(stop in text for stop in until):
                     break
@@ -137,6 +141,10 @@ class FairseqLM(TemplateLM):
         """(T, V) in at least fp32, after each input."""
         output = self._decoder(torch.tensor([inputs], device=self._device))
         return self._decoder.get_normalized_probs(output, log_probs=True)[0]
+
+
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name else None
 
 
 def main() -> None:

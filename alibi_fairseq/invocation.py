@@ -1,4 +1,4 @@
-"""How this process was started: as a command of fairseq or of ours, or as somebody's program."""
+"""How this process was started: as a command of fairseq or of this project, or inside another program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def note_fairseq_import() -> None:
 
 
 def is_command() -> bool:
-    """Whether this process is one of fairseq's commands or ours, and not somebody's program."""
+    """Whether this process is a command of fairseq or of this project, and not another program."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = spec.name if spec else ""
     program = Path(sys.argv[0] if sys.argv else "")

@@ -53,7 +53,7 @@ def _value(node: ast.expr):
     if isinstance(node, ast.Tuple):
         return tuple(_value(item) for item in node.elts)
     if isinstance(node, ast.Dict) and None not in node.keys:
-        return {_value(key): _value(value) for key, value in zip(node.keys, node.values)}
+        return {_value(key): _value(value) for key, value in zip(node.keys, node.values) if key}
     if isinstance(node, ast.Constant):
         return node.value
     raise ValueError(f"{ast.unparse(node)[:80]!r} is not a literal")

@@ -29,7 +29,7 @@ def wrap(owner, name: str, wrapper: Callable, kind: Callable = lambda function: 
     def replacement(*arguments, **keywords):
         return wrapper(original, *arguments, **keywords)
 
-    replacement.wrapped_by = wrapper.__qualname__
+    replacement.wrapped_by = wrapper.__qualname__  # type: ignore[attr-defined]
     setattr(owner, name, kind(replacement))
     return True
 

@@ -53,7 +53,8 @@ class StopRequest:
         if self._interrupts > 1 or (number == signal.SIGINT and not self.training and not children):
             raise KeyboardInterrupt
         for child in children:  # torch.multiprocessing.spawn's, which train
-            os.kill(child.pid, signal.SIGUSR1)
+            if child.pid:
+                os.kill(child.pid, signal.SIGUSR1)
 
     def listen(self) -> None:
         """Handle ``SIGNALS``; only possible in the main thread, nothing happens in others."""

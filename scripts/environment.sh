@@ -11,16 +11,18 @@ fail() {
   exit 2
 }
 
+# Python 3.12 first: fairseq has a binary wheel for it and must be compiled for the others.
 find_python() {
-  local candidate
-  for candidate in "${PYTHON:-python3.11}" python3 python3.12 python3.13; do
+  local candidate candidates=(python3.12 python3.11 python3 python3.13)
+  [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
+  for candidate in "${candidates[@]}"; do
     if command -v "$candidate" > /dev/null &&
       "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null; then
       echo "$candidate"
       return
     fi
   done
-  fail "no Python 3.11, 3.12 or 3.13 with the venv module was found; install one or set PYTHON=/path/to/python3.11."
+  fail "${PYTHON:-no command of the PATH} is not Python 3.11, 3.12 or 3.13 with the venv module; install one or set PYTHON=/path/to/python3.12."
 }
 
 ensure_environment() {

@@ -1,4 +1,4 @@
-"""Reading a checkpoint that somebody else made, without running what is in it.
+"""Reading foreign checkpoints without running code from them.
 
 A checkpoint is a pickle, and a pickle can call any function. Only tensors, plain values and a short
 list of types that hold values (:data:`alibi_fairseq.checkpoints.safe_types.SAFE_TYPES`) are loaded.

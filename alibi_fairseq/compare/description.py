@@ -173,9 +173,10 @@ def from_mapping(values: Mapping) -> Comparison:
         values["train_flags"] = tuple(
             shlex.split(flags) if isinstance(flags, str) else map(str, flags)
         )
-    for name, kind in (("updates", int), ("tokens_per_update", int), ("lr", float)):
+    numbers: dict[str, type] = {"updates": int, "tokens_per_update": int, "lr": float}
+    for name, number in numbers.items():
         if name in values:
-            (values[name],) = _list(name, values[name], kind)
+            (values[name],) = _list(name, values[name], number)
     return Comparison(**values)
 
 

@@ -5,6 +5,9 @@ Shapes: n tokens, k tokens of one tail cluster, C model width.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.adaptive_loss import AdaptiveLoss, AdaptiveLossConfig
@@ -25,7 +28,7 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
         BadInput: the model has no adaptive softmax.
     """
 
-    def forward(self, model: nn.Module, sample: dict, reduce: bool = True):
+    def forward(self, model: Any, sample: dict, reduce: bool = True):
         """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
         softmax = adaptive_softmax_of(model.decoder)
         net_output = model(**sample["net_input"])
@@ -46,7 +49,7 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
 
 
 def adaptive_cross_entropy(
-    softmax: nn.Module,
+    softmax: Any,
     features: Tensor,
     targets: Tensor,
     padding_idx: int | None = None,
@@ -70,8 +73,8 @@ def adaptive_cross_entropy(
     ends = torch.tensor(softmax.cutoff, device=targets.device)
     cluster = torch.bucketize(targets, ends, right=True)  # (n,): 0 in the head, i + 1 in tail i
     in_head = torch.where(cluster == 0, targets, softmax.cutoff[0] + cluster - 1)
-    options = {"ignore_index": padding_idx, "reduce": reduce}
-    loss = linear_cross_entropy(in_head, *head_parts(softmax.head, features), **options)
+    loss_of = partial(linear_cross_entropy, ignore_index=padding_idx, reduce=reduce)
+    loss = loss_of(in_head, *head_parts(softmax.head, features))
     # The sizes of all clusters at once: one synchronisation with a GPU instead of one per cluster.
     sizes = torch.bincount(cluster, minlength=len(softmax.cutoff)).tolist()
     members = cluster.argsort(stable=True).split(sizes)
@@ -80,14 +83,12 @@ def adaptive_cross_entropy(
         if len(chosen) == 0:  # as in fairseq, the cluster's weights then have no gradient
             continue
         hidden = dropout(project(features.index_select(0, chosen)))
-        of_tail = linear_cross_entropy(
-            targets[chosen] - softmax.cutoff[index], (hidden, output.weight), **options
-        )
+        of_tail = loss_of(targets[chosen] - softmax.cutoff[index], (hidden, output.weight))
         loss = loss + of_tail if reduce else loss.index_add(0, chosen, of_tail)
     return loss
 
 
-def head_parts(head: nn.Module, features: Tensor) -> list[tuple[Tensor, Tensor]]:
+def head_parts(head: Any, features: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Inputs and weights of the head: one matrix, or word embeddings and cluster weights."""
     if isinstance(head, nn.Linear):
         return [(features, head.weight)]
@@ -98,7 +99,7 @@ def head_parts(head: nn.Module, features: Tensor) -> list[tuple[Tensor, Tensor]]
     return [(inputs, words.weight), (features, head.class_proj.weight)]
 
 
-def adaptive_softmax_of(decoder: nn.Module) -> nn.Module:
+def adaptive_softmax_of(decoder: nn.Module) -> Any:
     """The adaptive softmax of a decoder.
 
     Raises:

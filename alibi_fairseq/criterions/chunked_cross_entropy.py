@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
         BadInput: the output layer is something else.
     """
 
-    def forward(self, model: nn.Module, sample: dict, reduce: bool = True):
+    def forward(self, model: Any, sample: dict, reduce: bool = True):
         """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
         targets = sample["target"]

@@ -72,9 +72,10 @@ def prepare(
     files = [file for source in sources for file in text_files(source)]
     if (encoder_json is None) != (vocab_bpe is None):
         raise BadInput("--encoder-json and --vocab-bpe belong together; give both or neither.")
-    if encoder_json is not None:
+    published = None
+    if encoder_json is not None and vocab_bpe is not None:
         ByteLevelBpe(encoder_json, vocab_bpe)  # bad input shows before hours of work
-        tokenizer = "byte-level-bpe"
+        tokenizer, published = "byte-level-bpe", sha256_file(vocab_bpe)
     if memory < _OWN_MEMORY + _WORKER_MEMORY:
         raise BadInput(
             f"--memory {memory} is too little: one process needs "
@@ -84,7 +85,7 @@ def prepare(
         "sources": describe_sources(files),
         "seed": seed,
         "tokenizer": tokenizer,
-        "vocabulary": vocabulary if encoder_json is None else sha256_file(vocab_bpe),
+        "vocabulary": published or vocabulary,
         "valid_tokens": valid_tokens,
         "shards": shards,
         "sample_bytes": round(memory * _SAMPLE_PER_GB) if encoder_json is None else None,

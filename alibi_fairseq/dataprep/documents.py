@@ -78,7 +78,8 @@ def read(portion: Portion) -> Iterator[Document]:
 
 def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Document]:
     """Documents from the stream's place on; ``position`` is its number, ``end`` where to stop."""
-    begun, lines, size, words = position, [], 0, 0
+    begun, size, words = position, 0, 0
+    lines: list[bytes] = []
     rest = b""
     while end is None or position < end or rest:
         raw = rest + stream.readline(_LONGEST_LINE)

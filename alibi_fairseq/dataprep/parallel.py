@@ -77,5 +77,7 @@ def _start(initialize: Callable[..., None] | None, arguments: tuple) -> None:
 
 
 def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
     os._exit(1)

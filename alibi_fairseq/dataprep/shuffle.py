@@ -126,7 +126,7 @@ def _write_runs_of(seed: int, folder: Path, portion: Portion) -> list[dict]:
 
 
 def _finished(folder: Path, stem: str) -> list[dict]:
-    records = []
+    records: list[dict] = []
     while (path := folder / f"{stem}-{len(records):05d}.run.json").exists():
         records.append(json.loads(path.read_text()))
     return records

@@ -14,11 +14,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 from alibi_fairseq.errors import BadInput
 
-_COMPRESSED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": None}
+_OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_COMPRESSED = (*_OPENERS, ".zst")
 _ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
 # Text bytes per byte of a compressed English file, rounded up; for disk checks only.
 _EXPANSION = 5
@@ -76,7 +77,7 @@ def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> It
         BadInput: the file is damaged, or zstandard is needed and missing.
     """
     with open(path, "rb") as raw:
-        counted = io.BufferedReader(_Counted(raw, advance), 1 << 20)
+        counted = _buffered(_Counted(raw, advance))
         yield _named(path, _decompress(path, counted)) if is_compressed(path) else counted
 
 
@@ -99,28 +100,29 @@ def texts(
         return
     if path.suffix.lower() == ".zip":
         with _reading(path), zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                if member.filename.lower().endswith(".txt"):
-                    with archive.open(member) as stream:
-                        yield member.filename, _named(path, stream)
-                advance(member.compress_size)
+            for packed in archive.infolist():
+                if packed.filename.lower().endswith(".txt"):
+                    with archive.open(packed) as text:
+                        yield packed.filename, _named(path, text)
+                advance(packed.compress_size)
         return
     with open(path, "rb") as raw, _reading(path):
-        counted = io.BufferedReader(_Counted(raw, advance), 1 << 20)
+        counted = _buffered(_Counted(raw, advance))
         # "r|*" reads once from front to back, without seeking or unpacking.
         unpacked = _decompress(path, counted) if path.suffix.lower() == ".zst" else counted
-        with tarfile.open(fileobj=unpacked, mode="r|*") as archive:
-            for member in archive:
-                if member.isfile() and member.name.lower().endswith(".txt"):
-                    yield member.name, _named(path, archive.extractfile(member))
+        with tarfile.open(fileobj=unpacked, mode="r|*") as tar:
+            for member in tar:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content and member.name.lower().endswith(".txt"):
+                    yield member.name, _named(path, content)
 
 
 class _Named(io.RawIOBase):
     """A stream whose read errors name the file."""
 
-    def __init__(self, path: Path, stream: BinaryIO):
+    def __init__(self, path: Path, stream: IO[bytes]):
         self._path = path
-        self._stream = stream
+        self._stream: Any = stream
 
     def readable(self) -> bool:
         return True
@@ -130,15 +132,19 @@ class _Named(io.RawIOBase):
             return self._stream.readinto(buffer)
 
 
-def _named(path: Path, stream: BinaryIO) -> BinaryIO:
-    return io.BufferedReader(_Named(path, stream), 1 << 20)
+def _named(path: Path, stream: IO[bytes]) -> BinaryIO:
+    return _buffered(_Named(path, stream))
+
+
+def _buffered(raw: io.RawIOBase) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(raw, 1 << 20))
 
 
 class _Counted(io.RawIOBase):
     """A file that counts the bytes read from it."""
 
-    def __init__(self, raw: BinaryIO, advance: Callable[[int], None]):
-        self._raw = raw
+    def __init__(self, raw: IO[bytes], advance: Callable[[int], None]):
+        self._raw: Any = raw
         self._advance = advance
 
     def readable(self) -> bool:
@@ -159,7 +165,7 @@ class _Counted(io.RawIOBase):
 def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
     suffix = path.suffix.lower()
     if suffix != ".zst":
-        return _COMPRESSED[suffix](stream)
+        return _OPENERS[suffix](stream)
     try:
         import zstandard
     except ImportError as error:
@@ -167,7 +173,7 @@ def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
             f"{path}: .zst needs the library zstandard (pip install zstandard), or "
             "unpack it first with the program zstd."
         ) from error
-    return io.BufferedReader(_Zstandard(zstandard.ZstdDecompressor(), stream), 1 << 20)
+    return _buffered(_Zstandard(zstandard.ZstdDecompressor(), stream))
 
 
 class _Zstandard(io.RawIOBase):
@@ -175,7 +181,7 @@ class _Zstandard(io.RawIOBase):
 
     def __init__(self, decompressor, stream: BinaryIO):
         self._decompressor, self._stream = decompressor, stream
-        self._frame = None
+        self._frame: Any = None  # zstandard's decompression object
         self._packed = self._ready = b""
 
     def readable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,11 +43,12 @@ def count_text(path: str | os.PathLike, what: str = "counting") -> TextCounts:
     counts = TextCounts(bytes=Path(path).stat().st_size)
     try:
         # Universal newlines, as fairseq-preprocess reads.
-        with open(path, encoding="utf-8") as stream, progress(counts.bytes, what) as bar:
+        with open(path, "rb") as raw, progress(counts.bytes, what) as bar:
+            stream = io.TextIOWrapper(raw, encoding="utf-8")
             while block := stream.readlines(1 << 20):
                 counts.lines += len(block)
                 counts.words += sum(len(line.split()) for line in block)
-                bar.update(stream.buffer.tell() - bar.n)
+                bar.update(raw.tell() - bar.n)
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from error
     return counts

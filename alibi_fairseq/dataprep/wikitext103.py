@@ -82,11 +82,10 @@ def prepare(
             origin = {"url": mirror.url}
         else:
             origin = {}
-        if from_dir is None:
-            folder = workspace.work / "text"
-            workspace.step("extract", lambda: _extract(Path(archive), folder))
-        else:
-            folder = Path(from_dir)
+        source = Path(archive or from_dir or "")
+        folder = workspace.work / "text" if archive else source
+        if archive:
+            workspace.step("extract", lambda: _extract(source, folder))
         counts = workspace.step(
             "count", lambda: {s: _count(folder, s, allow_other_text) for s in SPLITS}
         )
@@ -106,7 +105,7 @@ def prepare(
             )
         genuine = entries in DICTIONARY and _differences(counts) == []
         evidence = f"{'archive hash, ' if official else ''}lines, tokens and dictionary size"
-        other = manifests.other_name(archive or from_dir)
+        other = manifests.other_name(source)
         sources = [
             {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_file(path)}
             for path in (_tokens_file(folder, split) for split in SPLITS)
@@ -207,10 +206,11 @@ def _extract(archive: Path, folder: Path) -> dict:
                             with opened.open(name) as stream:
                                 keep(name, stream)
             elif tarfile.is_tarfile(archive):
-                with tarfile.open(archive) as opened:
-                    for member in opened:
-                        if member.isfile() and Path(member.name).name in wanted:
-                            keep(member.name, opened.extractfile(member))
+                with tarfile.open(archive) as tar:
+                    for member in tar:
+                        content = tar.extractfile(member) if member.isfile() else None
+                        if content and Path(member.name).name in wanted:
+                            keep(member.name, content)
             else:
                 raise BadInput(f"{archive}: neither a .zip nor a .tar archive.")
         except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -76,7 +77,7 @@ def load(model: PreTrainedModel, weights: dict[str, torch.Tensor]) -> None:
 
 
 @torch.no_grad()
-def compare(decoder: nn.Module, model: PreTrainedModel, train_length: int) -> float:
+def compare(decoder: Any, model: PreTrainedModel, train_length: int) -> float:
     """Largest difference of log-probabilities between a decoder and its converted form."""
     first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
     numbers = torch.Generator().manual_seed(1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import BadInput
 from ..positions import METHOD_OPTIONS, PositionConfig
@@ -64,7 +65,7 @@ class Description:
     options: dict[str, object]
 
 
-def describe(decoder: nn.Module, position_method: str, train_length: int) -> Description:
+def describe(decoder: Any, position_method: str, train_length: int) -> Description:
     """The description of a decoder of fairseq's ``transformer_lm`` or of this project.
 
     Raises:
@@ -118,19 +119,19 @@ def given_options(config: PositionConfig | None) -> dict[str, object]:
     return {name: value for name, value in values.items() if value != defaults[name]}
 
 
-def bands_of_input(embedding: nn.Module) -> list[tuple[int, int]]:
+def bands_of_input(embedding: Any) -> list[tuple[int, int]]:
     """(first word, width) of each band of fairseq's ``AdaptiveInput``."""
     widths = [band[0].embedding_dim for band in embedding.embeddings]
     return list(zip([0, *embedding.cutoff], widths))
 
 
-def bands_of_softmax(softmax: nn.Module) -> list[tuple[int, int]]:
+def bands_of_softmax(softmax: Any) -> list[tuple[int, int]]:
     """(first word, width) of each band of fairseq's ``AdaptiveSoftmax``."""
     widths = [softmax.input_dim, *(scores.weight.shape[1] for _, _, scores in softmax.tail)]
     return list(zip([0, *softmax.cutoff], widths))
 
 
-def softmax_parts(softmax: nn.Module) -> dict[str, Tensor]:
+def softmax_parts(softmax: Any) -> dict[str, Tensor]:
     """The matrices of fairseq's ``AdaptiveSoftmax``, tied or not, by the names of our own.
 
     ``words``, ``classes``, ``tails.i.0`` and ``tails.i.1``; each to be multiplied from the left.

@@ -200,7 +200,8 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> Vocabulary:
                 f"{config.vocab_size:,}; use the dictionary of this model."
             )
         return Vocabulary(dictionary, list(range(len(dictionary))))
-    dictionary, special = Dictionary(), {}
+    dictionary = Dictionary()
+    special: dict[int, int] = {}
     for symbol, number in (
         (dictionary.eos(), config.eos_token_id),
         (dictionary.pad(), config.pad_token_id),

@@ -42,8 +42,9 @@ class Attention(nn.Module):
         self.layer_idx = layer_idx
         self.is_causal = True
         self.scaling = config.head_dim**-0.5
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            setattr(self, name, nn.Linear(config.hidden_size, config.hidden_size))
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(config.hidden_size, config.hidden_size) for _ in range(4)
+        )
 
     def forward(self, x, positions, position_ids, distance, bias, attention_mask, cache, **kwargs):
         q, k, v = (
@@ -168,7 +169,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         x = inputs_embeds * self.config.embedding_scale
-        if not self.config.embedding_bands:
+        if isinstance(self.embed_tokens, Embedding):
             x = self.embed_tokens.project(x)
         if (self.config.use_cache if use_cache is None else use_cache) and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from torch import nn
+from typing import Any
 
 from ..errors import BadInput
 from .architectures.base import SPECIAL, Weights
@@ -64,7 +63,7 @@ def config(model: Description) -> AlibiLmConfig:
         softmax_bands=model.adaptive_softmax,
         embedding_width=model.input_width,
         output_width=model.output_width,
-        alibi_scale=None if scale == "dynamic" else float(scale),
+        alibi_scale=None if scale == "dynamic" else float(str(scale)),
         alibi_bias_max=model.options.get("alibi_bias_max", 8.0),
         clamp_learned_positions=model.options.get("clamp_learned_positions", False),
         memory_length=model.options.get("mem_len", 0),
@@ -76,7 +75,7 @@ def config(model: Description) -> AlibiLmConfig:
     )
 
 
-def exported(decoder: nn.Module, weights: Weights) -> Weights:
+def exported(decoder: Any, weights: Weights) -> Weights:
     """Weights by the modelling files' names."""
     result = {}
     for name, tensor in weights.items():

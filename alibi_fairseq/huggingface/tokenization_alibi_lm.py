@@ -59,7 +59,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
                 symbol = line.rsplit(" ", 1)[0]
                 self._numbers[symbol] = len(self._symbols)
                 self._symbols.append(symbol)
-        self._segmenter = Words()
+        self._segmenter: Words | SentencePieces | ByteLevel | WordPieces = Words()
         if sentencepiece_file:
             self._segmenter = SentencePieces(sentencepiece_file)
         elif encoder_file and merges_file:
@@ -93,7 +93,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         return self._symbols[index]
 
     def convert_tokens_to_string(self, tokens):
-        lines = [[]]
+        lines: list[list[str]] = [[]]
         for token in tokens:
             if token == LINE_END:
                 lines.append([])

@@ -30,11 +30,11 @@ class AdaptiveEmbedding(nn.Module):
         )
 
     def forward(self, input_ids):
-        result = 0
+        result: torch.Tensor | None = None
         for (first, end), band in zip(self.bounds, self.bands):
             inside = ((input_ids >= first) & (input_ids < end)).unsqueeze(-1)
             vectors = band((input_ids - first).clamp(0, end - first - 1))
-            result = torch.where(inside, vectors, result)
+            result = vectors if result is None else torch.where(inside, vectors, result)
         return result
 
 

@@ -29,14 +29,14 @@ def write(folder: Path) -> tuple[list[str], list[str]]:
             target.chmod(0o755)
         written.append(path)
     stale = [
-        path
+        found
         for suffix in ("yaml", "sh")
-        for path in folder.rglob(f"*.{suffix}")
-        if str(path.relative_to(folder)) not in files
+        for found in folder.rglob(f"*.{suffix}")
+        if str(found.relative_to(folder)) not in files
     ]
-    for path in stale:
-        path.unlink()
-    return written, [str(path.relative_to(folder)) for path in stale]
+    for found in stale:
+        found.unlink()
+    return written, [str(found.relative_to(folder)) for found in stale]
 
 
 def main() -> None:

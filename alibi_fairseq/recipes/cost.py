@@ -48,4 +48,4 @@ def gpu_hours(recipe: Recipe) -> float | None:
     if stated is not None:
         return float(stated)
     measured = speed(recipe)
-    return measured and recipe.total_tokens / measured.tokens_per_second / 3600
+    return recipe.total_tokens / measured.tokens_per_second / 3600 if measured else None

@@ -74,7 +74,7 @@ def replications(recipe: Recipe) -> str:
         and (row["corpus"], recipe_name(row["position_method"], row["train_length"]))
         == (recipe.corpus.name, recipe.name)
     ]
-    return found and f"not in it; others report for this recipe {', '.join(found)}."
+    return f"not in it; others report for this recipe {', '.join(found)}." if found else ""
 
 
 def subset_name(item: str) -> str:
@@ -100,13 +100,12 @@ def hardware(recipe: Recipe) -> str:
 
 def cost(recipe: Recipe) -> str:
     """V100 hours, with the arithmetic."""
-    hours = gpu_hours(recipe)
+    hours, measured = gpu_hours(recipe), speed(recipe)
     if hours is None:
         return "the paper gives no speed for this run."
     on_all = f"{hours:,.0f} V100 hours, {hours / recipe.batch.gpus:,.0f} h on {recipe.batch.gpus}"
-    if published_gpu_hours(recipe) is not None:
+    if published_gpu_hours(recipe) is not None or measured is None:
         return f"{on_all} (Table 12)"
-    measured = speed(recipe)
     return (
         f"{recipe.total_tokens:,} tokens ÷ {measured.tokens_per_second:,} tokens/s of one V100 "
         f"({measured.source}) = {on_all}"

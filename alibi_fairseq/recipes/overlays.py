@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from ..errors import BadInput
 from .batching import Batch
@@ -97,7 +98,7 @@ def tiny(recipe: Recipe) -> Settings:
 
 def shortened(recipe: Recipe, updates: int) -> Settings:
     """A run of ``updates`` updates, with the schedule compressed to them."""
-    options = recipe.options["lr_scheduler"]
+    options: dict[str, Any] = recipe.options["lr_scheduler"]
     warmup = max(1, round(options["warmup_updates"] * updates / recipe.updates))
     schedule: dict[str, object] = {"warmup_updates": warmup}
     if options["_name"] == "cosine":

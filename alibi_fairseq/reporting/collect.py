@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import paper
@@ -38,7 +39,7 @@ class Results:
 
     def comparable_training(self, corpus: str) -> list[dict]:
         """Validation losses of training runs in the paper's setting, whatever their updates."""
-        model = paper.settings(corpus)["model"]
+        model = paper.model(corpus)
         return [
             cell
             for document in self.of_kind("training")
@@ -91,10 +92,11 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -> None:
     measures = ("perplexity", "bits_per_byte", "tokens_per_second", "tokens_per_second_batch_1")
-    case = (corpus, replace(point, **dict.fromkeys(measures)))
+    unmeasured: dict[str, Any] = dict.fromkeys(measures)
+    case = (corpus, replace(point, **unmeasured))
     if case in found:
         other_path, other = found[case]
-        if abs(other.perplexity - point.perplexity) > _SAME_CELL * point.perplexity:
+        if point.perplexity and abs(other.perplexity / point.perplexity - 1) > _SAME_CELL:
             raise BadInput(
                 f"{path} and {other_path} hold different perplexities ({point.perplexity:.4f} and "
                 f"{other.perplexity:.4f}) for one cell: {point.position_method}, trained at "

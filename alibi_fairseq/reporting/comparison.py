@@ -85,7 +85,9 @@ def _same_model(point: Point, models: dict[tuple[str, int], Point]) -> bool:
     printed = models.get((point.position_method, point.train_length))
     if printed is None:
         return False
-    return printed.updates is None or same_updates(point.updates, printed.updates)
+    if printed.updates is None:
+        return True
+    return point.updates is not None and same_updates(point.updates, printed.updates)
 
 
 def same_updates(ours: int, printed: int) -> bool:
@@ -130,7 +132,7 @@ def legend(corpus: str) -> str:
     text += ")"
     if noise.range is not None:
         text += f", ~ within the range of five seeds ({noise.range})"
-    text += f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, where nobody looked."
+    text += f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, where it was never measured."
     for row in known:
         if row["statistic"] == "largest_gap":
             text += f" Two sets of runs by the paper's author differ by up to {row['perplexity']}."

@@ -51,8 +51,9 @@ def stride_table(points: Iterable[Point]) -> str:
         line = [label, str(length), markdown.point(whole)]
         for stride in sliding:
             point = found.get(f"S={stride}")
-            gain = None if point is None else whole.perplexity - point.perplexity
-            shown = markdown.NOTHING if gain is None else markdown.difference(gain)
+            shown = markdown.NOTHING
+            if point and point.perplexity is not None and whole.perplexity is not None:
+                shown = markdown.difference(whole.perplexity - point.perplexity)
             line += [markdown.point(point), shown]
         lines.append(line)
     return markdown.table(headers, lines)
@@ -80,16 +81,22 @@ def draw_strides(points: list[Point], title: str, *paths: os.PathLike) -> None:
             lengths = sorted({p.train_length for p in own})
             seen: Counter = Counter()
             for model in series(own):
-                look = style.length_look("alibi", model.train_length, lengths)
-                line = look.variant(seen[model.train_length]).line()
-                seen[model.train_length] += 1
+                length = model.points[0].train_length
+                plain = style.length_look("alibi", length, lengths)
+                line = plain.variant(seen[length]).line()
+                seen[length] += 1
                 for inference, linestyle in styles.items():
-                    if cells := [p for p in model.points if p.inference == inference]:
+                    found = {
+                        p.length: p.perplexity
+                        for p in model.points
+                        if p.inference == inference and p.perplexity is not None
+                    }
+                    if found:
                         label = model.label.partition(", ")[2] + f", {inference}"
-                        at = ([p.length for p in cells], [p.perplexity for p in cells])
-                        axes.plot(*at, label=label, **line | {"linestyle": linestyle})
+                        look = line | {"linestyle": linestyle}
+                        axes.plot(list(found), list(found.values()), label=label, **look)
             style.length_axis(axes, [p.length for p in own])
-            style.perplexity_axis(axes, [p.perplexity for p in own])
+            style.perplexity_axis(axes, [p.perplexity for p in own if p.perplexity is not None])
             axes.set_title(method_name(method))
         style.legend(figure, panels)
         style.save(figure, *paths)

@@ -50,7 +50,7 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
         if len({point.length for point in part}) == 1:
             continue  # nothing to draw against
         lines = series(part)
-        lengths = sorted({line.train_length for line in lines})
+        lengths = sorted({line.points[0].train_length for line in lines})
         methods = list(dict.fromkeys(line.position_method for line in lines))
         what = f"{title}, {subset}, {inference}"
         if len(lengths) == 1 or len(methods) == 1:

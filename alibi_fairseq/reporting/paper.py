@@ -38,7 +38,7 @@ class Noise:
     """How far apart runs that differ in nothing but the seed are, in perplexity.
 
     ``spread`` is one standard deviation, ``range`` the largest gap among five seeds (None where
-    nobody reported one), ``highest`` the perplexity up to which they say anything: twice the one
+    none was reported), ``highest`` the perplexity up to which they apply: twice the one
     they were measured at, so that they do not judge models that fail to extrapolate.
     """
 
@@ -102,6 +102,11 @@ def notes(item: str) -> list[str]:
 def settings(corpus: str) -> dict | None:
     """The paper's model and number of updates on a corpus; None for other text."""
     return next((row for row in rows("settings") if row["corpus"] == corpus), None)
+
+
+def model(corpus: str) -> str:
+    """The name of the model that the paper trains on one of its corpora."""
+    return next(row["model"] for row in rows("settings") if row["corpus"] == corpus)
 
 
 def corpora() -> set[str]:

@@ -1,9 +1,9 @@
-"""The paper's figures in kind: its points hollow, ours filled. ``FIGURES`` lists them."""
+"""The paper's figures redrawn with ours: the paper's points hollow, ours filled. ``FIGURES`` lists them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 
@@ -79,7 +79,11 @@ def figure06(results: Results, *paths: os.PathLike) -> None:
     """1.3B parameters beyond the training length."""
     panels = {}
     for length in (512, 1024):
-        lines = _lines("figure06", results, lambda p, length=length: p.train_length == length)
+
+        def trained_there(point: Point, length: int = length) -> bool:
+            return point.train_length == length
+
+        lines = _lines("figure06", results, trained_there)
         panels[f"trained at L={length}"] = without_length(lines)
     draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
 
@@ -173,7 +177,9 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
         (row["position_method"], row["train_length"]): row["train_words_per_second"] / 1000
         for row in paper.rows("figure07")
     }
-    panels = {"the paper, one V100": (printed, paper.points("figure08"), "words")}
+    panels: dict[str, tuple[dict, Sequence[Point], str]] = {
+        "the paper, one V100": (printed, paper.points("figure08"), "words")
+    }
     cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
     ours = [
         point
@@ -212,31 +218,31 @@ def figure11(results: Results, *paths: os.PathLike) -> None:
     draw_panels("WikiText-103, validation", {"sliding window, S=1": lines}, *paths)
 
 
-#: Item → the table it stands behind in the report, its caption, and what draws it into paths.
+#: Item → the table it follows in the report, its caption, and what draws it into paths.
 FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
-    "figure01": ("table04", "Figure 1 in kind: beyond the training length", figure01),
-    "figure02": ("table01", "Figure 2 in kind: speed and memory", figure02),
-    "figure04": ("table05", "Figure 4 in kind: ALiBi by training length", figure04),
+    "figure01": ("table04", "Figure 1: perplexity beyond the training length", figure01),
+    "figure02": ("table01", "Figure 2: speed and memory", figure02),
+    "figure04": ("table05", "Figure 4: perplexity of ALiBi by training length", figure04),
     "figure05": (
         "table11",
-        "Figure 5 in kind: 1.3B parameters by training time; the paper's end points",
+        "Figure 5: perplexity of 1.3B parameters by training time; the paper's end points",
         figure05,
     ),
     "figure06": (
         "table12",
-        "Figure 6 in kind: 1.3B parameters beyond the training length",
+        "Figure 6: perplexity of 1.3B parameters beyond the training length",
         figure06,
     ),
-    "figure07": ("table05", "Figure 7 in kind: training speed by training length", figure07),
+    "figure07": ("table05", "Figure 7: training speed by training length", figure07),
     "figure08": (
         "table05",
-        "Figure 8 in kind: quality at length 3072 by training speed",
+        "Figure 8: quality at length 3072 by training speed",
         figure08,
     ),
-    "figure09": ("table08", "Figure 9 in kind: ALiBi by training length on books", figure09),
+    "figure09": ("table08", "Figure 9: perplexity of ALiBi by training length on books", figure09),
     "figure11": (
         "table15",
-        "Figure 11 in kind: beyond the training length with a sliding window, S=1",
+        "Figure 11: perplexity beyond the training length with a sliding window, S=1",
         figure11,
     ),
 }

@@ -156,8 +156,9 @@ def _test_sets(item: str, results: Results) -> str:
                 if model is None:
                     line += [markdown.NOTHING] * 2
                 else:
-                    own, other = points.get(subset), model.paper.get(subset)
-                    line += [markdown.point(own), comparison.difference(corpus, own, other)]
+                    measured, other = points.get(subset), model.paper.get(subset)
+                    line += [markdown.point(measured)]
+                    line += [comparison.difference(corpus, measured, other)]
             lines.append(line)
     return markdown.table(headers, lines)
 
@@ -194,8 +195,9 @@ def _time_saved(results: Results) -> str:
         rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
         keys = ("position_method", "train_length", "length")
         slow, fast = ({key: row[key] for key in keys} for row in rows)
-        curves = [time_curve(results, "cc100-roberta", case) for case in (fast, slow)]
-        ratio = times_as_fast(*curves)
+        ratio = times_as_fast(
+            time_curve(results, "cc100-roberta", fast), time_curve(results, "cc100-roberta", slow)
+        )
         labels = [
             model_label(case["position_method"], case["train_length"]) for case in (fast, slow)
         ]

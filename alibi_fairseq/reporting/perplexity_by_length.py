@@ -56,7 +56,7 @@ def _length_table(points: list[Point]) -> str:
                 model.label,
                 *(
                     markdown.NOTHING
-                    if length < model.train_length and length not in at
+                    if length < (model.train_length or 0) and length not in at
                     else markdown.point(at.get(length))
                     for length in lengths
                 ),
@@ -135,22 +135,26 @@ def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series
         place = seen[look, line.printed]
         seen[look, line.printed] += 1
         look = look.variant(place)
-        known = [point for point in line.points if point.perplexity is not None]
-        lengths = [point.length for point in known]
+        known = [
+            (point.length, point.perplexity, point.spread or 0.0)
+            for point in line.points
+            if point.perplexity is not None
+        ]
+        lengths = [length for length, *_ in known]
         axes.plot(
             lengths,
-            [point.perplexity for point in known],
+            [perplexity for _, perplexity, _ in known],
             label=line.label,
             markevery=style.sparse_markers(lengths),
             **look.line(hollow=line.printed),
         )
-        if any(point.spread for point in known):
-            gaps = [(point.perplexity, point.spread or 0.0) for point in known]
-            low, high = [max(1.0, p - gap) for p, gap in gaps], [p + gap for p, gap in gaps]
+        if any(spread for *_, spread in known):
+            low = [max(1.0, perplexity - spread) for _, perplexity, spread in known]
+            high = [perplexity + spread for _, perplexity, spread in known]
             style.band(axes, lengths, low, high, look.color)
         failed = [point for point in line.points if point.perplexity is None]
         if failed:
-            last = (known[-1].length, known[-1].perplexity)
+            last = known[-1][:2]
             style.annotate(axes, failed[0].status, last, (6, 0), "left")
     points = [point for line in lines for point in line.points]
     style.length_axis(axes, [point.length for point in points])

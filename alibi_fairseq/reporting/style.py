@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ from alibi_fairseq.results.points import METHOD_NAMES
 # the line styles tell the methods apart.
 _BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 _PURPLE, _SKY, _BLACK, _BROWN = "#CC79A7", "#56B4E9", "#000000", "#8C510A"
-_LINES = {
+_LINES: dict[str, tuple[str, str, str | tuple]] = {
     "alibi": (_BLUE, "o", "-"),
     "sinusoidal": (_RED, "s", "--"),
     "rotary": (_GREEN, "^", "-."),
@@ -32,12 +33,12 @@ _LINES = {
     "transformer_xl": (_SKY, "P", (0, (8, 2))),
 }
 #: ALiBi with other slopes: its colour.
-_SLOPES = {
+_SLOPES: dict[str, tuple[str, str, str | tuple]] = {
     "alibi_trainable_slopes": (_BLUE, "p", (0, (5, 2))),
     "alibi_random_slopes": (_BLUE, "H", (0, (1, 2))),
     "alibi_given_slopes": (_BLUE, "8", (0, (7, 2, 1, 2, 1, 2))),
 }
-_OTHERS = [
+_OTHERS: list[tuple[str, str, str | tuple]] = [
     (_BROWN, "*", (0, (3, 1, 1, 1))),
     (_BLUE, "<", (0, (6, 2, 1, 2))),
     (_RED, ">", (0, (2, 2))),
@@ -162,7 +163,7 @@ def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
 
     The figure grows by the legend's width, so that the panels keep theirs.
     """
-    entries = {}
+    entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
@@ -170,7 +171,7 @@ def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
     added = drawn.legend(
         entries.values(), entries.keys(), loc="outside right center", ncols=columns
     )
-    extent = added.get_window_extent(drawn.canvas.get_renderer())
+    extent = added.get_window_extent()
     width, height = drawn.get_size_inches()
     drawn.set_size_inches(width + extent.width / drawn.dpi, height)
 
@@ -178,8 +179,14 @@ def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
 def mark_training_length(axes: Axes, length: int | None) -> None:
     """A dashed line where evaluation leaves the length of training, explained in the legend."""
     if length is not None:
-        dashed = {"color": "#333333", "linewidth": 1.3, "linestyle": (0, (4, 3))}
-        axes.axvline(length, label="training length", zorder=0.5, **dashed)
+        axes.axvline(
+            length,
+            label="training length",
+            zorder=0.5,
+            color="#333333",
+            linewidth=1.3,
+            linestyle=(0, (4, 3)),
+        )
 
 
 def band(axes: Axes, x: Sequence, low: Sequence, high: Sequence, color: str) -> None:
@@ -189,8 +196,9 @@ def band(axes: Axes, x: Sequence, low: Sequence, high: Sequence, color: str) -> 
 
 def annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: str) -> None:
     """A small text beside a point, so many typographic points away from it."""
-    small = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
-    axes.annotate(text, at, xytext=offset, ha=side, **small)
+    axes.annotate(
+        text, at, xytext=offset, ha=side, textcoords="offset points", fontsize=8, va="center"
+    )
 
 
 def sparse_markers(lengths: Sequence[int]) -> list[int]:

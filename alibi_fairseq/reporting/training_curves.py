@@ -89,11 +89,12 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
         return []
     hours = {0: 0.0, **{cell["updates"]: cell["gpu_hours"] for cell in run}}
     updates = sorted(hours)
-    found = {
+    found: dict[int, float] = {
         point.updates: point.perplexity
-        for point in results.measured.get((corpus, paper.settings(corpus)["model"]), [])
+        for point in results.measured.get((corpus, paper.model(corpus)), [])
         if all(getattr(point, key) == case[key] for key in case)
         and (point.nonoverlapping, point.subset, point.model_overrides) == (True, "valid", None)
+        and point.perplexity is not None
         and point.updates is not None
         and point.updates <= updates[-1]
     }

@@ -47,9 +47,9 @@ class Data:
         if self.scale.excerpt:
             return str(self.excerpt)
         manifest = self._manifest()
-        if manifest is None and self.source.corpus == "cc100-roberta":
+        if not manifest and self.source.corpus == "cc100-roberta":
             manifest = {"shards": ["shard00", "…"]}
-        return manifests.data_argument(self.data_bin, manifest or {})
+        return manifests.data_argument(self.data_bin, manifest)
 
     @property
     def prepared(self) -> bool:
@@ -68,7 +68,7 @@ class Data:
     @property
     def identity(self) -> dict:
         """Settings that identify the data."""
-        files = (self._manifest() or {}).get("files")
+        files = self._manifest().get("files")
         listing = json.dumps(files, sort_keys=True)
         return {
             "data_sha256": files and hashlib.sha256(listing.encode()).hexdigest(),
@@ -82,8 +82,8 @@ class Data:
         if self.scale.excerpt:
             yield self._cut()
 
-    def _manifest(self) -> dict | None:
-        return manifests.load(self.data_bin) if self.data_bin.is_dir() else None
+    def _manifest(self) -> dict:
+        return (manifests.load(self.data_bin) if self.data_bin.is_dir() else None) or {}
 
     def _prepare(self) -> Step:
         flags = self.scale.preparation(self.source.corpus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..reporting import markdown
+from ..workflow import Command, Step
 from . import costs
 from .pipeline import Pipeline
 from .plan import Run
@@ -24,13 +25,17 @@ def commands(pipeline: Pipeline) -> Iterator[str]:
     for data in pipeline.data.values():
         yield f"# {data.source.corpus}"
         for step in data.steps():
-            yield step.work.line
+            yield _line(step)
     for number, run in enumerate(pipeline.runs, 1):
         yield f"# [{number}/{len(pipeline.runs)}] {run.recipe.path}"
         for step in pipeline.steps(run):
-            yield step.work.line
+            yield _line(step)
     yield "# report"
-    yield pipeline.report().work.line
+    yield _line(pipeline.report())
+
+
+def _line(step: Step) -> str:
+    return step.work.line if isinstance(step.work, Command) else f"# {step.title}"
 
 
 def cost_table(pipeline: Pipeline) -> str:

@@ -83,8 +83,8 @@ class Pipeline:
     def report(self) -> Step:
         """The step that writes the report of all results in this folder."""
         results = self.root / "results"
-        records = (self.training(run).folder / training_record.FILE_NAME for run in self.runs)
-        records = [path for path in records if path.is_file()]
+        wanted = (self.training(run).folder / training_record.FILE_NAME for run in self.runs)
+        records = [path for path in wanted if path.is_file()]
         made_of = [*sorted(results.rglob("*.json")), *records]
         stamp = Stamp(
             self.page.with_name("made.json"),

@@ -102,7 +102,7 @@ def asked_for(item: str) -> list[Evaluation]:
 
 def runs_for(items: tuple[str, ...]) -> list[Run]:
     """The training runs that the items need, each once, with all its evaluations."""
-    lengths: dict[str, dict[tuple, dict[int, None]]] = {}
+    lengths: dict[str, dict[tuple[int, str, int | None], dict[int, None]]] = {}
     recipes: dict[str, Recipe] = {}
     for item in items:
         for evaluation in asked_for(item):

@@ -46,7 +46,7 @@ def do_all(pipeline: Pipeline) -> bool:
         for step in data.steps():
             ran |= run_step(step)
     chains = [(run.recipe.path, pipeline.steps(run)) for run in pipeline.runs]
-    if pipeline.machine.cpu and pipeline.scale is MINI:
+    if pipeline.machine and pipeline.machine.cpu and pipeline.scale is MINI:
         print_estimate(pipeline)
     ran |= run_chains(chains, pipeline.parallel)
     return ran | run_step(pipeline.report())
@@ -79,7 +79,8 @@ def look_ahead(pipeline: Pipeline) -> None:
             continue
         if training.data.prepared:
             for step in steps:
-                step.done() or step.check()
+                if not step.done():
+                    step.check()
         most = costs.checkpoint_bytes(training.recipe, len(pipeline.stops(run)) - 1)
         needed += max(0, most - costs.folder_bytes(training.folder))
     check_disk(pipeline.root, needed, "The remaining work", "--work-dir")

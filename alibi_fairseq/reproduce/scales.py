@@ -47,7 +47,7 @@ class Scale:
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """The run at this scale."""
-        if self.updates is None:
+        if self.updates is None or self.vocabulary is None:
             return recipe
         options: Settings = {
             "model": {**tiny(recipe)["model"], **self.model},

@@ -94,7 +94,7 @@ def _git_state() -> dict:
     commit, and that the package has no other files. A user's own files elsewhere do not count.
     """
     unknown = {"git_commit": None, "git_clean": None}
-    # An installed copy may lie inside of somebody else's repository: ours tracks this file.
+    # An installed copy may lie inside another repository: ours tracks this file.
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:
         return unknown
     commit = _git("rev-parse", "HEAD")

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..launcher import STOPPED_EARLY, process
@@ -67,26 +68,23 @@ class Command:
             Failed: its exit code was not 0.
         """
         ask = process.ask_to_stop if self.updates else interrupt_once()
-        options = {"ask": ask, "stop": stop, "environment": environment}
-        if self.log:
-            code = self._run_with_log(title, options)
-        else:
-            code = process.run(self.words, **options)
+        start = partial(process.run, self.words, ask=ask, stop=stop, environment=environment)
+        code = self._run_with_log(self.log, title, start) if self.log else start()
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
         if code:
             raise Failed(f"{title} failed with exit code {code}; {self._hint()}", code)
 
-    def _run_with_log(self, title: str, options: dict) -> int:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+    def _run_with_log(self, path: Path, title: str, start: Callable[..., int]) -> int:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with (
-            self.log.open("a", encoding="utf-8") as log,
-            self.log.open(encoding="utf-8", errors="replace") as output,
+            path.open("a", encoding="utf-8") as log,
+            path.open(encoding="utf-8", errors="replace") as output,
         ):
             log.write(f"$ {self.line}\n")
             log.flush()
             if not self.updates:
-                return process.run(self.words, log=log, **options)
+                return start(log=log)
             output.seek(0, os.SEEK_END)
             bar = TrainingProgress(title, self.updates)
             unread = ""
@@ -98,7 +96,7 @@ class Command:
                     bar.see(line)
 
             try:
-                return process.run(self.words, log=log, watch=watch, **options)
+                return start(log=log, watch=watch)
             finally:
                 bar.close()
 
@@ -112,7 +110,7 @@ class Command:
 
 def interrupt_once() -> Callable[[int], None]:
     """How to stop a command that does not train: Ctrl-C to its process group, once."""
-    sent = []
+    sent: list[int] = []
 
     def ask(pid: int) -> None:
         if not sent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
@@ -69,7 +70,7 @@ class Stamp:
         return None if kept is None else next(iter(kept["outputs"].values()))["sha256"]
 
 
-def once(stamp: Stamp, make: Callable[[], object]) -> object:
+def once(stamp: Stamp, make: Callable[[], Any]) -> Any:
     """The JSON result of ``make``: from the stamp if it holds, otherwise computed and recorded."""
     if not stamp.holds():
         stamp.write(make())

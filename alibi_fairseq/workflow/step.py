@@ -68,15 +68,16 @@ def run_step(
     if step.done():
         return False
     step.check()
-    command = step.work if isinstance(step.work, Command) else None
-    tqdm.write(step.title + (f"\n  {command.line}" if command else ""), file=sys.stdout)
+    work = step.work
+    line = f"\n  {work.line}" if isinstance(work, Command) else ""
+    tqdm.write(step.title + line, file=sys.stdout)
     sys.stdout.flush()
     step.begin()
     if not step.reached():
-        if command:
-            command.run(step.title, stop, environment)
+        if isinstance(work, Command):
+            work.run(step.title, stop, environment)
         else:
-            step.work()
+            work()
     step.finish()
     return True
 
@@ -112,8 +113,8 @@ def run_chains(
     if before and left:
         print(f"{before} of {len(chains)} are done already.")
     began, finished = time.monotonic(), 0
-    free: Queue[Mapping[str, str] | None] = Queue()
-    default = {"OMP_NUM_THREADS": "1"} if parallel > 1 else None
+    free: Queue[Mapping[str, str]] = Queue()
+    default = {"OMP_NUM_THREADS": "1"} if parallel > 1 else {}
     for environment in environments or [default] * parallel:
         free.put(environment)
 
