@@ -9,6 +9,7 @@ cd "$root"
 
 ./scripts/lint.sh
 echo "== pytest"
-# Many small models: one process per core with one thread each keeps every core busy.
+# Many small models: processes with one thread each keep every core busy. One more than there are
+# cores, since many tests wait for a process of their own.
 export OMP_NUM_THREADS=1
-python -m pytest --numprocesses auto "$@"
+python -m pytest --numprocesses $(($(nproc) + 1)) --dist worksteal "$@"

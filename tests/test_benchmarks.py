@@ -61,6 +61,7 @@ def check(cells: list[dict], variants: set[str], key: str = "variant") -> None:
     assert all(cell["ratio"] > 0 for cell in cells)
 
 
+@pytest.mark.slow
 def test_train(bench):
     cells = bench("train", "--lengths", "16", "32", "--rounds", "1")
     check(cells, {"stock", "materialised", "no bias", "sinusoidal", "alibi"})
@@ -78,6 +79,7 @@ def test_attention(bench):
     check(cells, names)
 
 
+@pytest.mark.slow
 def test_methods(bench):
     cells = bench("methods", "--lengths", "32", "--rounds", "1")
     check(cells, set(models.METHODS), "position_method")

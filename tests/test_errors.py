@@ -24,7 +24,9 @@ def sentence_of(program, *arguments):
 class TestCommands:
     """Exit code and output of real commands."""
 
-    @pytest.fixture(params=["unknown method", "torch.multiprocessing"])
+    @pytest.fixture(
+        params=["unknown method", pytest.param("torch.multiprocessing", marks=pytest.mark.slow)]
+    )
     def wrong(self, request, data_bin, tmp_path):
         command = ["-m", "fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]
         command += ["--save-dir", tmp_path / "out", "--position-method", "alibo"]

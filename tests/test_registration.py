@@ -121,6 +121,7 @@ def test_public_names():
         alibi_fairseq.slopes  # noqa: B018
 
 
+@pytest.mark.slow
 def test_logging_is_as_the_program_asks():
     show = "print(logging.getLogger().level, len(logging.getLogger().handlers))"
     quiet = as_process("-c", f"import logging, alibi_fairseq; {show}")

@@ -78,7 +78,9 @@ def test_one_process(data_bin, tmp_path, command, number):
     assert state["optimizer_history"][-1]["num_updates"] > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_two_processes_of_which_one_receives_the_signal(data_bin, tmp_path, port, number):
     """Started as ``srun`` starts them, without torchrun."""
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2}

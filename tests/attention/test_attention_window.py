@@ -50,9 +50,28 @@ def test_every_backend_that_supports_it_is_exact(method, cached, window):
     names = supporting(call, mask)
     assert {"eager", "sdpa"} <= set(names) and not {"fold", "skipping"} & set(names)
     assert ("flex" in names) == (method in ("alibi", "none"))
+    names = [name for name in names if name != "flex"]  # which takes seconds to compile
     for name in [*names, "auto"]:
         found, _ = attend(q, k, v, mask, backend=name, strict=True)
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("window", "method", "cached"),
+    [
+        (128, "alibi", 70),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(1, "alibi", 0), (200, "alibi", 0), (1, "none", 70), (128, "none", 0)]
+        ),
+    ],
+)
+@torch.no_grad()
+def test_flex_is_exact(window, method, cached):
+    call = Call(method=method, cached=cached, batch=1)
+    q, k, v, _ = call.tensors()
+    found, _ = attend(q, k, v, windowed(call, window), backend="flex", strict=True)
+    torch.testing.assert_close(found.double(), reference(call, window), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.1])

@@ -27,7 +27,9 @@ def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
     return (keys >= begin[..., None]) & (keys <= queries[:, None])
 
 
-@pytest.mark.parametrize("cached", [0, 70, 130])
+@pytest.mark.parametrize(
+    "cached", [70, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 130))]
+)
 @torch.no_grad()
 def test_windows_skip_whole_blocks_and_no_others(cached):
     """Small slopes, so that a block too few or too many would be seen."""
@@ -41,6 +43,7 @@ def test_windows_skip_whole_blocks_and_no_others(cached):
     torch.testing.assert_close(found.double(), scores.softmax(-1) @ v.double(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cached", [0, 70])
 @torch.no_grad()
 def test_certified_windows_change_nothing(cached):
@@ -53,6 +56,7 @@ def test_certified_windows_change_nothing(cached):
     torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_lengths_and_windows_do_not_recompile():
     import torch._dynamo.utils as dynamo

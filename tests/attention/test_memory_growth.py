@@ -17,10 +17,10 @@ LENGTH = 2048
 PATHS = [
     ("sdpa", "alibi", 0.0),
     ("sdpa", "alibi", 0.1),
-    ("sdpa", "t5", 0.0),
-    ("sdpa", "transformer_xl", 0.0),
     ("fold", "alibi", 0.0),
     ("skipping", "alibi", 0.0),
+    pytest.param("sdpa", "t5", 0.0, marks=pytest.mark.slow),
+    pytest.param("sdpa", "transformer_xl", 0.0, marks=pytest.mark.slow),
 ]
 
 

@@ -48,8 +48,13 @@ def test_paths_are_meant_from_where_it_was_started(here):
     ("override", "sentence"),
     [
         ("task.data=nowhere", "There is no data folder {here}/nowhere;"),
-        ("+model.position_method=alibo", "There is no position method 'alibo'."),
-        ("model.no_such_option=1", "Could not override 'model.no_such_option'."),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("+model.position_method=alibo", "There is no position method 'alibo'."),
+                ("model.no_such_option=1", "Could not override 'model.no_such_option'."),
+            ]
+        ),
     ],
 )
 def test_bad_input(here, override, sentence):

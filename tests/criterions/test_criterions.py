@@ -168,7 +168,11 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "precision,tolerance",
-    [("--seed 5", 1e-6), ("--bf16", 0.01), ("--memory-efficient-fp16", 0.01)],
+    [
+        ("--seed 5", 1e-6),
+        pytest.param("--bf16", 0.01, marks=pytest.mark.slow),
+        pytest.param("--memory-efficient-fp16", 0.01, marks=pytest.mark.slow),
+    ],
 )
 def test_a_training_goes_as_with_the_criterion_of_fairseq(data, tmp_path, precision, tolerance):
     """24 updates of two batches each: the validation loss falls, and to the same number."""

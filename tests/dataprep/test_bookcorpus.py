@@ -111,6 +111,7 @@ def test_second_run_does_nothing(prepared, folder, monkeypatch):
     assert again == json.loads(json.dumps(prepared[1]))
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_gives_the_same_bytes(prepared, folder, tmp_path):
     """Each run gets a little further than the one before, and is killed there."""
     kills = 0

@@ -67,6 +67,7 @@ def test_ctrl_c_says_how_to_go_on(text, tmp_path, capsys, monkeypatch):
     assert main(cc100(text, tmp_path / "out")) == 0
 
 
+@pytest.mark.slow
 def test_script_killed_by_sigkill_goes_on(text, tmp_path):
     """With worker processes, from the shell script, at a moment that the clock decides."""
     script = ROOT / "data-prep" / "cc100-roberta" / "prepare.sh"

@@ -80,6 +80,7 @@ def workers_of(run):
     ]
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_path):
     """After one update NAG's momentum is the clipped gradient times the learning rate."""
     assert launch_two(data, tmp_path / "two", 1).wait() == 0
@@ -92,6 +93,7 @@ def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_pa
         torch.testing.assert_close(two[index]["momentum_buffer"], gradient, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_bad_input_is_not_tried_again(data, tmp_path):
     """Two workers that refuse their input: torchrun does not restart them."""
     run = launch_two(data, tmp_path / "two", 1, "--position-method", "alibo")
@@ -101,6 +103,7 @@ def test_bad_input_is_not_tried_again(data, tmp_path):
     assert "ChildFailedError" not in said
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_a_process_is_killed_or_the_machine_taken_back(data, tmp_path):
     """Two processes end where one with the doubled batch ends, although one of them is killed on the
     way and both are told to stop later: no update is left out or made twice.

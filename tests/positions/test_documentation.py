@@ -38,6 +38,7 @@ def plugin(tmp_path, monkeypatch):
     assert my_plugin
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_guides_method_trains_with_the_real_command(plugin, tmp_path):
     data = write_corpus(tmp_path, train=600, valid=100)

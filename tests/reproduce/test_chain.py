@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from alibi_fairseq.launcher import Machine
 from alibi_fairseq.reproduce import costs, estimate, plan, sources
 from alibi_fairseq.reproduce.outcome import measured
@@ -21,6 +23,7 @@ def write_text(path) -> None:
             out.write(" ".join(draw.choices(words, k=draw.randint(5, 25))) + ".\n\n")
 
 
+@pytest.mark.slow
 def test_one_run_from_text_to_report(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     text = tmp_path / "generated.txt"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from fairseq_runs import write_corpus
 
+from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
-from alibi_fairseq.reproduce.excerpt import excerpt
+from alibi_fairseq.reproduce.excerpt import excerpt, main
 
 
 @pytest.fixture
@@ -66,9 +64,8 @@ def test_an_older_excerpt_and_an_unfinished_one_are_replaced(corpus, tmp_path):
     assert not (tmp_path / ".text-smoke.unfinished").exists()
 
 
-def test_a_folder_without_data_is_refused(tmp_path):
-    command = [sys.executable, "-m", "alibi_fairseq.reproduce.excerpt", tmp_path, tmp_path / "out"]
-    done = subprocess.run([*command, "valid=10"], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "There is no prepared data in" in done.stderr.strip().splitlines()[-1]
+def test_a_folder_without_data_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["excerpt", str(tmp_path), str(tmp_path / "out"), "valid=10"])
+    with pytest.raises(BadInput, match="There is no prepared data in"):
+        main()
     assert not (tmp_path / "out").exists()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from fairseq_runs import write_corpus
 
@@ -57,6 +58,7 @@ def run_both(folder: Path) -> None:
     assert "starts with empty ones" in outputs[0]  # the run that never validated
 
 
+@pytest.mark.slow
 def test_a_resumed_run_of_two_processes_equals_the_uninterrupted_one(tmp_path):
     torch.manual_seed(1)
     # 317 tokens in 4 rows: 79 or 80 each, 10 segments; 17 updates end inside the second epoch.
