@@ -4,6 +4,8 @@
 #   scripts/reproduce.sh table5 --corpus wikitext-103=wikitext-103-v1.zip
 #   scripts/reproduce.sh all --dry-run                  every command, with tokens, GPU hours and disk
 #   scripts/reproduce.sh table5 --scale smoke …         the whole chain on the CPU, tiny
+#   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip --corpus books=books.tar.xz
+#                                                       the claims, with small models (docs/study.md)
 #
 # The same command again goes on where it stopped; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
 # exit code is then 75. --help says what can be chosen, docs/paper-runs.md what each table takes.
@@ -12,4 +14,7 @@ set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "$0")/environment.sh"
 ensure_training_environment
+if [ "${1:-}" = study ]; then
+    exec python -m alibi_fairseq "$@"
+fi
 exec python -m alibi_fairseq reproduce "$@"

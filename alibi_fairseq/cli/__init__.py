@@ -27,6 +27,10 @@ VERBS = {
     "check-env": ("check_env", "report what is installed, what is wrong with it and how to fix it"),
     "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": ("reproduce", "a table or figure of the paper, from the text to the report"),
+    "study": (
+        "study",
+        "try the paper's claims on texts at hand, cell by cell, over several sittings",
+    ),
     "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),
     "import-hf": ("import_hf", "make a Hugging Face model a checkpoint to train on"),
     "export": ("export", "make a checkpoint a folder for Hugging Face transformers"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,16 +45,22 @@ def estimate(pipeline: Pipeline) -> float:
     trainings will have.
     """
     left = [run for run in pipeline.runs if not all(s.done() for s in pipeline.steps(run))]
-    threads = torch.get_num_threads()
-    if pipeline.parallel > 1:
-        torch.set_num_threads(1)
-    try:
+    with one_thread() if pipeline.parallel > 1 else nullcontext():
         bar = tqdm(left, desc="measuring the speed", unit="run", dynamic_ncols=True)
         seconds = [run_seconds(pipeline, run) for run in bar]
-    finally:
-        torch.set_num_threads(threads)
     longest = max(seconds, default=0.0)
     return max(sum(seconds) / pipeline.parallel, longest)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch computes with one thread inside, as each of several runs side by side does."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def run_seconds(pipeline: Pipeline, run: Run) -> float:
@@ -71,28 +79,41 @@ def run_seconds(pipeline: Pipeline, run: Run) -> float:
 
 def measure(pipeline: Pipeline, run: Run) -> Timing:
     """Time an update and forward passes at the shortest and the longest evaluated length."""
+    training = pipeline.training(run)
+    lengths = {length for m in run.measurements for length in m.lengths}
+    batch = training.recipe.batch
+    command = training.command(training.recipe.updates)
+    return measure_command(command, batch.sequences, batch.length, (min(lengths), max(lengths)))
+
+
+def measure_command(
+    command: list[str], sequences: int, length: int, ends: tuple[int, int]
+) -> Timing:
+    """Time an update of a training command's model, and forward passes of two lengths.
+
+    Args:
+        sequences, length: of an update.
+        ends: the lengths of the forward passes.
+    """
     from fairseq import options, tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     from ..launcher.plan import TRAIN
 
-    training = pipeline.training(run)
-    command = training.command(training.recipe.updates)
     words = command[command.index(TRAIN[-1]) + 1 :]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     cfg = convert_namespace_to_omegaconf(args)
     task = tasks.setup_task(cfg.task)
     model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
-    batch = training.recipe.batch
-    tokens = random_tokens(task, batch.sequences, batch.length)
+    tokens = random_tokens(task, sequences, length)
     sample = {
         "net_input": {
             "src_tokens": tokens,
-            "src_lengths": torch.full((batch.sequences,), batch.length),
+            "src_lengths": torch.full((sequences,), length),
         },
         "target": tokens,
         "ntokens": tokens.numel(),
-        "nsentences": batch.sequences,
+        "nsentences": sequences,
     }
 
     def update() -> None:
@@ -100,8 +121,6 @@ def measure(pipeline: Pipeline, run: Run) -> Timing:
 
     update()
     seconds = timed(update)
-    lengths = {length for m in run.measurements for length in m.lengths}
-    ends = [min(lengths), max(lengths)]
     model.eval()
     with torch.no_grad():
         forward = [timed(partial(model, random_tokens(task, 1, n))) / n for n in ends]

@@ -59,6 +59,9 @@ SCALAR = _expect(
     "a finite number, text, true, false or null",
     lambda v: v is None or isinstance(v, (str, bool)) or _is_number(v),
 )
+NUMBERS = _expect(
+    "a list of finite numbers", lambda v: isinstance(v, list) and all(map(_is_number, v))
+)
 OBJECT = _expect("an object", lambda v: isinstance(v, dict))
 
 DOCUMENT = {
@@ -153,6 +156,8 @@ OPTIONAL: dict[str, Check] = {
     "parameters": POSITIVE_COUNT,
     "min_context": COUNT,
     "mean_context": NOT_NEGATIVE,
+    "document_tokens": NUMBERS,
+    "document_bits": NUMBERS,
     "tokens_per_second": POSITIVE,
     "tokens_per_second_batch_1": POSITIVE,
     "step_ms": POSITIVE,
