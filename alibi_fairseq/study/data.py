@@ -24,6 +24,8 @@ from .description import StudyCorpus
 DOCUMENTS = "documents.json"
 #: Tokens of the validation that trainings record.
 VALID = 8192
+#: Per cent of a text's bytes for each of validation and test: many documents, of which little is taken.
+HELD_OUT = 20
 
 
 def prepare(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
@@ -61,7 +63,7 @@ def _binary(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
             sources = [
                 sample(source, folder / "sample" / manifests.other_name(source), corpus.sample)
             ]
-        own_text.prepare(sources, out, vocabulary=corpus.vocabulary, held_out=10)
+        own_text.prepare(sources, out, vocabulary=corpus.vocabulary, held_out=HELD_OUT)
     return out / "data-bin"
 
 
