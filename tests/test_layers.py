@@ -19,6 +19,7 @@ GLUE = {
     *("hardening", "durability", "resuming", "reproduce.estimate"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
+    "study.data",
 }
 
 

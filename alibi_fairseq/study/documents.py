@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fairseq.data import Dictionary
-
 #: ``titles``: lines of the form " = Title = ", as in WikiText; ``empty-lines``: an empty line ends a
 #: document, as in texts that ``alibi-fairseq prepare text`` made.
 KINDS = ("titles", "empty-lines")
 
 
-def documents(lines: Sequence, dictionary: Dictionary, kind: str) -> Iterator[range]:
+def documents(lines: Sequence, dictionary, kind: str) -> Iterator[range]:
     """The lines of each document, without what stands before the first one.
 
     Args:
         lines: 1-D tensors that end with the end-of-sentence symbol.
+        dictionary: a ``fairseq.data.Dictionary``.
         kind: one of ``KINDS``.
     """
     begin: int | None = None  # None between documents
@@ -32,7 +31,7 @@ def documents(lines: Sequence, dictionary: Dictionary, kind: str) -> Iterator[ra
         yield range(begin, len(lines))
 
 
-def _is_title(line: list[int], dictionary: Dictionary) -> bool:
+def _is_title(line: list[int], dictionary) -> bool:
     mark = dictionary.index("=")
     # " = = Section = = " has two marks.
     return len(line) >= 4 and line[0] == line[-2] == mark and line[1] != mark

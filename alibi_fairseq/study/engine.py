@@ -115,6 +115,8 @@ class StudyCell:
         shutil.copyfile(self.model.folder / TRAINING, made / TRAINING)
         for name in DOCUMENTS:
             document = load_document(made / name)
+            if name == TRAINING:  # as typed, without the folder of this machine
+                document["provenance"]["command"] = self.model.train_command.line
             if name == DOCUMENTS[0]:
                 for cell in document["cells"]:
                     cell["train_command"] = self.model.train_command.line

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import time
 from pathlib import Path
 
@@ -156,7 +157,11 @@ def evaluate(
         cells, positions = cells + more[0], positions + more[1]
     seconds = time.monotonic() - began
     provenance = collect_provenance(
-        seconds=seconds, seed=cells[0]["seed"], data=data, subsets=["train", SUBSET]
+        seconds=seconds,
+        seed=cells[0]["seed"],
+        data=data,
+        subsets=["train", SUBSET],
+        command=["python", "-m", "alibi_fairseq.study.evaluate", *sys.argv[1:]],
     )
     corpus = corpus_name(data)
     save_document(new_document("evaluation", corpus, provenance, cells), out / "evaluation.json")

@@ -194,7 +194,7 @@ def draw_positions(corpus: str, outcomes: list[Outcome], path: Path) -> Path:
                 middles,
                 [bits for _, _, bits in places],
                 label=method_name(outcome.key.method),
-                **look.style(),
+                **look.line(),
             )
         axes[0].axvline(shortest, color="#888888", linewidth=0.8)
         axes[0].set_xscale("log", base=2)

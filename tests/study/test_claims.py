@@ -1,0 +1,114 @@
+"""Verdicts on made-up outcomes, in which it is known what is true."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from alibi_fairseq.study.claims import FAILS, HOLDS, NOT_RUN, OPEN, claims
+from alibi_fairseq.study.description import Key
+from alibi_fairseq.study.outcomes import Outcome
+from alibi_fairseq.study.page import in_order, summary
+from alibi_fairseq.study.statistics import Sums
+
+TOKENS = np.full(20, 1000)
+#: Bits per token of each document.
+TEXT = np.random.default_rng(1).normal(7, 0.5, size=20)
+
+
+def sums(shift: float, noise: float = 0.002, seed: int = 0) -> Sums:
+    """A model whose loss is that of the text and so many bits more."""
+    own = np.random.default_rng(seed).normal(0, noise, size=20)
+    return Sums((TEXT + shift + own) * TOKENS, TOKENS)
+
+
+def outcome(method: str, shifts: dict, train_length: int = 256, corpus="wikipedia", noise=0.002):
+    """Shifts by length, or by (length, stride, variant)."""
+    key = Key(corpus, method, train_length, 1)
+    found = {
+        case if isinstance(case, tuple) else (case, case, False): sums(shift, noise, number)
+        for number, (case, shift) in enumerate(shifts.items())
+    }
+    return Outcome(key, "text-study", found, {}, 1000.0, 500.0, 0.1, 300, "abc")
+
+
+def verdicts(*outcomes: Outcome) -> dict[str, str]:
+    found = claims({each.key: each for each in outcomes})
+    return {claim.title[0]: claim.verdict for claim in found}
+
+
+ALIBI = {256: 0.0, 512: -0.1, 1024: -0.12, 4096: -0.12, 8192: -0.3}
+SINUSOIDAL = {256: 0.05, 306: 0.1, 512: 0.4, 1024: 1.0, 4096: 2.0}
+
+
+def test_everything_as_in_the_paper():
+    short = {
+        **{64: 0.2, 128: 0.1, 256: 0.0, 1024: 0.0, 2048: -0.1},
+        (64, 1, False): -0.1,
+        (128, 1, False): -0.1,
+        (256, 1, False): -0.102,
+        (128, 128, True): 0.05,
+        (512, 512, True): -0.2,
+    }
+    found = verdicts(
+        outcome("alibi", ALIBI),
+        outcome("sinusoidal", SINUSOIDAL),
+        outcome("alibi", short, 64),
+        outcome("rotary", {256: 0.0, 512: 0.1, 1024: 0.5}),
+        outcome("t5", {256: 0.0, 512: -0.1, 1024: 0.3}),
+        outcome("kerple", {256: 0.0, 1024: -0.2}),
+        outcome("alibi", ALIBI, corpus="books"),
+        outcome("sinusoidal", SINUSOIDAL, corpus="books"),
+    )
+    # Long tests lose nothing here: every model is best at its longest test.
+    expected = dict.fromkeys("123568", HOLDS) | {"4": OPEN, "7": FAILS}
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "claim", "verdict"),
+    [
+        ({256: 0.3}, "1", FAILS),
+        ({512: 0.1}, "2", FAILS),
+        ({4096: 0.2}, "2", FAILS),
+    ],
+)
+def test_what_contradicts_a_claim_fails_it(changes, claim, verdict):
+    found = verdicts(outcome("alibi", ALIBI | changes), outcome("sinusoidal", SINUSOIDAL))
+    assert found[claim] == verdict
+
+
+def test_noise_decides_nothing():
+    noisy = outcome("alibi", {256: 0.0, 512: 0.0}, noise=0.5)
+    assert verdicts(noisy)["2"] == OPEN
+
+
+def test_what_was_not_trained_is_not_run_yet():
+    assert set(verdicts().values()) == {NOT_RUN}
+    assert verdicts(outcome("alibi", ALIBI))["1"] == NOT_RUN
+
+
+def test_equal_lengths_below_256_are_shown_and_do_not_count():
+    pair = [outcome("alibi", {64: 0.1}, 64), outcome("sinusoidal", {64: 0.0}, 64)]
+    first, *_ = claims({each.key: each for each in pair})
+    assert first.verdict == NOT_RUN
+    (finding,) = first.findings
+    assert finding.number.positive and finding.agrees is False and not finding.counts
+
+
+def test_the_early_token_claim_fails_where_sliding_windows_gain_as_much():
+    gains = {64: 0.2, 128: 0.0, (64, 1, False): 0.1, (128, 1, False): -0.1}
+    assert verdicts(outcome("alibi", gains, 64))["5"] == FAILS
+
+
+def test_failed_claims_come_first():
+    found = claims(
+        {
+            each.key: each
+            for each in (outcome("alibi", ALIBI | {256: 0.3}), outcome("sinusoidal", SINUSOIDAL))
+        }
+    )
+    lines = summary(found).splitlines()[2:]
+    order = [claim.verdict for claim in in_order(found)]
+    assert order == sorted(order, key=[FAILS, HOLDS, OPEN, NOT_RUN].index) or order[0] == FAILS
+    assert FAILS in lines[0] and "1. At equal length" in lines[0]
