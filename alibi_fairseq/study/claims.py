@@ -138,7 +138,7 @@ def equal_length(results: Results, corpus: str | None = None) -> Iterator[Findin
     for alibi in results.of("alibi", corpus):
         if other := results.beside(alibi, "sinusoidal"):
             length = alibi.key.train_length
-            found = compared(alibi.at(length), other.at(length))
+            found = compared(alibi.find(length), other.find(length))
             agrees = None if found is None else not found.positive
             what = f"{label(alibi)} against sinusoidal, both trained and tested at {length}"
             yield Finding(what, found, agrees, counts=length >= AHEAD_FROM)
@@ -147,11 +147,11 @@ def equal_length(results: Results, corpus: str | None = None) -> Iterator[Findin
 def alibi_extrapolates(results: Results, corpus: str | None = None) -> Iterator[Finding]:
     for alibi in results.of("alibi", corpus):
         length = alibi.key.train_length
-        at = alibi.at(length)
-        if found := compared(alibi.at(2 * length), at):
+        at = alibi.find(length)
+        if found := compared(alibi.find(2 * length), at):
             what = f"{label(alibi)} tested at {2 * length} against {length}"
             yield Finding(what, found, decided(found, lower=True))
-        if found := compared(alibi.at(16 * length), at):
+        if found := compared(alibi.find(16 * length), at):
             what = f"{label(alibi)} tested at {16 * length} against {length}"
             yield Finding(what, found, not found.positive)
 
@@ -161,9 +161,9 @@ def others_break(results: Results) -> Iterator[Finding]:
     for method in ("sinusoidal", "rotary", "t5"):
         for outcome in results.of(method):
             length = outcome.key.train_length
-            at = outcome.at(length)
+            at = outcome.find(length)
             for tested in outcome.lengths():
-                if tested > length and (found := compared(outcome.at(tested), at)):
+                if tested > length and (found := compared(outcome.find(tested), at)):
                     counts = tested == 4 * length
                     what = f"{label(outcome)} tested at {tested} against {length}"
                     yield Finding(what, found, decided(found, lower=False), counts)
@@ -175,7 +175,7 @@ def short_beats_long(results: Results) -> Iterator[Finding]:
             length = long.key.train_length
             if long.key.seed != short.key.seed or length <= short.key.train_length:
                 continue
-            if found := compared(short.at(length), long.at(length)):
+            if found := compared(short.find(length), long.find(length)):
                 what = (
                     f"{label(short)} against sinusoidal trained at {length}, both tested at {length}; "
                     f"training took {short.hours * 60:.0f} and {long.hours * 60:.0f} minutes"
@@ -198,8 +198,8 @@ def early_tokens(results: Results) -> Iterator[Finding]:
         length = alibi.key.train_length
         sliding = sorted(a for a, stride, changed in alibi.sums if stride == 1 and not changed)
         for tested in sliding[1:]:
-            gain = compared(alibi.at(tested), alibi.at(length))
-            flat = compared(alibi.at(tested, 1), alibi.at(length, 1))
+            gain = compared(alibi.find(tested), alibi.find(length))
+            flat = compared(alibi.find(tested, 1), alibi.find(length, 1))
             if gain is None or flat is None:
                 continue
             what = f"{label(alibi)} at {tested} against {length}, without overlap"
@@ -232,20 +232,20 @@ def later_methods(results: Results) -> Iterator[Finding]:
     for kerple in results.of("kerple"):
         length = kerple.key.train_length
         alibi = results.beside(kerple, "alibi")
-        found = alibi and compared(kerple.at(4 * length), alibi.at(4 * length))
+        found = alibi and compared(kerple.find(4 * length), alibi.find(4 * length))
         if found:
             what = f"{label(kerple)} against ALiBi, both tested at {4 * length}"
             yield Finding(what, found, decided(found, lower=True))
     for alibi in results.of("alibi"):
         twice = 2 * alibi.key.train_length
-        if found := compared(alibi.at(twice, variant=True), alibi.at(twice)):
+        if found := compared(alibi.find(twice, variant=True), alibi.find(twice)):
             what = f"{label(alibi)}, interpolated against not, tested at {twice}"
             yield Finding(what, found, decided(found, lower=True))
     for none in results.of("none"):
         length = none.key.train_length
         for other in ("alibi", "sinusoidal"):
             if beside := results.beside(none, other):
-                found = compared(none.at(length), beside.at(length))
+                found = compared(none.find(length), beside.find(length))
                 what = f"{label(none)} against {method_name(other)}, both tested at {length}"
                 yield Finding(what, found, None, counts=False)
 

@@ -55,8 +55,8 @@ def prepare(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
 def _binary(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
     out = folder / "prepared"
     if corpus.layout == "wikitext-103":
-        which = {"from_dir" if source.is_dir() else "archive": source}
-        wikitext103.prepare(out, **which, allow_other_text=True)
+        folder, archive = (source, None) if source.is_dir() else (None, source)
+        wikitext103.prepare(out, archive=archive, from_dir=folder, allow_other_text=True)
     else:
         sources = [source]
         if corpus.sample:

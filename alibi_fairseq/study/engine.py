@@ -151,9 +151,13 @@ class StudyWork:
             data = self.data.get(key.corpus, self.folder / key.corpus / "unprepared")
             corpus = corpus_with(data, key.corpus)
             model = compare_cell.Cell(
-                *(replace(part, corpora=(corpus,)), corpus),
-                *(key.method, key.train_length, key.seed, data),
-                self.folder / key.corpus / key.name,
+                comparison=replace(part, corpora=(corpus,)),
+                corpus=corpus,
+                method=key.method,
+                train_length=key.train_length,
+                seed=key.seed,
+                data=data,
+                folder=self.folder / key.corpus / key.name,
             )
             tests = self.study.tests.of(key.method, key.train_length)
             results = self.results / "cells" / key.name

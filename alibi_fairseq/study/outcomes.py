@@ -38,9 +38,13 @@ class Outcome:
     updates: int
     commit: str
 
-    def at(self, length: int, stride: int | None = None, variant: bool = False) -> Sums | None:
-        """Of one evaluation; windows that do not overlap without a stride."""
+    def find(self, length: int, stride: int | None = None, variant: bool = False) -> Sums | None:
+        """Of one evaluation, windows that do not overlap without a stride; None if it was not made."""
         return self.sums.get((length, stride or length, variant))
+
+    def at(self, length: int) -> Sums:
+        """Of windows that do not overlap, of a length that there is."""
+        return self.sums[length, length, False]
 
     def lengths(self, variant: bool = False) -> list[int]:
         """Of windows that do not overlap."""
