@@ -55,8 +55,13 @@ def prepare(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
 def _binary(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
     out = folder / "prepared"
     if corpus.layout == "wikitext-103":
-        folder, archive = (source, None) if source.is_dir() else (None, source)
-        wikitext103.prepare(out, archive=archive, from_dir=folder, allow_other_text=True)
+        is_folder = source.is_dir()
+        wikitext103.prepare(
+            out,
+            archive=None if is_folder else source,
+            from_dir=source if is_folder else None,
+            allow_other_text=True,
+        )
     else:
         sources = [source]
         if corpus.sample:
