@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results",
         type=Path,
-        default=Path("results/study"),
+        default=Path("runs/study/results"),
         metavar="FOLDER",
         help="of finished cells and the page; cells found there are done (default: %(default)s)",
     )
