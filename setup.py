@@ -46,6 +46,8 @@ setup(
         "huggingface": ["transformers>=5", "safetensors"],
         # python -m alibi_fairseq.harness
         "harness": ["transformers>=5", "safetensors", "lm_eval[hf]>=0.4.13"],
+        # python -m benchmarks.peers
+        "peers": ["transformers>=5", "x-transformers"],
         "test": [
             "pytest",
             "pytest-timeout",

@@ -1,4 +1,4 @@
-"""Registers the models and tasks with fairseq, once, however this package was found."""
+"""Registers models, tasks, criterions and optimisers with fairseq, once, however this package was found."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ def register(name: str) -> None:
 
     preflight.refuse_separate_jobs()
     compat.apply()
-    from . import criterions, models, tasks  # noqa: F401
+    from . import criterions, models, optimisers, tasks  # noqa: F401

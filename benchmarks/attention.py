@@ -37,7 +37,8 @@ def main() -> None:
     began, where = time.time(), common.device()
     if args.lengths is None:
         on_gpu = where.type == "cuda"
-        args.lengths = [512, 1024, 3072, *([16_384] if on_gpu else [] if args.quick else [8192])]
+        long = [16_384, 32_768] if on_gpu else [] if args.quick else [8192]
+        args.lengths = [512, 1024, 3072, *long]
     peak = common.matmul_peak(where, common.precision(where))
     cells = []
     for length in args.lengths:

@@ -15,7 +15,13 @@ import torch
 from tqdm import tqdm
 
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import new_document, save_document
+from alibi_fairseq.results.schema import (
+    cell_identity,
+    load_document,
+    merge_documents,
+    new_document,
+    save_document,
+)
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 #: What the models read: no benchmark needs data, so each runs from a bare checkout.
@@ -105,6 +111,11 @@ def parser(doc: str, default_name: str) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, help="timed rounds (default: 9, or 5 with --quick)")
     made.add_argument("--threads", type=int, help="CPU threads (default: torch's)")
     made.add_argument("--out", type=Path, help=f"default: results/benchmarks/{default_name}-….json")
+    made.add_argument(
+        "--add",
+        action="store_true",
+        help="keep what the file holds and add what it does not, to measure in pieces",
+    )
     return made
 
 
@@ -131,6 +142,16 @@ def save(args: argparse.Namespace, name: str, cells: list[dict], began: float) -
     provenance = collect_provenance(
         seconds=time.time() - began, precision=kind, seed=1, command=command_line(name)
     )
-    save_document(new_document("benchmark", CORPUS, provenance, cells), path)
+    document = new_document("benchmark", CORPUS, provenance, cells)
+    if args.add and path.exists():
+        document = added(load_document(path), document)
+    save_document(document, path)
     print(f"written to {path}")
     return path
+
+
+def added(old: dict, new: dict) -> dict:
+    """Two documents as one. A cell that both have, such as a baseline, is the old one's."""
+    known = {cell_identity("benchmark", cell) for cell in old["cells"]}
+    more = [cell for cell in new["cells"] if cell_identity("benchmark", cell) not in known]
+    return merge_documents([old, {**new, "cells": more}])

@@ -154,23 +154,24 @@ def sample(dictionary: Dictionary, batch: int, length: int, where: torch.device)
 
 
 def training_step(
-    model, dictionary, shape: Shape, length: int, passes: int = 1
+    model, dictionary, shape: Shape, length: int, passes: int = 1, optimiser: Callable = Adam
 ) -> Callable[[], float]:
     """Forward, loss, backward, clipping and update, on the device the model is on.
 
     Args:
         passes: forward and backward passes that share the update's tokens (``--update-freq``).
+        optimiser: makes one from parameters and a learning rate.
     """
     parameter = next(model.parameters())
     task = SimpleNamespace(target_dictionary=dictionary)
     criterion = criterions.CRITERION_REGISTRY[shape.criterion](task, False)
-    optimiser = Adam(model.parameters(), lr=1e-4)
+    optimised = optimiser(model.parameters(), lr=1e-4)
     rows = shape.batch(length) // passes
     batches = [sample(dictionary, rows, length, parameter.device) for _ in range(passes)]
     model.train()
 
     def step() -> float:
-        optimiser.zero_grad()
+        optimised.zero_grad()
         total, tokens = 0.0, 0
         for batch in batches:
             loss, size, _ = criterion(model, batch)
@@ -180,7 +181,7 @@ def training_step(
             if p.grad is not None:
                 p.grad.div_(tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimiser.step()
+        optimised.step()
         return float(total)
 
     return step

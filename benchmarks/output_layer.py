@@ -58,6 +58,7 @@ LENGTH = 512
 def main() -> None:
     parser = common.parser(__doc__, "output_layer")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
+    parser.add_argument("--softmax", choices=["adaptive", "plain"], help="default: both models")
     parser.add_argument(
         "--peak-memory-of",
         nargs=2,
@@ -71,7 +72,8 @@ def main() -> None:
         print(peak_memory(next(s for s in shapes() if s.name == name), criterion))
         return
     began = time.time()
-    cells = [cell for shape in shapes() for cell in measure(args, shape)]
+    chosen = [s for s in shapes() if args.softmax in (None, kind_of(s))]
+    cells = [cell for shape in chosen for cell in measure(args, shape)]
     common.save(args, "output_layer", cells, began)
 
 
@@ -79,6 +81,10 @@ def shapes() -> list[models.Shape]:
     if common.device().type == "cuda":
         return [models.WIKI103, DENSE_16]
     return [LARGE_VOCABULARY, models.SMALL]
+
+
+def kind_of(shape: models.Shape) -> str:
+    return "adaptive" if shape.criterion == "adaptive_loss" else "plain"
 
 
 def criterions(shape: models.Shape) -> list[str]:

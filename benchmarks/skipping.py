@@ -65,8 +65,8 @@ def cells_of_layer(q, k, bias: LinearBias, layer: int, weights: str) -> list[dic
         for head, (slope, rise, window) in enumerate(
             zip(
                 bias.slopes(q.device).tolist(),
-                certificate.rise.tolist(),
-                certificate.windows.tolist(),
+                certificate.rise.amax(dim=0).tolist(),
+                certificate.windows.amax(dim=0).tolist(),
                 strict=True,
             )
         )

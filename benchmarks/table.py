@@ -23,6 +23,9 @@ HEAD = """# Benchmarks
 | `python -m benchmarks.attention` | attention alone, every backend beside torch's causal kernel |
 | `python -m benchmarks.methods` | the paper's Table 1: all methods, training, evaluation, memory |
 | `python -m benchmarks.output_layer` | training steps with our chunked losses beside fairseq's |
+| `python -m benchmarks.step` | training steps with `--optimizer fused_adam` beside fairseq's |
+| `python -m benchmarks.peers` | training steps beside Hugging Face's BLOOM and x-transformers |
+| `python -m benchmarks.backends` | every backend on calls of many shapes, what `auto` goes by |
 | `python -m benchmarks.generate` | decoding with cached keys |
 | `python -m benchmarks.evaluate` | our evaluator beside `fairseq-eval-lm` |
 | `python -m benchmarks.skipping --path CHECKPOINT --data DATA_BIN` | what is skipped on trained weights |
@@ -88,6 +91,40 @@ COLUMNS = {
             ("× fairseq's", "ratio", "{:.2f}"),
             ("peak memory, MB", "peak_memory_mb", "{:.0f}"),
             ("memory, × fairseq's", "memory_ratio", "{:.2f}"),
+        ],
+    ),
+    "step": (
+        "Training steps by optimiser",
+        [
+            ("model", "model", "{}"),
+            ("optimiser", "variant", "{}"),
+            ("tokens/s", "tokens_per_second", "{:.0f}"),
+            ("× fairseq's", "ratio", "{:.2f}"),
+        ],
+    ),
+    "peers": (
+        "Training steps beside other libraries' ALiBi",
+        [
+            ("model", "variant", "{}"),
+            ("version", "version", "{}"),
+            ("length", "length", "{}"),
+            ("tokens/s", "tokens_per_second", "{:.0f}"),
+            ("ours is faster by", "ours_is_faster", "{:.2f}"),
+        ],
+    ),
+    "backends": (
+        "Backends by shape of the call, what `auto` goes by",
+        [
+            ("pass", "phase", "{}"),
+            ("head size", "head_size", "{}"),
+            ("heads", "heads", "{}"),
+            ("threads", "threads", "{}"),
+            ("length", "length", "{}"),
+            ("weights", "weights", "{}"),
+            ("scores kept", "kept_share", "{:.0%}"),
+            ("backend", "variant", "{}"),
+            ("ms", "milliseconds", "{:.1f}"),
+            ("× sdpa", "ratio", "{:.2f}"),
         ],
     ),
     "generate": (

@@ -14,7 +14,7 @@ CORE = ("positions", "attention")
 FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
-    *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
+    *("models", "tasks", "criterions", "optimisers", "checkpoints", "huggingface", "cli"),
     *("compat", "registration", "preflight", "preemption", "process_groups"),
     *("hardening", "durability", "resuming", "reproduce.estimate"),
     *("evaluation.checkpoint", "evaluation.data"),

@@ -75,9 +75,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, certificate: Certifi
     Returns:
         (B, H, T, D) in the dtype of v.
     """
-    windows = certificate.windows.tolist()
-    order = sorted(range(len(windows)), key=windows.__getitem__)
-    groups = group_heads(certificate, order, k.shape[2])
+    # A window for the whole batch: sequences of a head share the blocks that they are computed in.
+    windows = certificate.windows.amax(dim=0)  # (H,)
+    rise = certificate.rise.amax(dim=0)
+    order = windows.argsort(stable=True).tolist()
+    groups = group_heads(windows, rise, order, k.shape[2])
     return _Banded.apply(q, k, v, slopes, certificate.own, order, groups)
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .certificate import Certificate
 from .parallel import run_parallel
 
 #: Queries per block: small compared with most windows, so that little is computed in vain.
@@ -46,10 +45,15 @@ class Block(NamedTuple):
         return length_of(self.queries) * length_of(self.keys)
 
 
-def group_heads(certificate: Certificate, order: list[int], keys: int) -> list[Group]:
-    """Groups of heads with the same window, in the given order of heads."""
+def group_heads(windows: Tensor, rise: Tensor, order: list[int], keys: int) -> list[Group]:
+    """Groups of heads with the same window, in the given order of heads.
+
+    Args:
+        windows, rise: (H,) as in the certificate, their largest over the sequences.
+        keys: number of keys S.
+    """
     groups: list[Group] = []
-    columns = torch.stack([certificate.windows, certificate.rise])[:, order].T.tolist()
+    columns = torch.stack([windows, rise])[:, order].T.tolist()
     for head, (window, rise) in enumerate(columns):
         window = min(keys, math.ceil(window / 64) * 64)
         # Written so that NaN counts as too large.

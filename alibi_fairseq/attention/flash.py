@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 
 import torch
 from torch import Tensor
@@ -18,6 +19,11 @@ from torch import Tensor
 from ..positions import ScoreBias
 from ..positions.alibi import LinearBias
 from .future_mask import FutureMask
+
+#: Windows of neighbouring heads differ by at most this factor within one call of the kernel.
+SIMILAR = 4
+#: Windows are rounded up to the kernel's blocks of keys.
+BLOCK = 128
 
 
 def supports(bias: ScoreBias | None) -> bool:
@@ -55,12 +61,56 @@ def unsupported_reason(
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     slopes = mask.bias.slopes(q.device) if isinstance(mask.bias, LinearBias) else None  # (H,) fp32
+    return _call(q, k, v, slopes, dropout_p, mask.window - 1)
+
+
+def attend_within(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, windows: Tensor) -> Tensor:
+    """ALiBi in which keys further away than a head's window may be left out.
+
+    Args:
+        q, k, v: as in :func:`alibi_fairseq.attention.attend`.
+        slopes: (H,) fp32.
+        windows: (H,) floats.
+    """
+    # The kernel takes a window as a number, so the host has to wait for it once in each layer.
+    groups = group_heads(windows.tolist(), k.shape[2])
+    outputs = []
+    for first, last, window in groups:
+        heads = slice(first, last)
+        outputs.append(_call(q[:, heads], k[:, heads], v[:, heads], slopes[heads], 0.0, window))
+    return torch.cat(outputs, dim=1)  # (B, H, T, D)
+
+
+def group_heads(windows: list[float], keys: int) -> list[tuple[int, int, int]]:
+    """(first head, one past the last, window) of neighbouring heads with similar windows.
+
+    Each group is one call of the kernel; a window of −1 is no limit.
+    """
+    groups: list[tuple[int, int, int]] = []
+    shortest = 0
+    for head, exact in enumerate(windows):
+        window = math.ceil(exact / BLOCK) * BLOCK
+        if groups:
+            first, _, longest = groups[-1]
+            if max(window, longest) <= SIMILAR * min(window, shortest):
+                groups[-1] = first, head + 1, max(window, longest)
+                shortest = min(window, shortest)
+                continue
+        groups.append((head, head + 1, window))
+        shortest = window
+    return [(first, last, w if w < keys else -1) for first, last, w in groups]
+
+
+def _call(
+    q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, dropout_p: float, window: int
+) -> Tensor:
+    """The kernel on (B, H, T or S, D); ``window`` keys before the query's own, or all if negative."""
     output = _kernel()(
         *(x.transpose(1, 2) for x in (q, k, v)),  # (B, T, H, D)
         dropout_p=dropout_p,
         softmax_scale=q.shape[-1] ** -0.5,
         causal=True,
-        window_size=(mask.window - 1, -1),  # keys before the query's own; -1 for no limit
+        window_size=(window, -1),
         alibi_slopes=slopes,
     )
     return output.transpose(1, 2)  # (B, H, T, D)

@@ -1,21 +1,22 @@
 """torch's FlexAttention: the bias as a score modification, causality as a block mask.
 
-The block mask is computed from counts alone, so nothing is evaluated over T × S. Compiled once for each kind of call (as many keys as queries, more keys, a single query),
-not once per length. It has no attention dropout, and no backward pass on the CPU.
+The block mask is computed from counts alone, so nothing is evaluated over T × S, and without
+waiting for the device. Compiled once for each kind of call (as many keys as queries, more keys, a
+single query, a single sequence), not once per length or batch size. It has no attention dropout, and
+no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask
 
 from ..positions import RelativeBias, ScoreBias
 from ..positions.alibi import LinearBias
+from .flex_kernel import flex_kernel
 from .future_mask import FutureMask
 
 #: Queries and keys per block of the mask; what the kernels are written for.
@@ -66,24 +67,32 @@ def attend(
 
     Args:
         q, k, v, mask, dropout_p: as in :func:`alibi_fairseq.attention.attend`.
-        windows: (H,) keys further away than this may be skipped; None looks at all of them.
+        windows: (B, H) keys further away than this may be skipped; None looks at all of them.
     """
-    blocks = causal_blocks(mask, q.device, windows)
-    return _compiled()(q, k, v, score_mod=_score_modification(mask, q.device), block_mask=blocks)
+    score_mod = mask.shared(("flex", q.device), lambda: _score_modification(mask, q.device))
+    if windows is None:
+        blocks = mask.shared(("flex blocks", q.device), lambda: causal_blocks(mask, q.device))
+    else:
+        blocks = causal_blocks(mask, q.device, windows)
+    return flex_kernel(q, k, v, score_mod, blocks)
 
 
-@functools.lru_cache(maxsize=1)
-def _compiled():
-    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
+def number(value: int, device: torch.device) -> Tensor:
+    """A tensor of one number, filled on the device: ``torch.tensor`` would wait for a GPU."""
+    return torch.full((), value, device=device)
 
 
 def _score_modification(mask: FutureMask, device: torch.device):
-    # A tensor, as another number in the closure would be compiled anew.
-    offset = torch.tensor(mask.offset, device=device)
     if mask.bias is None:
         return None
+    # A tensor, as another number in the closure would be compiled anew. The sizes of what is
+    # captured are marked as constants: in the C++ that torch 2.13 writes for a CPU it replaces the
+    # names of sizes as text, so that "ks1" within "ks15" becomes "cur_kvSplitSize5", which does not
+    # compile (CppFlexAttentionTemplate.modification; no issue is known).
+    offset = number(mask.offset, device)
     if isinstance(mask.bias, LinearBias):
         slopes = mask.bias.slopes(device)  # (H,)
+        torch._dynamo.mark_static(slopes)
 
         def linear(score, batch, head, query, key):
             return score - slopes[head] * (query + offset - key)
@@ -91,6 +100,7 @@ def _score_modification(mask: FutureMask, device: torch.device):
         return linear
     assert isinstance(mask.bias, RelativeBias)  # see supports()
     table = mask.bias.at(torch.arange(mask.keys, device=device))  # (H, S)
+    torch._dynamo.mark_static(table, 0)
 
     def relative(score, batch, head, query, key):
         return score + table[head, (query + offset - key).clamp(min=0)]
@@ -105,7 +115,7 @@ def causal_blocks(
 
     Args:
         mask: gives T, S and the attention window, which is exact.
-        windows: (H,) blocks whose keys are all further than this from all queries of a block are
+        windows: (B, H) blocks whose keys are all further than this from all queries of a block are
             skipped. Keys at a greater distance in other blocks are not masked.
     """
     queries, keys, offset = mask.queries, mask.keys, mask.offset
@@ -113,24 +123,24 @@ def causal_blocks(
     columns = torch.arange(-(-keys // BLOCK), device=device)  # (C,)
     first = offset + torch.arange(rows, device=device) * BLOCK  # (R,) position of the first query
     if mask.window:
-        start = (first - mask.window + 1).clamp(min=0)[None] // BLOCK  # (1, R)
+        start = (first - mask.window + 1).clamp(min=0).expand(1, 1, rows) // BLOCK  # (1, 1, R)
     elif windows is None:
-        start = torch.zeros_like(first)[None]  # (1, R)
+        start = torch.zeros_like(first).expand(1, 1, rows)  # (1, 1, R)
     else:
-        nearest = (first[None] - windows.to(first.dtype)[:, None]).clamp(min=0)
-        start = nearest // BLOCK  # (H, R)
+        nearest = (first - windows.to(first.dtype)[..., None]).clamp(min=0)
+        start = nearest // BLOCK  # (B, H, R)
     end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
     # Blocks from start up to here have no masked key; with an attention window any block may.
     whole = start if mask.window else torch.maximum((first + 1) // BLOCK, start)
     end, whole = torch.broadcast_tensors(end, whole)
 
     def counted(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        count = (high - low).clamp(min=0).int()[None]  # (1, H, R)
-        index = (low[..., None] + columns).clamp(max=len(columns) - 1).int()[None]  # (1, H, R, C)
+        count = (high - low).clamp(min=0).int()  # (B, H, R)
+        index = (low[..., None] + columns).clamp(max=len(columns) - 1).int()  # (B, H, R, C)
         return count, index
 
     # Tensors, since numbers in the closure would be compiled in.
-    where, limit = torch.tensor([offset, mask.window or keys], device=device)
+    where, limit = number(offset, device), number(mask.window or keys, device)
 
     def visible(batch, head, query, key):
         distance = query + where - key

@@ -66,7 +66,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     width = q.shape[-1]
     if isinstance(mask.bias, LinearBias):
-        for_queries, for_keys = extra_dimensions(mask.bias.slopes(q.device), mask, width, q.dtype)
+        slopes = mask.bias.slopes(q.device)
+        for_queries, for_keys = mask.shared(
+            ("fold", q.device, q.dtype), lambda: extra_dimensions(slopes, mask, width, q.dtype)
+        )
         q, k = _prepend(for_queries, q), _prepend(for_keys, k)  # (B, H, T or S, E + D)
         v = pad(v, (0, EXTRA))  # fused kernels require equal widths
     if mask.offset == 0:

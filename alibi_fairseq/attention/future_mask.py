@@ -12,6 +12,9 @@ D head size.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -48,6 +51,7 @@ class FutureMask:
         self.key_padding = key_padding
         self.window = window if window < keys else 0
         self._bands: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._shared: dict[Hashable, Any] = {}
 
     @property
     def is_plain_causal(self) -> bool:
@@ -58,6 +62,17 @@ class FutureMask:
     def first_key(self, start: int) -> int:
         """The first key visible to query number ``start``."""
         return max(0, self.offset + start + 1 - self.window) if self.window else 0
+
+    def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What a backend derives from this mask alone, made for the first layer and kept for the others.
+
+        Args:
+            key: tells it from what other backends keep.
+            make: makes it; must not depend on parameters that need a gradient.
+        """
+        if key not in self._shared:
+            self._shared[key] = make()
+        return self._shared[key]
 
     def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
         """What to add to the scaled scores of consecutive queries.

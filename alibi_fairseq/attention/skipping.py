@@ -2,7 +2,8 @@
 
 Each head attends only as far back as :mod:`~alibi_fairseq.attention.certificate` requires for the
 given queries and keys: on the CPU through :mod:`~alibi_fairseq.attention.banded`, on a GPU through
-FlexAttention with a band of blocks per head. The result equals dense attention up to rounding; where
+flash-attn with a window per group of heads, where that package is installed, or through FlexAttention
+with a band of blocks per sequence and head. The result equals dense attention up to rounding; where
 no useful bound exists, the window is the whole sequence.
 """
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from ..positions import ScoreBias
 from ..positions.alibi import LinearBias
-from . import banded, flex
+from . import banded, flash, flex
 from .certificate import certify
 from .future_mask import FutureMask
 
@@ -34,7 +35,7 @@ def unsupported_reason(
         return "skipping does not support padding in front of tokens"
     if mask.window:
         return "skipping does not support an attention window"
-    if q.device.type != "cpu":
+    if q.device.type != "cpu" and flash.unsupported_reason(q, k, v, mask, dropout_p) is not None:
         reason = flex.unsupported_reason(q, k, v, mask, dropout_p)
         return None if reason is None else f"skipping uses flex on a GPU, and {reason}"
     return None
@@ -47,4 +48,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     certificate = certify(q, k, slopes)
     if q.device.type == "cpu":
         return banded.attend(q, k, v, slopes, certificate)
+    if flash.unsupported_reason(q, k, v, mask, dropout_p) is None:
+        return flash.attend_within(q, k, v, slopes, certificate.windows.amax(dim=0))
     return flex.attend(q, k, v, mask, dropout_p, windows=certificate.windows)

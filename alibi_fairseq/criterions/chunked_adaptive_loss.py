@@ -6,7 +6,7 @@ Shapes: n tokens, k tokens of one tail cluster, C model width.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.criterions import register_criterion
@@ -31,27 +31,51 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
     def forward(self, model: Any, sample: dict, reduce: bool = True):
         """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
         softmax = adaptive_softmax_of(model.decoder)
-        net_output = model(**sample["net_input"])
-        targets = model.get_targets(sample, net_output)  # (B, T)
-        features = net_output[0].flatten(0, 1)  # (n, C)
-        loss = adaptive_cross_entropy(
-            softmax, features, targets.flatten(), self.padding_idx, reduce
-        )
-        tokens = int(targets.ne(self.padding_idx).sum())
-        sample_size = sample["target"].size(0) if self.sentence_avg else tokens
+        targets = sample["target"]  # (B, T)
+        # Before the model is called: a GPU has little left to do then, and the host waits for it.
+        clusters = find_clusters(softmax.cutoff, targets.flatten(), self.padding_idx)
+        features = model(**sample["net_input"])[0].flatten(0, 1)  # (n, C)
+        loss = adaptive_cross_entropy(softmax, features, clusters, self.padding_idx, reduce)
+        sample_size = targets.size(0) if self.sentence_avg else clusters.counted
         logs = {
             "loss": loss.data,
-            "ntokens": tokens,
+            "ntokens": clusters.counted,
             "nsentences": targets.size(0),
             "sample_size": sample_size,
         }
         return loss, sample_size, logs
 
 
+class Clusters(NamedTuple):
+    """The targets of a batch by cluster of an adaptive softmax; cluster 0 is the head.
+
+    Attributes:
+        targets: (n,) tokens.
+        of: (n,) cluster of each target.
+        sizes: number of targets of each cluster.
+        counted: number of targets that are not padding.
+    """
+
+    targets: Tensor
+    of: Tensor
+    sizes: list[int]
+    counted: int
+
+
+def find_clusters(cutoff: list[int], targets: Tensor, padding_idx: int) -> Clusters:
+    """Clusters of (n,) targets, where ``cutoff`` holds one past the last token of each."""
+    of = torch.stack([targets >= end for end in cutoff]).sum(dim=0)  # (n,)
+    # Sizes and count together, since a GPU makes the host wait: the tails are computed one by one,
+    # each for its own targets. There is no other such place in the loss.
+    numbers = [(of == cluster).sum() for cluster in range(len(cutoff))]
+    *sizes, counted = torch.stack([*numbers, (targets != padding_idx).sum()]).tolist()
+    return Clusters(targets, of, sizes, counted)
+
+
 def adaptive_cross_entropy(
     softmax: Any,
     features: Tensor,
-    targets: Tensor,
+    clusters: Clusters,
     padding_idx: int | None = None,
     reduce: bool = True,
 ) -> Tensor:
@@ -61,7 +85,7 @@ def adaptive_cross_entropy(
         softmax: a ``fairseq.modules.AdaptiveSoftmax``. Its first cutoff ends the frequent words of
             the head; behind them the head has one score per tail cluster.
         features: (n, C).
-        targets: (n,) tokens.
+        clusters: of the (n,) targets.
         padding_idx: targets without a loss. fairseq also ignores this number inside each cluster,
             where it is the cluster's word ``padding_idx``; so do we, for equal losses.
         reduce: sum over tokens.
@@ -70,14 +94,11 @@ def adaptive_cross_entropy(
         A scalar, or (n,), in nats.
     """
     features = softmax.dropout_module(features)
-    ends = torch.tensor(softmax.cutoff, device=targets.device)
-    cluster = torch.bucketize(targets, ends, right=True)  # (n,): 0 in the head, i + 1 in tail i
-    in_head = torch.where(cluster == 0, targets, softmax.cutoff[0] + cluster - 1)
+    targets = clusters.targets
+    in_head = torch.where(clusters.of == 0, targets, softmax.cutoff[0] + clusters.of - 1)
     loss_of = partial(linear_cross_entropy, ignore_index=padding_idx, reduce=reduce)
     loss = loss_of(in_head, *head_parts(softmax.head, features))
-    # The sizes of all clusters at once: one synchronisation with a GPU instead of one per cluster.
-    sizes = torch.bincount(cluster, minlength=len(softmax.cutoff)).tolist()
-    members = cluster.argsort(stable=True).split(sizes)
+    members = clusters.of.argsort(stable=True).split(clusters.sizes)
     for index, (project, dropout, output) in enumerate(softmax.tail):
         chosen = members[index + 1]  # (k,)
         if len(chosen) == 0:  # as in fairseq, the cluster's weights then have no gradient

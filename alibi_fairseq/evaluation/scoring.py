@@ -57,11 +57,14 @@ def adaptive_losses(softmax: Any, rows: Tensor, targets: Tensor) -> Tensor:
         (n,) in at least fp32.
     """
     ends = softmax.cutoff
-    cluster = torch.bucketize(targets, torch.tensor(ends, device=targets.device), right=True)
+    cluster = torch.stack([targets >= end for end in ends]).sum(dim=0)  # (n,) 0 in the head
     in_head = torch.where(cluster == 0, targets, ends[0] + cluster - 1)
     losses = _losses_in_chunks(softmax.head, ends[0] + len(softmax.tail), rows, in_head)
+    # All sizes at once: one answer that the host waits for, instead of one for each tail.
+    sizes = torch.stack([(cluster == index).sum() for index in range(len(ends))]).tolist()
+    members_of = cluster.argsort(stable=True).split(sizes)
     for index, tail in enumerate(softmax.tail):
-        (members,) = torch.nonzero(cluster == index + 1, as_tuple=True)
+        members = members_of[index + 1]
         begin, end = ends[index], ends[index + 1]
         of_tail = _losses_in_chunks(tail, end - begin, rows[members], targets[members] - begin)
         losses[members] += of_tail

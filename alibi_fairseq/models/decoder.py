@@ -163,7 +163,7 @@ class AlibiDecoder(TransformerDecoder):
         """One attention context per layer; layers with equal biases share one mask."""
         remembered = memory[0].shape[0] if memory else 0
         keys = remembered + start + length
-        padding = hidden_padding(real)
+        padding = hidden_padding(real, self.training)
         if padding is not None:
             padding = nn.functional.pad(padding, (remembered, 0))  # (B, S)
         rotation = method.rotation(start, length, real.device)
@@ -212,15 +212,18 @@ def check_memory(method: PositionMethod, memory, incremental_state) -> None:
         raise ValueError("A memory cannot be combined with cached keys: decode without it.")
 
 
-def hidden_padding(real: Tensor) -> Tensor | None:
+def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
     """(B, S) True at padding that precedes a real token; None if there is none.
 
-    Padding on the right needs no mask: it is in the future of every real token.
+    Padding on the right needs no mask: it is in the future of every real token. In training fairseq
+    pads there; on a GPU that is asserted without making the host wait for the answer in each step.
     """
     padding = ~real
-    if not (padding[:, :-1] & real[:, 1:]).any():
+    before = padding[:, :-1] & real[:, 1:]
+    if training and real.device.type != "cpu":
+        torch._assert_async(~before.any(), "Training on a GPU takes no padding in front of tokens.")
         return None
-    return padding
+    return padding if before.any() else None
 
 
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:

@@ -7,12 +7,12 @@ import dataclasses
 
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding
-from fairseq.modules import AdaptiveInput
 
 from ..attention import check_backend
 from ..errors import BadInput
 from ..positions.slopes import slopes_option
 from ..results.dictionaries import bind_dictionary
+from .adaptive_input import AdaptiveInput
 from .config import (
     AlibiLanguageModelConfig,
     BloomConfig,

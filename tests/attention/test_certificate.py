@@ -85,11 +85,11 @@ def test_keys_outside_the_window_weigh_less_than_rounding(seed, size, heads):
     generator = torch.Generator().manual_seed(seed)
     q, k = (size * torch.randn(2, heads, 400, 16, generator=generator) for _ in range(2))
     slopes = alibi_slopes(heads)
-    windows = certify(q, k, slopes).windows
+    windows = certify(q, k, slopes).windows  # (B, H)
     distance = torch.arange(400)[:, None] - torch.arange(400)
     scores = q.double() @ k.double().transpose(2, 3) / 4 - slopes.double().view(-1, 1, 1) * distance
     weights = torch.softmax(scores.masked_fill(distance < 0, -math.inf), dim=-1)
-    outside = distance > windows.view(-1, 1, 1)
+    outside = distance > windows[..., None, None]
     share = (weights * outside).sum(-1)
     assert share.max() < torch.finfo(torch.float32).eps / 8
     if size < 3:
@@ -99,7 +99,7 @@ def test_keys_outside_the_window_weigh_less_than_rounding(seed, size, heads):
 def test_windows_are_shorter_for_steeper_heads_and_narrow_types():
     q, k, _, _ = Call(length=2000, batch=1).tensors()
     windows = {
-        t: certify(q.to(t), k.to(t), alibi_slopes(8)).windows
+        t: certify(q.to(t), k.to(t), alibi_slopes(8)).windows[0]
         for t in (torch.float32, torch.bfloat16)
     }
     assert (windows[torch.float32].diff() >= 0).all()
@@ -112,14 +112,14 @@ def test_windows_are_shorter_for_steeper_heads_and_narrow_types():
 def test_no_certificate_means_the_full_range(bad):
     q, k, _, _ = Call(length=200, batch=1).tensors()
     k[0, 3, 7, 2] = bad
-    assert certify(q, k, alibi_slopes(8)).windows[3] == 200
+    assert certify(q, k, alibi_slopes(8)).windows[0, 3] == 200
 
 
 def test_a_bound_that_holds_for_one_head_only_widens_only_the_other():
     q, k, _, _ = Call(length=500, batch=1).tensors()
-    before = certify(q, k, alibi_slopes(8)).windows
+    before = certify(q, k, alibi_slopes(8)).windows[0]
     q[0, 1] *= 100
-    after = certify(q, k, alibi_slopes(8)).windows
+    after = certify(q, k, alibi_slopes(8)).windows[0]
     assert after[1] == 500 > before[1]
     assert torch.equal(after[2:], before[2:]) and after[0] == before[0]
 

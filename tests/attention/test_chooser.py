@@ -11,6 +11,7 @@ import torch
 from attention_calls import Call
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend, chooser, flash
+from alibi_fairseq.attention.certificate import certify
 from alibi_fairseq.errors import BadInput
 
 LONG = Call(length=1024)
@@ -103,9 +104,10 @@ def test_a_stored_backend_that_cannot_is_replaced_with_one_line(backend, monkeyp
     assert reason in caplog.text
 
 
-def test_flash_attention_is_called_as_its_documentation_says(monkeypatch):
-    """With a stand-in that follows flash_attn_func's contract, as the package needs a GPU."""
-    seen = {}
+@pytest.fixture
+def flash_calls(monkeypatch):
+    """A stand-in that follows flash_attn_func's contract, as the package needs a GPU; its calls."""
+    calls = []
 
     def flash_attn_func(
         q,
@@ -117,25 +119,57 @@ def test_flash_attention_is_called_as_its_documentation_says(monkeypatch):
         window_size=(-1, -1),
         alibi_slopes=None,
     ):
-        seen.update(dropout_p=dropout_p, causal=causal, slopes=alibi_slopes)
+        calls.append(types.SimpleNamespace(
+            dropout_p=dropout_p, causal=causal, slopes=alibi_slopes, window=window_size
+        ))  # fmt: skip
+        assert all(x.stride(-1) == 1 for x in (q, k, v))
         q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))  # from (B, T, H, D)
         queries, keys = q.shape[2], k.shape[2]
         distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
         scores = q @ k.transpose(2, 3) * softmax_scale
         scores = scores - alibi_slopes.double().view(-1, 1, 1) * distance.abs()
         scores = scores.masked_fill(distance < 0, -torch.inf) if causal else scores
+        if window_size[0] >= 0:
+            scores = scores.masked_fill(distance > window_size[0], -torch.inf)
         return (torch.softmax(scores, -1) @ v).transpose(1, 2)
 
     package = types.ModuleType("flash_attn")
     package.flash_attn_func = flash_attn_func
     monkeypatch.setitem(sys.modules, "flash_attn", package)
+    return calls
+
+
+def test_flash_attention_is_called_as_its_documentation_says(flash_calls):
     call = Call(cached=50, dtype=torch.bfloat16)
     q, k, v, _ = call.tensors()
     found = flash.attend(q, k, v, call.mask(), 0.1)
     expected, _ = attend(q.double(), k.double(), v.double(), call.mask(), backend="eager")
     torch.testing.assert_close(found, expected)
-    assert seen["dropout_p"] == 0.1 and seen["causal"]
-    assert seen["slopes"].dtype == torch.float32 and seen["slopes"].shape == (8,)
+    (seen,) = flash_calls
+    assert seen.dropout_p == 0.1 and seen.causal
+    assert seen.slopes.dtype == torch.float32 and seen.slopes.shape == (8,)
+
+
+@pytest.mark.parametrize("heads", [8, 12])
+def test_skipping_with_flash_attention(flash_calls, heads):
+    """A call for each group of heads with similar windows, and the values of dense attention."""
+    call = Call(length=1500, cached=40, heads=heads)
+    q, k, v, _ = call.tensors()
+    slopes = call.bias().slopes(q.device)
+    windows = certify(q, k, slopes).windows.amax(dim=0)
+    found = flash.attend_within(q, k, v, slopes, windows)
+    expected, _ = attend(q, k, v, call.mask(), backend="eager")
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=2e-6)
+    assert len(flash_calls) < heads
+    limits = [seen.window[0] for seen in flash_calls]
+    assert min(limit for limit in limits if limit > 0) < 400 and -1 in limits
+    assert torch.equal(torch.cat([seen.slopes for seen in flash_calls]), slopes)
+
+
+def test_heads_with_similar_windows_share_a_call():
+    groups = flash.group_heads([60, 120, 500, 2000, 2100, 4000], keys=4000)
+    assert groups == [(0, 3, 512), (3, 6, -1)]
+    assert flash.group_heads([4000, 60], keys=4000) == [(0, 1, -1), (1, 2, 128)]
 
 
 def test_flash_refuses_what_it_cannot_do(monkeypatch):

@@ -9,12 +9,7 @@ from attention_calls import Call
 from alibi_fairseq.attention import attend, flex
 from alibi_fairseq.attention.certificate import certify
 
-
-@pytest.fixture(autouse=True)
-def compiled_anew():
-    """On the CPU, torch 2.13 writes C++ that does not compile once it has seen several batch sizes."""
-    flex._compiled.cache_clear()
-    torch.compiler.reset()
+pytestmark = pytest.mark.slow  # the C++ compiler takes most of the time
 
 
 def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
@@ -27,9 +22,7 @@ def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
     return (keys >= begin[..., None]) & (keys <= queries[:, None])
 
 
-@pytest.mark.parametrize(
-    "cached", [70, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 130))]
-)
+@pytest.mark.parametrize("cached", [0, 70, 130])
 @torch.no_grad()
 def test_windows_skip_whole_blocks_and_no_others(cached):
     """Small slopes, so that a block too few or too many would be seen."""
@@ -39,11 +32,10 @@ def test_windows_skip_whole_blocks_and_no_others(cached):
     scores = q.double() @ k.double().mT * call.width**-0.5
     scores = scores + call.bias().block(q, k, cached)
     scores = scores.masked_fill(~visible(call, windows), -torch.inf)
-    found = flex.attend(q, k, v, call.mask(), 0.0, windows=windows)
+    found = flex.attend(q, k, v, call.mask(), 0.0, windows=windows[None])
     torch.testing.assert_close(found.double(), scores.softmax(-1) @ v.double(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cached", [0, 70])
 @torch.no_grad()
 def test_certified_windows_change_nothing(cached):
@@ -56,16 +48,21 @@ def test_certified_windows_change_nothing(cached):
     torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
 
 
-@pytest.mark.slow
 @torch.no_grad()
-def test_lengths_and_windows_do_not_recompile():
+def test_lengths_batches_and_windows_do_not_recompile():
+    """One graph for a single sequence and one for several; windows differ between sequences."""
     import torch._dynamo.utils as dynamo
 
     torch._dynamo.reset()
     dynamo.counters.clear()
-    for length in (256, 300, 384, 515, 640):
-        call = Call(length=length, batch=1)
+    for batch, length in ((1, 256), (1, 300), (1, 515), (2, 384), (3, 300), (5, 640)):
+        call = Call(length=length, batch=batch)
         q, k, v, _ = call.tensors()
-        for windows in (torch.full((8,), 50.0), torch.full((8,), float(length))):
-            flex.attend(q, k, v, call.mask(), 0.0, windows=windows)
+        q[-1] *= 8  # which widens the windows of one sequence
+        certified = certify(q, k, call.bias().slopes(q.device)).windows
+        assert batch == 1 or (certified[0] < certified[-1]).any()
+        expected, _ = attend(q, k, v, call.mask(), backend="eager")
+        for windows in (certified, torch.full((batch, 8), float(length))):
+            found = flex.attend(q, k, v, call.mask(), 0.0, windows=windows)
+            torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
     assert dynamo.counters["stats"]["unique_graphs"] <= 2

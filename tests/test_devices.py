@@ -1,0 +1,212 @@
+"""Mistakes that only a GPU shows, found without one: tensors on two devices, and needless waiting."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from attention_calls import Call
+from conftest import build_model, dictionary_of, small_model
+from fairseq.criterions import CRITERION_REGISTRY
+from fake_gpu import DEVICE, TARGETS, Host, moved
+from torch._subclasses.fake_tensor import (
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import _disable_current_modes
+
+from alibi_fairseq.attention import BACKENDS, FutureMask, flash, flex_kernel
+from alibi_fairseq.criterions import linear_cross_entropy
+from alibi_fairseq.evaluation import scoring
+from alibi_fairseq.evaluation.measure import Stream, measure
+from alibi_fairseq.evaluation.windows import Window
+from alibi_fairseq.models.adaptive_input import AdaptiveInput
+from alibi_fairseq.positions import METHODS, PositionConfig, alibi, build_position_method
+from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
+
+BATCH, LENGTH, WORDS = 2, TARGETS // 2, 200
+SHAPE = (
+    *("--decoder-layers", "2", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
+    *("--decoder-attention-heads", "4"),
+)
+ADAPTIVE = (
+    *("--no-share-decoder-input-output-embed", "--adaptive-softmax-cutoff", "30,90"),
+    *("--adaptive-input", "--adaptive-input-cutoff", "30,90", "--tie-adaptive-weights"),
+)
+
+
+def dense(q, k, v, score_mod=None, block_mask=None, kernel_options=None):
+    """What the compiled FlexAttention kernel computes, from its arguments alone."""
+
+    def grid(dim: int, size: int):
+        return torch.arange(size, device=q.device).view(-1, *[1] * (3 - dim))
+
+    where = [grid(dim, size) for dim, size in enumerate((*q.shape[:3], k.shape[2]))]
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if score_mod is not None:
+        scores = score_mod(scores, *where)
+    for table in (block_mask.kv_num_blocks, block_mask.full_kv_indices, block_mask.q_indices):
+        assert table.device == q.device
+    return scores.masked_fill(~block_mask.mask_mod(*where), -torch.inf).softmax(-1) @ v
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A fake GPU: ``gpu.mode`` makes tensors on it, ``gpu.host.waits`` counts who waits for it."""
+    for chunks in (linear_cross_entropy.CHUNK, scoring.CHUNK):
+        monkeypatch.setitem(chunks, DEVICE.type, 20 * WORDS)
+    monkeypatch.setattr(flex_kernel, "compiled", lambda: dense)
+    monkeypatch.delattr(FakeTensor, "tolist")  # asks for one number after the other
+    alibi._slopes_on.cache_clear()
+    with FakeTensorMode() as mode, Host() as host:
+        yield SimpleNamespace(mode=mode, host=host)
+    alibi._slopes_on.cache_clear()
+
+
+@pytest.mark.parametrize("cached", [0, 5])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "flash"])
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_backends(gpu, method, backend, cached):
+    call = Call(method=method, length=300, cached=cached, heads=4)
+    config = PositionConfig(embed_dim=64, num_heads=4, num_layers=2, train_length=32)
+    module = moved(build_position_method(method, config), gpu.mode)
+    bias = module.bias(0, 300 + cached)
+    if not BACKENDS[backend].supports(bias) or (backend == "flex" and bias and bias.needs_grad):
+        pytest.skip("another backend's")
+    if backend == "fold" and cached:
+        pytest.skip("torch's CausalBias cannot be a fake tensor")
+    if bias is not None and backend == "skipping":
+        bias.slopes(DEVICE)  # copied there once for all calls
+    gpu.host.waits.clear()
+    q, k, v = (torch.empty(2, 4, n, 16, device=DEVICE, requires_grad=True)
+               for n in (call.length, call.length + cached, call.length + cached))  # fmt: skip
+    out = BACKENDS[backend].attend(q, k, v, FutureMask(bias, 300, 300 + cached), 0.0)
+    grads = torch.autograd.grad(out, (q, k, v), torch.empty_like(out))
+    assert {x.device for x in (out, *grads)} == {DEVICE}
+    assert not gpu.host.waits
+
+
+def test_skipping_through_flash_attention(gpu, monkeypatch):
+    """The kernel takes the windows as numbers, for which the host waits once."""
+    monkeypatch.setattr(
+        flash, "_call", lambda q, k, v, slopes, dropout_p, window: q * slopes[:, None, None]
+    )
+    monkeypatch.setattr(flash, "unsupported_reason", lambda *call: None)
+    q, k, v = (torch.empty(2, 4, 300, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+    mask = FutureMask(alibi.LinearBias(4), 300, 300)
+    mask.bias.slopes(DEVICE)
+    out = BACKENDS["skipping"].attend(q, k, v, mask, 0.0)
+    assert torch.autograd.grad(out.sum(), q)[0].device == DEVICE
+    assert gpu.host.waits == {"attend_within": 1}
+
+
+def batch(padded: int = 3) -> dict:
+    tokens = torch.empty(BATCH, LENGTH, dtype=torch.long, device=DEVICE)
+    return {
+        "net_input": {"src_tokens": tokens, "src_lengths": tokens[:, 0]},
+        "target": tokens,
+        "ntokens": TARGETS - padded,
+    }
+
+
+CASES = [(method, "chunked_cross_entropy", ()) for method in sorted(METHODS)]
+CASES += [("alibi", "chunked_adaptive_loss", ADAPTIVE), ("alibi", "cross_entropy", ())]
+
+
+@pytest.mark.parametrize("method,criterion,flags", CASES)
+def test_a_training_step_waits_only_where_a_comment_says_why(gpu, method, criterion, flags):
+    model = on_gpu(gpu, "--position-method", method, *flags).train()
+    task = SimpleNamespace(target_dictionary=dictionary_of(WORDS - 4))
+    step = CRITERION_REGISTRY[criterion](task, False)
+    for _ in range(2):
+        gpu.host.waits.clear()  # of the first step, which moves constants to the GPU
+        loss, size, logs = step(model, batch())
+        loss.backward()
+    assert all(p.grad is None or p.grad.device == DEVICE for p in model.parameters())
+    assert sum(p.grad is not None for p in model.parameters()) > 10
+    expected = {"find_clusters": 1} if criterion == "chunked_adaptive_loss" else {}
+    assert gpu.host.waits == expected
+    assert isinstance(size, int) and isinstance(logs["ntokens"], int)
+
+
+def on_gpu(gpu, *flags: str, **options):
+    """A model of two layers on the fake GPU."""
+    with _disable_current_modes():
+        model = build_model("--arch", "alibi_lm", *SHAPE, *flags, words=WORDS - 4, **options)
+    return moved(model, gpu.mode)
+
+
+def test_fairseqs_own_adaptive_input_is_seen_to_wait(gpu):
+    """It picks the tokens of each band by a mask."""
+    embed = on_gpu(gpu, *ADAPTIVE).decoder.embed_tokens
+    with pytest.raises(DynamicOutputShapeException):
+        AdaptiveInput.__base__.forward(embed, batch()["net_input"]["src_tokens"])
+
+
+def test_a_tensor_left_on_the_cpu_is_seen(gpu):
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.arange(4, device=DEVICE) + torch.arange(4)
+
+
+def test_segment_memory(gpu):
+    flags = ("--position-method", "transformer_xl", "--mem-len", "16")
+    model, memory = on_gpu(gpu, *flags, sequential=True).train(), SegmentMemory()
+    for number in range(3):
+        tokens = batch()["net_input"]["src_tokens"]
+        scores, _ = model(tokens, segment=Segment(number, memory))
+        scores.sum().backward()
+    assert {state.device for state in memory.past(3)} == {DEVICE}
+    assert not gpu.host.waits
+
+
+@pytest.mark.parametrize("flags", [(), ADAPTIVE], ids=["softmax", "adaptive softmax"])
+@torch.no_grad()
+def test_evaluation(gpu, flags):
+    model = on_gpu(gpu, *flags).eval()
+
+    def score(inputs, targets):
+        features, _ = model.decoder.extract_features(inputs, last=targets.shape[1])
+        return scoring.token_losses(model.decoder, features, targets)
+
+    text = torch.empty(100, dtype=torch.long, device=DEVICE)
+    windows = [[Window(start, start, start + LENGTH) for start in (0, LENGTH)]]
+    (total,) = measure(score, Stream(text, text, "valid"), windows, [0, LENGTH])
+    assert total.tokens == TARGETS
+    assert gpu.host.waits.total() <= 5
+
+
+@torch.no_grad()
+def test_cached_decoding(gpu):
+    for method in sorted(METHODS):
+        flags = ("--position-method", method, "--attention-backend", "sdpa")
+        model, state = on_gpu(gpu, *flags).eval(), {}
+        for end in (8, 9, 12):
+            tokens = torch.empty(BATCH, end, dtype=torch.long, device=DEVICE)
+            scores, _ = model.decoder(tokens, incremental_state=state)
+        assert scores.device == DEVICE and scores.shape == (BATCH, 3, WORDS)
+
+
+@pytest.mark.parametrize("factor", ["1", "4"])
+def test_every_band_of_adaptive_input_has_fairseqs_values_and_gradients(factor):
+    """The form that is used on a GPU, compared on the CPU."""
+    flags = (*ADAPTIVE, "--adaptive-input-factor", factor, "--adaptive-softmax-factor", factor)
+    embed = build_model("--arch", "alibi_lm", *SHAPE, *flags, words=WORDS - 4).decoder.embed_tokens
+    tokens = torch.randint(0, WORDS, (3, 50))
+    tokens[0, :3] = torch.tensor([1, 29, 30])  # padding, and both sides of a cutoff
+    results = []
+    for forward in (AdaptiveInput.__base__.forward, AdaptiveInput.every_band):
+        embed.zero_grad()
+        out = forward(embed, tokens)
+        out.square().sum().backward()
+        results.append([out.detach(), *(p.grad for p in embed.parameters())])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_in_front_is_refused_in_training_on_a_gpu():
+    """There is no waiting for the answer there, so it is an assertion; elsewhere it is supported."""
+    model = small_model()
+    tokens = torch.tensor([[1, 5, 6], [7, 8, 9]])
+    assert model.train()(tokens)[0].shape[:2] == (2, 3)
