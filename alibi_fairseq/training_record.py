@@ -102,6 +102,8 @@ class TrainingRecord:
             "seed": common.seed,
             "precision": next((name for name, used in half.items() if used), "fp32"),
             "parameters": sum(weight.numel() for weight in self.trainer.model.parameters()),
+            "layers": getattr(self.cfg.model, "decoder_layers", 6),
+            "width": getattr(self.cfg.model, "decoder_embed_dim", 512),
             "processes": self.trainer.data_parallel_world_size,
         }
 

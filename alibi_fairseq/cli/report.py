@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..errors import BadInput
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -26,13 +28,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out the paper's tables and figures: your own results alone",
     )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="RESULTS=NAME",
+        help="name the models of one of the results files or folders (repeatable)",
+    )
+    parser.add_argument("--title", help="of the page and of your own figures")
 
 
 def run(args: argparse.Namespace) -> None:
     from ..reporting.collect import collect
     from ..reporting.report import write_report
 
-    results = collect(args.results)
+    labels = {}
+    for given in args.label:
+        path, _, name = given.rpartition("=")
+        if not path or not name:
+            raise BadInput(f"--label takes RESULTS=NAME, not '{given}'.")
+        labels[Path(path)] = name
+    results = collect(args.results, labels, args.title)
     page = write_report(results, args.out, with_paper=not args.no_paper)
     cells = sum(len(document["cells"]) for _, document in results.documents)
     beside = sum(len(points) for points in results.comparable.values())

@@ -31,7 +31,8 @@ class LoadedModel:
 
     Attributes:
         decoder: the fairseq decoder, on its device and in its precision.
-        facts: ``model, position_method, train_length, checkpoint, updates, seed``.
+        facts: ``model, position_method, train_length, checkpoint, updates, seed``, and the model's
+            ``layers, width, parameters, vocabulary``.
         max_length: longest window the model takes.
         memory_length: past states per layer that the model attends to; 0 without a memory.
         bytes_per_input: estimated memory per input of a forward pass.
@@ -112,6 +113,10 @@ def load_checkpoint(
             "checkpoint": str(path),
             "updates": history[-1].get("num_updates", 0),
             "seed": cfg.common.seed,
+            "layers": len(model.decoder.layers),
+            "width": width,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "vocabulary": len(dictionary),
         },
         max_length=model.max_positions(),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),

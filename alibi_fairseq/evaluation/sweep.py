@@ -134,7 +134,8 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
                 sweep.trained_with,
             )
             for point in (point for point in pending if point.checkpoint == path):
-                bar.set_description(f"{path.name} {point.subset} L={point.length} S={point.stride}")
+                run = "/".join(path.parts[-2:])
+                bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
                 cells = measure_point(sweep, model, splits[point.subset], point, bar.update)
                 store.add([{**cell, "checkpoint_sha256": hashes[path]} for cell in cells])
                 for cell in cells:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,11 @@ class Results:
 
     ``measured`` holds every perplexity by corpus and model; ``comparable`` those measured in the
     paper's setting by corpus; ``reasons`` why those on a corpus of the paper are not;
-    ``other_text`` why those on a corpus of the paper are in other units than its own.
+    ``other_text`` why those on a corpus of the paper are in other units than its own; ``title`` is
+    the user's.
     """
+
+    title: str | None = None
 
     documents: list[tuple[Path, dict]] = field(default_factory=list)
     measured: dict[Group, list[Point]] = field(default_factory=dict)
@@ -50,17 +53,30 @@ class Results:
         ]
 
 
-def collect(paths: Iterable[Path]) -> Results:
+def collect(
+    paths: Iterable[Path], labels: Mapping[Path, str] | None = None, title: str | None = None
+) -> Results:
     """Read results files, and all ``*.json`` files of folders.
+
+    Args:
+        labels: names for the models of some of the files or folders.
+        title: of the page and its figures.
 
     Raises:
         BadInput: a path does not exist, a file breaks the schema or holds part of a sharded
             evaluation, or two files contradict each other.
     """
-    results = Results()
+    results = Results(title=title)
     found: dict[tuple, tuple[Path, Point]] = {}
-    for path in _files(paths):
+    label_of = {file: label for path, label in (labels or {}).items() for file in _files([path])}
+    files = _files(paths)
+    if strangers := [str(path) for path in label_of if path not in files]:
+        raise BadInput(f"--label: {strangers[0]} is not one of the results.")
+    for path in files:
         document = load_document(path)
+        if path in label_of:
+            for cell in document["cells"]:
+                cell["label"] = label_of[path]
         results.documents.append((path, document))
         if sharded := [cell for cell in document["cells"] if "shard" in cell]:
             raise BadInput(

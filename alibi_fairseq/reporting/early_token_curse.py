@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from itertools import cycle
 
 from alibi_fairseq.reporting import markdown, style
 from alibi_fairseq.results.points import (
     Point,
-    labels,
     method_name,
     method_order,
     model_label,
     series,
+    variant_names,
 )
 
 _LINE_STYLES = ("-", "--", ":", "-.")  # non-overlapping first, then the strides in order
@@ -102,56 +104,112 @@ def draw_strides(points: list[Point], title: str, *paths: os.PathLike) -> None:
         style.save(figure, *paths)
 
 
-def position_series(document: dict) -> dict[str, list[dict]]:
-    """The cells of a ``position_loss`` document by line of its plot, in order of position."""
-    series: dict[str, list[dict]] = defaultdict(list)
-    keys = ("subset", "model", "updates", "checkpoint", "seed", "precision", "model_overrides")
-    cells = document["cells"]
-    for label, cell in zip(labels(cells, _evaluation_label, keys), cells, strict=True):
-        series[label].append(cell)
-    return {
-        label: sorted(cells, key=lambda cell: cell["position_from"])
-        for label, cells in sorted(series.items())
-    }
+@dataclass(frozen=True)
+class Position:
+    """The loss of one model in a bucket of positions; the mean of several seeds, with its spread."""
+
+    begin: int
+    end: int
+    loss_bits: float
+    spread: float | None = None
+
+    @property
+    def middle(self) -> float:
+        """Geometric middle of the contexts: position p has p + 1 tokens of context."""
+        return math.sqrt((self.begin + 1) * self.end)
 
 
-def _evaluation_label(cell: dict) -> str:
-    model = model_label(cell["position_method"], cell["train_length"])
-    inference = "non-overlapping" if cell["stride"] == cell["length"] else f"S={cell['stride']}"
-    return f"{model}, evaluated at {cell['length']}, {inference}"
+def position_series(document: dict) -> dict[str, list[Position]]:
+    """The cells of a ``position_loss`` document by line of its plot, in order of position.
+
+    Seeds are averaged; runs that differ in anything else have lines of their own.
+    """
+    known = {field.name for field in fields(Point)}
+    of_model: dict[tuple, dict[Point, list[dict]]] = defaultdict(lambda: defaultdict(list))
+    for cell in document["cells"]:
+        values = {key: value for key, value in cell.items() if key in known}
+        values.setdefault("seed", document["provenance"]["seed"])
+        point = Point(**{**values, "perplexity": None})
+        key = tuple(cell[name] for name in ("position_method", "train_length", *_WINDOW))
+        of_model[key][point].append(cell)
+    shared = shared_window(document)
+    lines: dict[str, list[dict]] = defaultdict(list)
+    for (method, train_length, *window), members in of_model.items():
+        parts = [model_label(method, train_length)]
+        parts += [part for part in window_parts(*window) if part not in shared]
+        label = ", ".join(parts)
+        for point, variant in variant_names(members).items():
+            lines[f"{label} ({variant})" if variant else label] += members[point]
+    return {label: _positions(cells) for label, cells in sorted(lines.items())}
+
+
+#: What is said once if all lines share it.
+_WINDOW = ("subset", "length", "stride")
+
+
+def window_parts(subset: str, length: int, stride: int) -> list[str]:
+    """``["valid", "evaluated at 512", "S=1"]``."""
+    inference = "non-overlapping" if stride == length else f"S={stride}"
+    return [subset, f"evaluated at {length}", inference]
+
+
+def shared_window(document: dict) -> list[str]:
+    """The parts that hold for all cells."""
+    found = [window_parts(*(cell[key] for key in _WINDOW)) for cell in document["cells"]]
+    return [part for part in found[0] if all(part in parts for parts in found)]
+
+
+def _positions(cells: list[dict]) -> list[Position]:
+    buckets: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for cell in cells:
+        buckets[cell["position_from"], cell["position_to"]].append(cell["loss_bits"])
+    return [
+        Position(
+            *bucket,
+            statistics.fmean(losses),
+            statistics.stdev(losses) if len(losses) > 1 else None,
+        )
+        for bucket, losses in sorted(buckets.items())
+    ]
 
 
 def position_table(document: dict) -> str:
     """Loss in bits per token by position in the window, one column per model and evaluation."""
-    series = position_series(document)
-    ranges = sorted({(c["position_from"], c["position_to"]) for c in document["cells"]})
-    lines = []
-    for begin, end in ranges:
-        shown = str(begin) if end == begin + 1 else f"{begin}–{end - 1}"
-        line = [shown]
-        for cells in series.values():
-            found = [c for c in cells if (c["position_from"], c["position_to"]) == (begin, end)]
-            line.append(f"{found[0]['loss_bits']:.3f}" if found else markdown.NOTHING)
-        lines.append(line)
-    return markdown.table(["position in the window", *series], lines)
+    lines = position_series(document)
+    buckets = sorted({(each.begin, each.end) for line in lines.values() for each in line})
+    rows = []
+    for begin, end in buckets:
+        row = [str(begin) if end == begin + 1 else f"{begin}–{end - 1}"]
+        for line in lines.values():
+            found = [each for each in line if (each.begin, each.end) == (begin, end)]
+            row.append(_loss(found[0]) if found else markdown.NOTHING)
+        rows.append(row)
+    return markdown.table(["position in the window", *lines], rows)
 
 
-def draw_positions(document: dict, *paths: os.PathLike) -> None:
-    """A ``position_loss`` document: loss against the context a prediction had in its window."""
-    series = position_series(document)
-    with style.figure(f"{document['corpus']}: loss by position") as (figure, [axes]):
-        contexts = []
-        for place, (label, cells) in enumerate(series.items()):
-            # Position p has p + 1 tokens of context; a bucket is drawn at its geometric middle.
-            middles = [math.sqrt((c["position_from"] + 1) * c["position_to"]) for c in cells]
-            contexts += [cells[0]["position_from"] + 1, cells[-1]["position_to"]]
-            axes.plot(
-                middles,
-                [cell["loss_bits"] for cell in cells],
-                label=label,
-                **style.numbered_look(place).line(),
-            )
-        style.length_axis(axes, _powers_of_two(min(contexts), max(contexts)))
+def _loss(position: Position) -> str:
+    spread = "" if position.spread is None else f" ± {position.spread:.3f}"
+    return f"{position.loss_bits:.3f}{spread}"
+
+
+def draw_positions(document: dict, title: str, *paths: os.PathLike) -> None:
+    """A ``position_loss`` document: loss against the context a prediction had in its window.
+
+    Seeds make one line, with a band of one standard deviation.
+    """
+    lines = position_series(document)
+    with style.figure(title) as (figure, [axes]):
+        for place, (label, line) in enumerate(lines.items()):
+            look = style.numbered_look(place)
+            middles = [each.middle for each in line]
+            axes.plot(middles, [each.loss_bits for each in line], label=label, **look.line())
+            if any(each.spread for each in line):
+                gaps = [(each.loss_bits, each.spread or 0.0) for each in line]
+                low, high = [loss - gap for loss, gap in gaps], [loss + gap for loss, gap in gaps]
+                style.band(axes, middles, low, high, look.color)
+        first = min(each.begin + 1 for line in lines.values() for each in line)
+        last = max(each.end for line in lines.values() for each in line)
+        style.length_axis(axes, _powers_of_two(first, last))
         axes.set_xlabel("Context in the window (tokens)")
         axes.set_ylabel("Loss (bits per token)")
         lengths = {cell["train_length"] for cell in document["cells"]}

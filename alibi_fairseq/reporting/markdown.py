@@ -11,6 +11,12 @@ from alibi_fairseq.results.points import Point
 
 MISSING = "missing"  # a cell we could measure and have not
 NOTHING = "–"  # a cell that does not exist
+CHANCE = "(chance)"
+#: Stands under tables that have such cells.
+CHANCE_NOTE = (
+    "chance: no better than guessing any word of the dictionary; the model is untrained or has "
+    "diverged."
+)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -55,9 +61,9 @@ def point(measured: Point | None) -> str:
     if measured.perplexity is None:
         return measured.status
     text = perplexity(measured.perplexity)
-    if measured.spread is None:
-        return text
-    return f"{text} ± {measured.spread:.2f} ({measured.seeds} seeds)"
+    if measured.spread is not None:
+        text += f" ± {perplexity(measured.spread)} ({measured.seeds} seeds)"
+    return f"{text} {CHANCE}" if measured.is_chance else text
 
 
 def difference(value: float) -> str:

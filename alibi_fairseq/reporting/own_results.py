@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from alibi_fairseq.reporting import (
@@ -13,12 +14,12 @@ from alibi_fairseq.reporting import (
 )
 from alibi_fairseq.reporting.collect import Group, Results
 from alibi_fairseq.reporting.markdown import Report
-from alibi_fairseq.results.points import Point, method_name, series
+from alibi_fairseq.results.points import Point, method_name, series, size_text
 
 
 def perplexities(report: Report, results: Results) -> None:
     for group, points in sorted(results.measured.items(), key=lambda item: str(item[0])):
-        title = _title(group)
+        title = _title(results, group, points)
         report.text(f"## {title}\n")
         corpus = group[0]
         if corpus not in paper.corpora():
@@ -34,9 +35,17 @@ def perplexities(report: Report, results: Results) -> None:
         _strides(report, title, points)
 
 
-def _title(group: Group) -> str:
+def _title(results: Results, group: Group, points: Iterable[Point]) -> str:
+    """The text and the model, with its size where that is one and the same."""
     corpus, model = group
-    return corpus if model is None else f"{corpus}, {model}"
+    title = corpus if results.title is None else results.title
+    if results.title is not None and len({name for name, _ in results.measured}) > 1:
+        title += f": {corpus}"
+    sizes = {(point.layers, point.width) for point in points}
+    size = size_text(*sizes.pop(), None) if len(sizes) == 1 else ""
+    if results.title is not None and len(results.measured) == 1:
+        return title
+    return title + "".join(f", {part}" for part in (model, size) if part)
 
 
 def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict]]:
@@ -47,9 +56,9 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
     """
     found = []
     for (subset, inference), part in perplexity_by_length.split_by_inference(points).items():
-        if len({point.length for point in part}) == 1:
-            continue  # nothing to draw against
         lines = series(part)
+        if not perplexity_by_length.has_lines(lines):
+            continue
         lengths = sorted({line.points[0].train_length for line in lines})
         methods = list(dict.fromkeys(line.position_method for line in lines))
         what = f"{title}, {subset}, {inference}"
@@ -66,8 +75,12 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
             method_name(method): [line for line in lines if line.position_method == method]
             for method in methods
         }
-        found.append((f"{what} methods", f"{what}: methods at each training length", by_length))
-        found.append((f"{what} lengths", f"{what}: training lengths of each method", by_method))
+        for name, caption, panels in (
+            ("methods", "methods at each training length", by_length),
+            ("lengths", "training lengths of each method", by_method),
+        ):
+            drawn = {title: p for title, p in panels.items() if perplexity_by_length.has_lines(p)}
+            found.append((f"{what} {name}", f"{what}: {caption}", drawn))
     return found
 
 
@@ -90,16 +103,20 @@ def _strides(report: Report, title: str, points: list[Point]) -> None:
 def other_documents(report: Report, results: Results) -> None:
     for document in results.of_kind("position_loss"):
         if document["cells"]:
-            name = f"{document['corpus']} positions"
-            title = f"{document['corpus']}: loss in bits per token by position in the window"
+            corpus = document["corpus"]
+            title = ", ".join([corpus, *early_token_curse.shared_window(document)])
+            title = f"{results.title or title}: loss in bits per token by position in the window"
+            name = f"{corpus} positions"
             report.table(name, title, early_token_curse.position_table(document))
-            report.figure(name, title, partial(early_token_curse.draw_positions, document))
+            report.figure(name, title, partial(early_token_curse.draw_positions, document, title))
     for document in results.of_kind("training"):
         if document["cells"]:
             name = f"{document['corpus']} training"
-            title = f"{document['corpus']}: training"
+            title = f"{results.title or document['corpus']}: training"
             report.table(name, title, training_curves.training_table(document))
-            report.figure(name, title, partial(training_curves.draw_training, document))
+            lines = training_curves.training_lines(document).values()
+            if any(len(cells) > 1 for cells in lines):
+                report.figure(name, title, partial(training_curves.draw_training, document))
     for document in results.of_kind("benchmark"):
         if document["cells"]:
             machine = speed.machine_of(document["provenance"])

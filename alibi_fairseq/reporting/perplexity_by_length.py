@@ -27,10 +27,12 @@ def length_table(points: Iterable[Point]) -> str:
     One table for each split and inference (non-overlapping, S=1, …), each under a line that says
     which.
     """
-    return "\n".join(
+    tables = [
         f"Perplexity on {subset}, {inference}:\n\n{_length_table(part)}"
         for (subset, inference), part in split_by_inference(points).items()
-    )
+    ]
+    text = "\n".join(tables)
+    return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
 
 
 def split_by_inference(points: Iterable[Point]) -> dict[tuple[str, str], list[Point]]:
@@ -78,7 +80,8 @@ def length_csv(*documents: dict) -> str:
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
     """Draw perplexity against length, one line per model, one panel per split and inference.
 
-    Points that differ in the seed alone make one line, with a band of one standard deviation.
+    Points that differ in the seed alone make one line, with a band of one standard deviation. Panels
+    with a single length, where nothing can be seen, are left out if there are others.
 
     Args:
         points: e.g. of ``evaluation_points(*documents)``.
@@ -93,7 +96,13 @@ def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> 
         f"{subset}, {inference}": series(part)
         for (subset, inference), part in split_by_inference(points).items()
     }
-    draw_panels(title, panels, *paths)
+    lines = {name: panel for name, panel in panels.items() if has_lines(panel)}
+    draw_panels(title, lines or panels, *paths)
+
+
+def has_lines(panel: Iterable[Series]) -> bool:
+    """Whether a panel has more than single points."""
+    return any(len({point.length for point in line.points}) > 1 for line in panel)
 
 
 def without_length(lines: Iterable[Series]) -> list[Series]:
@@ -158,7 +167,14 @@ def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series
             style.annotate(axes, failed[0].status, last, (6, 0), "left")
     points = [point for line in lines for point in line.points]
     style.length_axis(axes, [point.length for point in points])
-    style.perplexity_axis(axes, [p.perplexity for p in points if p.perplexity is not None])
+    shown = [point.perplexity for point in points if point.perplexity is not None]
+    top = style.perplexity_axis(axes, shown)
+    for line in lines:
+        measured = [(p.perplexity, p.length) for p in line.points if p.perplexity is not None]
+        worst, length = max(measured, default=(0.0, 0))
+        if worst > top:
+            text = f"{markdown.perplexity(worst)} ↑"
+            style.annotate(axes, text, (length, top), (-4, -6), "right")
 
 
 def _look(line: Series, everything: Iterable[Series]) -> style.Look:

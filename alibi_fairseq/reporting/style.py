@@ -47,6 +47,7 @@ _OTHERS: list[tuple[str, str, str | tuple]] = [
 _MARKERS = "osD^vP<>*Xhd"
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_ROWS = 18
+_MOST_TIMES = 100
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "**")
 
 
@@ -177,7 +178,10 @@ def legend(drawn: Figure, panels: Sequence[Axes]) -> None:
 
 
 def mark_training_length(axes: Axes, length: int | None) -> None:
-    """A dashed line where evaluation leaves the length of training, explained in the legend."""
+    """A dashed line where evaluation leaves the length of training, explained in the legend.
+
+    A triangle on the axis marks it too, also where lines of data cover it.
+    """
     if length is not None:
         axes.axvline(
             length,
@@ -186,6 +190,16 @@ def mark_training_length(axes: Axes, length: int | None) -> None:
             color="#333333",
             linewidth=1.3,
             linestyle=(0, (4, 3)),
+        )
+        axes.plot(
+            [length],
+            [0],
+            marker="^",
+            markersize=7,
+            color="#333333",
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+            zorder=3,
         )
 
 
@@ -228,17 +242,26 @@ def _readable(lengths: list[int], most: int = 9, least_gap: float = 1.3) -> list
     return kept + [length for length in lengths[-1:] if length != kept[-1]]
 
 
-def perplexity_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Perplexities: a linear axis, or a logarithmic one from a factor of 2.5 on."""
-    lowest, highest = min(values), max(values)
+def perplexity_axis(axes: Axes, values: Sequence[float]) -> float:
+    """Perplexities: a linear axis, or a logarithmic one from a factor of 2.5 on.
+
+    It ends at ``_MOST_TIMES`` the lowest value, so that an untrained or diverged model does not press
+    all others together.
+
+    Returns:
+        The upper end of what is shown.
+    """
+    lowest = min(values)
+    highest = max(value for value in values if value <= _MOST_TIMES * lowest)
     axes.set_ylabel("Perplexity (lower is better)")
-    if highest <= 2.5 * lowest:
-        return
+    if max(values) <= 2.5 * lowest:
+        return highest
     axes.set_yscale("log")
     axes.set_ylim(lowest / 1.12, highest * 1.12)
     axes.yaxis.set_major_locator(FixedLocator(_round_values(lowest / 1.12, highest * 1.12)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    return highest * 1.12
 
 
 def _round_values(lowest: float, highest: float) -> list[float]:

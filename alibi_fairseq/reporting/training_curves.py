@@ -14,7 +14,10 @@ from alibi_fairseq.results.points import labels, method_order, model_label
 
 def training_lines(document: dict) -> dict[str, list[dict]]:
     """The cells of a training document by run and split, in order of updates."""
-    keys = ("subset", "length", "model", "checkpoint", "seed", "precision")
+    keys = (
+        *("label", "subset", "length", "model", "layers", "width"),
+        *("checkpoint", "seed", "precision"),
+    )
     cells = sorted(document["cells"], key=_order)
     lines: dict[str, list[dict]] = defaultdict(list)
     for label, cell in zip(labels(cells, _run_label, keys), cells, strict=True):

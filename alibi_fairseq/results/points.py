@@ -30,7 +30,7 @@ METHOD_NAMES = {
 class Point:
     """The perplexity of one model on one split at one length and stride.
 
-    ``perplexity`` is None where the paper's run failed (``status`` says why). ``same_text`` is False
+    ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's. ``same_text`` is False
     where tokeniser or size of the text are not the paper's. ``seeds`` and ``spread`` (standard
     deviation) are set where several seeds were averaged.
     """
@@ -46,6 +46,11 @@ class Point:
     checkpoint: str | None = None
     precision: str | None = None
     model_overrides: str | None = None
+    label: str | None = None
+    layers: int | None = None
+    width: int | None = None
+    parameters: int | None = None
+    vocabulary: int | None = None
     seed: int | None = None
     tokens_per_second: float | None = None
     tokens_per_second_batch_1: float | None = None
@@ -56,6 +61,11 @@ class Point:
     spread: float | None = None
 
     @property
+    def is_chance(self) -> bool:
+        """Whether it is about as good as a guess; see :func:`is_chance`."""
+        return self.perplexity is not None and is_chance(self.perplexity, self.vocabulary)
+
+    @property
     def nonoverlapping(self) -> bool:
         return self.stride == self.length
 
@@ -63,6 +73,23 @@ class Point:
     def inference(self) -> str:
         """How the text was cut: the two points at one length are told apart by it."""
         return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
+
+
+def is_chance(perplexity: float, vocabulary: int | None) -> bool:
+    """Whether the bits per token are within a tenth of those of guessing any of the dictionary's
+    entries: the model is untrained, or has diverged. False where the dictionary is not known.
+    """
+    return vocabulary is not None and math.log(perplexity) > 0.9 * math.log(vocabulary)
+
+
+def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
+    """``3 layers of width 128, 0.7M parameters``; empty if nothing is known."""
+    parts = []
+    if layers is not None and width is not None:
+        parts.append(f"{layers} {'layer' if layers == 1 else 'layers'} of width {width}")
+    if parameters is not None:
+        parts.append(f"{parameters / 1e6:,.3g}M parameters")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -169,27 +196,36 @@ def _without_common_folder(paths: Iterable[str | None]) -> dict[str | None, str]
     return {None: "unnamed", **short}
 
 
+def variant_names(points: Iterable[Point]) -> dict[Point, str]:
+    """What the label of each point of one method and training length must add, seeds aside."""
+    variants = _variants(list(dict.fromkeys(points)))
+    return {point: name for name, members in variants.items() for point in members}
+
+
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
     short = _without_common_folder(point.checkpoint for point in points)
     described = {
+        "label": lambda p: p.label or "",
+        "size": lambda p: size_text(p.layers, p.width, p.parameters) or "of unknown size",
         "updates": lambda p: f"{p.updates} updates",
         "precision": lambda p: str(p.precision),
         "model_overrides": lambda p: p.model_overrides or "as trained",
         "checkpoint": lambda p: short[p.checkpoint],
     }
-    needed: list[str] = []
+    needed = ["label"] if any(point.label for point in points) else []
     for name in described:
         by_label = defaultdict(set)
         for point in points:
-            told_apart = (point.seed, *(getattr(point, key) for key in needed))
-            by_label[told_apart].add(tuple(getattr(point, key) for key in described))
+            told_apart = (point.seed, *(described[key](point) for key in needed))
+            by_label[told_apart].add(tuple(describe(point) for describe in described.values()))
         one_name_many_runs = any(len(same) > 1 for same in by_label.values())
-        if one_name_many_runs and len({getattr(point, name) for point in points}) > 1:
+        if one_name_many_runs and len({described[name](point) for point in points}) > 1:
             needed.append(name)
     variants = defaultdict(list)
     for point in points:
-        variants[", ".join(described[name](point) for name in needed)].append(point)
+        parts = (described[name](point) for name in needed)
+        variants[", ".join(part for part in parts if part)].append(point)
     return dict(sorted(variants.items()))
 
 

@@ -39,8 +39,8 @@ def test_position_table_has_a_column_for_each_evaluation():
     assert cells_of(early_token_curse.position_table(measured)) == [
         [
             "position in the window",
-            "ALiBi, L=64, evaluated at 128, non-overlapping",
-            "ALiBi, L=64, evaluated at 64, non-overlapping",
+            "ALiBi, L=64, evaluated at 128",
+            "ALiBi, L=64, evaluated at 64",
         ],
         ["0", "8.000", "9.000"],
         ["1–127", "4.000", "–"],
@@ -54,11 +54,27 @@ def test_runs_that_differ_do_not_share_a_line():
         kind="position_loss",
     )
     series = early_token_curse.position_series(measured)
-    assert [label[-17:] for label in series] == ["(checkpoint a.pt)", "(checkpoint b.pt)"]
+    assert list(series) == ["ALiBi, L=64 (a.pt)", "ALiBi, L=64 (b.pt)"]
+    assert early_token_curse.shared_window(measured) == [
+        *("valid", "evaluated at 128", "non-overlapping")
+    ]
 
 
 def test_positions_are_drawn(tmp_path):
     positions = document(position_cell(0, 1, 8.0), position_cell(1, 128, 4.0), kind="position_loss")
-    early_token_curse.draw_positions(positions, tmp_path / "positions.svg")
+    early_token_curse.draw_positions(positions, "a title", tmp_path / "positions.svg")
     text = (tmp_path / "positions.svg").read_text()
+    assert "<!-- a title -->" in text
     assert "Loss (bits per token)" in text and "Context in the window (tokens)" in text
+
+
+def test_seeds_make_one_line_with_their_spread():
+    measured = document(
+        *(position_cell(0, 1, 8.0 + seed, seed=seed, checkpoint=f"{seed}.pt") for seed in (1, 2)),
+        position_cell(0, 1, 4.0, position_method="none"),
+        kind="position_loss",
+    )
+    assert cells_of(early_token_curse.position_table(measured)) == [
+        ["position in the window", "ALiBi, L=64", "No positions, L=64"],
+        ["0", "9.500 ± 0.707", "4.000"],
+    ]

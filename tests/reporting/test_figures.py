@@ -151,3 +151,24 @@ def test_the_papers_methods_have_okabe_and_itos_colours():
         **{"learned": "#CC79A7", "none": "#000000", "transformer_xl": "#56B4E9"},
     }
     assert {method: style.method_look(method).color for method in expected} == expected
+
+
+def test_a_diverged_model_does_not_press_the_others_together():
+    perplexities = {"alibi": (20.0, 19.0), "sinusoidal": (21.0, 5.9e9)}
+    cells = [
+        evaluation_cell(perplexity, position_method=method, length=length)
+        for method, both in perplexities.items()
+        for length, perplexity in zip((64, 128), both)
+    ]
+    with style.figure("title") as (_, [axes]):
+        perplexity_by_length.plot_series(axes, series(evaluation_points(document(*cells))))
+    assert axes.get_ylim()[1] < 30
+    assert [text.get_text() for text in axes.texts] == ["5.90e+09 ↑"]
+
+
+def test_panels_of_single_points_are_left_out(tmp_path):
+    cells = [evaluation_cell(20.0, length=n) for n in (64, 128)]
+    cells.append(evaluation_cell(21.0, length=64, stride=1))
+    draw(document(*cells), tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text()
+    assert "valid, non-overlapping" in text and "S=1" not in text

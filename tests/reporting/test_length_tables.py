@@ -145,3 +145,17 @@ def test_csv_holds_every_cell_unrounded():
     assert [float(row["perplexity"]) for row in read] == [70.123456, 71.5]
     assert [row["subset"] for row in read] == ["valid", "test"]
     assert float(read[0]["loss_bits"]) == cells[0]["loss_bits"]
+
+
+def test_what_is_no_better_than_a_guess_is_marked():
+    cells = [
+        evaluation_cell(perplexity, length=length, vocabulary=600)
+        for perplexity, length in ((20.0, 64), (450.0, 128))
+    ]
+    shown = length_table(document(*cells))
+    assert cells_of(shown)[1] == ["ALiBi, L=64", "20.00", "450.00 (chance)"]
+    assert shown.endswith(
+        "\nchance: no better than guessing any word of the dictionary; the model is "
+        "untrained or has diverged.\n"
+    )
+    assert "chance" not in length_table(document(cells[0]))

@@ -142,3 +142,26 @@ def test_ones_own_results_alone(tmp_path):
     page = (out / "report.md").read_text()
     assert "12.34" in page and "Table 5" not in page and "paper, one V100" not in page
     assert {path.name for path in (out / "tables").iterdir()} == {"demo-lengths.md"}
+
+
+def test_labels_and_a_title_name_what_is_shown(tmp_path, capsys):
+    for name, layers in (("deep", 6), ("flat", 2)):
+        facts = {"model": "alibi_lm_tiny", "layers": layers, "width": 64, "checkpoint": "best.pt"}
+        cells = (evaluation_cell(10.0 + layers, length=n, **facts) for n in (64, 128))
+        save_document(document(*cells), tmp_path / f"{name}.json")
+    files, out = [str(tmp_path / f"{name}.json") for name in ("deep", "flat")], tmp_path / "out"
+    command = ["report", *files, "--out", str(out), "--no-paper"]
+    assert cli.main(command) == 0
+    page = (out / "report.md").read_text()
+    assert "ALiBi, L=64 (2 layers of width 64)" in page and "(6 layers of width 64)" in page
+    assert "## demo, alibi_lm_tiny\n" in page
+    labels = ["--label", f"{files[0]}=mine", "--title", "Deep or flat"]
+    assert cli.main([*command, *labels]) == 0
+    page = (out / "report.md").read_text()
+    assert page.startswith("# Deep or flat\n") and "| ALiBi, L=64 (mine) | 16.00" in page
+    (figure,) = (out / "figures").glob("deep-or-flat*.svg")
+    assert "<!-- Deep or flat" in figure.read_text()
+    assert cli.main([*command, "--label", "other.json=x"]) == 2
+    assert "--label: " in capsys.readouterr().err
+    assert cli.main([*command, "--label", "mine"]) == 2
+    assert "RESULTS=NAME, not 'mine'" in capsys.readouterr().err
