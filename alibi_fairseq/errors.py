@@ -36,12 +36,22 @@ def install_excepthook() -> None:
             return previous(kind, exception, trace)
         sys.stdout.flush()
         program = Path(sys.argv[0]).name.replace("-m", "alibi-fairseq")
-        print(f"{program}: error: {sentence}", file=sys.stderr)
+        print(f"{program}: error: {wording(sentence)}", file=sys.stderr)
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(2)
 
     hook.prints_one_sentence = True  # type: ignore[attr-defined]
     sys.excepthook = hook
+
+
+def wording(sentence: str) -> str:
+    """A message with options named as the user has written them: under Hydra keys, not flags."""
+    hydra_config = sys.modules.get("hydra.core.hydra_config")
+    if hydra_config is None or not hydra_config.HydraConfig.initialized():
+        return sentence
+    from .hydra_keys import as_keys
+
+    return as_keys(sentence)
 
 
 def explain(exception: BaseException) -> str | None:

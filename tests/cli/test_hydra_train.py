@@ -52,6 +52,11 @@ def test_paths_are_meant_from_where_it_was_started(here):
             pytest.param(*case, marks=pytest.mark.slow)
             for case in [
                 ("+model.position_method=alibo", "There is no position method 'alibo'."),
+                (
+                    "common.fp16=true",
+                    "common.fp16 trains on a GPU only; on the CPU leave it out, or take "
+                    "common.bf16 or",
+                ),
                 ("model.no_such_option=1", "Could not override 'model.no_such_option'."),
             ]
         ),
