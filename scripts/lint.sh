@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Check style, in the active environment: ruff, its formatter, and shellcheck for the shell scripts.
+# Check style, in the active environment: ruff, its formatter, shellcheck, hadolint and mypy.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -8,5 +8,7 @@ ruff check .
 ruff format --check .
 echo "== shellcheck"
 git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
+echo "== hadolint"
+hadolint Dockerfile
 echo "== mypy"
 mypy

@@ -50,6 +50,14 @@ def evaluation(data, *flags):
     return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
 
 
+def test_a_log_to_wandb_needs_wandb(data_bin, no_gpu, monkeypatch):
+    cfg = training(data_bin, "--cpu", "--wandb-project", "mine")
+    with pytest.raises(BadInput, match=r"--wandb-project needs wandb; pip install .*\[wandb\]"):
+        preflight.prepare(cfg, "train")
+    monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: name)
+    preflight.prepare(cfg, "train")
+
+
 @pytest.mark.parametrize("flag", ["--tokens-per-sample", "--max-tokens", "--batch-size"])
 @pytest.mark.parametrize("value", ["0", "-8"])
 def test_lengths_are_at_least_one(tmp_path, flag, value):

@@ -50,6 +50,8 @@ def cluster(tmp_path):
         path.write_text("#!/usr/bin/env bash\n" + body)
         path.chmod(0o755)
 
+    (tmp_path / "scripts" / "slurm").symlink_to(ROOT / "scripts" / "slurm")
+
     def start(script, *arguments, without=(), **more):
         variables = {**os.environ, **JOB, "SLURM_SUBMIT_DIR": str(tmp_path), **more}
         variables["PATH"] = f"{tmp_path / 'bin'}:{variables['PATH']}"
@@ -110,6 +112,42 @@ def test_reproduce_takes_what_the_script_gives(cluster, tmp_path):
 
     words = log(tmp_path)[-1].split()[1:]
     assert main(["reproduce", "--dry-run", *words]) == 0
+
+
+HOOKS = {
+    "ALIBI_MODULES": "cuda/12.4 gcc",
+    "ALIBI_CONDA_ENV": "mine",
+    "ALIBI_CONTAINER": "box --nv image.sif",
+}
+
+
+@pytest.mark.parametrize("script", [TRAIN, REPRODUCE])
+def test_modules_conda_and_a_container_by_one_variable_each(cluster, tmp_path, script):
+    for name, body in {
+        "module": 'echo "module $*" >> "$LOG"',
+        "conda": f"echo {tmp_path / 'conda'}",
+        "box": 'echo "box $1 $2" >> "$LOG"; shift 2; exec "$@"',
+    }.items():
+        path = tmp_path / "bin" / name
+        path.write_text(f"#!/usr/bin/env bash\n{body}\n")
+        path.chmod(0o755)
+    profile = tmp_path / "conda" / "etc" / "profile.d" / "conda.sh"
+    profile.parent.mkdir(parents=True)
+    # As conda's own does, it reads a variable that is not set.
+    profile.write_text('conda() { echo "conda $*$UNSET_BY_ANYBODY" >> "$LOG"; }\n')
+    run = cluster(script, *ARGUMENTS, SLURM_NNODES="1", **HOOKS)
+    assert run.wait() == 0, run.stderr.read()
+    lines = log(tmp_path)
+    assert lines[:2] == ["module load cuda/12.4 gcc", "conda activate mine"]
+    assert lines[-2] == "box --nv image.sif" and lines[-1].startswith("task ")
+
+
+@pytest.mark.parametrize("name", ["ALIBI_MODULES", "ALIBI_CONDA_ENV"])
+def test_a_hook_without_its_command_is_said(cluster, tmp_path, name):
+    run = cluster(TRAIN, *ARGUMENTS, **{name: "anything"})
+    assert run.wait() == 2
+    assert f"train.sbatch: error: {name} is set, but there is no " in run.stderr.read()
+    assert log(tmp_path) == []
 
 
 @pytest.mark.parametrize("script", [TRAIN, REPRODUCE])
