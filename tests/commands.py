@@ -35,13 +35,16 @@ def in_process(program: str, *arguments: object):
         sys.argv = before
 
 
-def as_process(*command: object, cwd: Path = ROOT, python=(), **environment: object):
+def as_process(
+    *command: object, cwd: Path = ROOT, python=(), stdin: str | None = None, **environment: object
+):
     """``python -m …`` in a process of its own; its output is in ``stdout`` and ``stderr``."""
     variables = {"OMP_NUM_THREADS": "1", **{key: str(value) for key, value in environment.items()}}
     return subprocess.run(
         [sys.executable, *python, *map(str, command)],
         cwd=cwd,
         env={**os.environ, **variables},
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=300,
