@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__
-from ..errors import BadInput
+from ..errors import BadInput, wording
 
 PROGRAM = "alibi-fairseq"
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
             return fairseq_command.run(arguments[0], arguments[1:])
         return _run_verb(arguments)
     except BadInput as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: error: {wording(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
@@ -70,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run_verb(arguments: list[str]) -> int:
     args = make_parser(arguments).parse_args(arguments)
+    args.arguments = arguments
     if getattr(args, "user_dir", None):
         from . import fairseq_command
 

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..reporting import markdown
+from ..reporting.markdown import CHANCE_NOTE
+from ..results.points import is_chance
+
 #: Column title, key of the cell, format.
 _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("checkpoint", "checkpoint", lambda value: "/".join(Path(value).parts[-2:])),
@@ -19,8 +23,8 @@ _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("mean ctx", "mean_context", "{:.1f}".format),
     ("tokens", "tokens", "{:,}".format),
     ("bits/token", "loss_bits", "{:.4f}".format),
-    ("perplexity", "perplexity", "{:.2f}".format),
-    ("per word", "word_perplexity", "{:.2f}".format),
+    ("perplexity", "perplexity", markdown.perplexity),
+    ("per word", "word_perplexity", markdown.perplexity),
     ("bits/byte", "bits_per_byte", "{:.4f}".format),
     ("tokens/s", "tokens_per_second", "{:,.0f}".format),
     ("peak MB", "peak_memory_mb", "{:,.0f}".format),
@@ -38,9 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from ..evaluation.sweep import run_sweep
-    from .sweep_options import sweep_of
+    from .slurm_options import wants_slurm
+    from .sweep_options import submit_shards, sweep_of
+
+    if wants_slurm(args):
+        return submit_shards(args)
 
     def log(cell: dict) -> None:
         if args.tensorboard_logdir:
@@ -48,7 +56,10 @@ def run(args: argparse.Namespace) -> None:
 
     cells = run_sweep(sweep_of(args), on_cell=log)
     print(evaluation_table(cells))
+    if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
+        print(f"\nSome are no better than {CHANCE_NOTE.removeprefix('chance: no better than ')}")
     print(f"\nL: window length, S: stride, ctx: context per token. Results: {args.out}")
+    return 0
 
 
 def evaluation_table(cells: list[dict]) -> str:

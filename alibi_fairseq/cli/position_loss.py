@@ -18,11 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from ..evaluation.measure import bucket_edges
     from ..evaluation.sweep import run_sweep
-    from .sweep_options import sweep_of
+    from ..reporting.early_token_curse import position_table
+    from ..results.schema import load_document
+    from .slurm_options import wants_slurm
+    from .sweep_options import submit_shards, sweep_of
 
     bucket_edges(1, args.buckets)  # raises BadInput before anything is loaded
-    cells = run_sweep(sweep_of(args, buckets=args.buckets))
-    print(f"{len(cells)} position buckets. Results: {args.out}")
+    if wants_slurm(args):
+        return submit_shards(args)
+    run_sweep(sweep_of(args, buckets=args.buckets))
+    print(position_table(load_document(args.out)))
+    print(f"Loss in bits per token. Results: {args.out}")
+    return 0

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..errors import BadInput
+from .slurm_options import add_slurm_arguments, hand_over, wants_slurm, words_of_a_job
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parallel",
         type=int,
-        default=1,
         metavar="N",
-        help="runs at a time on the CPU, with one thread each (default: %(default)s)",
+        help="runs at a time on the CPU, with one thread each, or jobs of SLURM (default: 1; all)",
     )
     parser.add_argument(
         "--work-dir",
@@ -49,14 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="for everything, with a folder per scale (default: %(default)s)",
     )
+    add_slurm_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
     from ..reproduce import dry_run, plan, sources
     from ..reproduce.pipeline import Pipeline
-    from ..reproduce.run import carry_out
+    from ..reproduce.run import ReproductionWork, carry_out
     from ..reproduce.scales import SCALES
+    from ..workflow import run_job, stages_of
 
     items = plan.find_items(args.name)
     runs = plan.runs_for(items)
@@ -64,7 +66,15 @@ def run(args: argparse.Namespace) -> int:
         args.corpus, plan.corpora_of(runs), args.allow_other_text, complete=not args.dry_run
     )
     root, scale = args.work_dir / args.scale, SCALES[args.scale]
-    pipeline = Pipeline(root, runs, given, scale, machine(args), args.parallel)
+    pipeline = Pipeline(root, runs, given, scale, machine(args), args.parallel or 1)
+    work = ReproductionWork(pipeline, items)
+    if args.job:
+        return run_job(work, args.job, "--work-dir")
+    if wants_slurm(args):
+        if args.gpus is None and args.cpu is None and args.scale != "smoke":
+            raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
+        stages = stages_of(work, words_of_a_job(args, "--parallel"), args.gpus or 0)
+        return hand_over(args, stages, root, "--work-dir", at_once=args.parallel)
     if args.dry_run:
         print(dry_run.describe(pipeline))
         return 0
@@ -77,13 +87,16 @@ def machine(args: argparse.Namespace):
 
     if args.cpu is not None and args.gpus is not None:
         raise BadInput("Choose one of --gpus and --cpu.")
-    if args.parallel < 1:
+    parallel = 1 if args.parallel is None else args.parallel
+    if parallel < 1:
         raise BadInput("--parallel must be at least 1.")
     if args.cpu is not None:
         return Machine(args.cpu, cpu=True)
-    if args.gpus is None and (args.scale == "smoke" or args.parallel > 1):
+    if wants_slurm(args) or (args.job and not args.job.startswith("train")):
+        return Machine(args.gpus or 1, cpu=args.gpus is None)  # trained elsewhere
+    if args.gpus is None and (args.scale == "smoke" or parallel > 1):
         return Machine(1, cpu=True)
-    if args.parallel > 1:
+    if parallel > 1:
         raise BadInput("--parallel runs on the CPU; GPUs train one run after the other.")
     if args.dry_run:
         return Machine(args.gpus) if args.gpus is not None else None

@@ -11,6 +11,7 @@ import torch
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
 from ..evaluation.sweep import Sweep
+from .slurm_options import add_slurm_arguments, hand_over, wants_slurm, words_of_a_job
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +59,32 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory budget of a forward pass, which determines the batch size (default: 2 on a CPU, "
         "half of a GPU's)",
     )
+    add_slurm_arguments(parser, has_jobs=False)
+    parser.add_argument(
+        "--shards", type=int, metavar="N", help="with --slurm: one job for each of N parts"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="with --slurm: show the jobs")
+
+
+def submit_shards(args: argparse.Namespace) -> int:
+    """Hand a sweep to SLURM, a job for each shard, and one that merges their results."""
+    from ..workflow import Stage
+
+    sweep = sweep_of(args)  # finds wrong options now
+    if args.shard:
+        raise BadInput("--slurm makes the shards itself; give --shards N instead of --shard.")
+    if args.shards is None or args.shards < 1:
+        raise BadInput("--slurm needs --shards N, the number of jobs.")
+    folder = sweep.out.with_name(f"{sweep.out.stem}-shards")
+    words = words_of_a_job(args, "--shards", "--out")
+    parts = [(f"{i}/{args.shards}", str(folder / f"{i}.json")) for i in range(1, args.shards + 1)]
+    jobs = [[*words, "--shard", shard, "--out", out] for shard, out in parts]
+    merge = ["merge-shards", *(out for _, out in parts), "--out", str(sweep.out)]
+    gpus = int(args.device == "auto" or args.device.startswith("cuda"))
+    if args.slurm_local and not torch.cuda.is_available():
+        gpus = 0
+    stages = [Stage("evaluating", jobs, gpus), Stage("merging", [merge])]
+    return hand_over(args, stages, folder)
 
 
 def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
@@ -66,6 +93,8 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
     Raises:
         BadInput: if an option has an invalid value.
     """
+    if not wants_slurm(args) and (args.shards or args.dry_run):
+        raise BadInput("--shards and --dry-run need --slurm; --shard I/N computes one part here.")
     out = Path(args.out)
     if out.is_dir():
         raise BadInput(f"'{out}' is a folder; --out is the file to write.")

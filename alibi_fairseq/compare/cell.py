@@ -68,7 +68,7 @@ class Cell:
 
     @property
     def train_command(self) -> Command:
-        save_every = max(100, self.comparison.updates // 20)
+        save_every = save_interval(self.comparison.updates)
         words = [
             *(*ALIBI, "train", str(self.data), *self.options, "--save-dir", str(self.folder)),
             *("--tensorboard-logdir", str(self.folder / "tensorboard")),
@@ -136,12 +136,22 @@ class Cell:
             ),
         ]
 
+    @property
+    def done(self) -> bool:
+        """Whether it is trained and evaluated as described; its data must be there."""
+        return all(step.done() for step in self.steps)
+
     def _add_train_command(self) -> None:
         """Keep the command that trained the model with the results of its evaluation."""
         document = load_document(self.results)
         for cell in document["cells"]:
             cell["train_command"] = self.train_command.line
         save_document(document, self.results)
+
+
+def save_interval(updates: int) -> int:
+    """Updates between two checkpoints, each of which follows a validation."""
+    return max(100, updates // 20)
 
 
 #: Of a file that all cells share.

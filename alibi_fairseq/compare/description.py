@@ -55,6 +55,8 @@ class Comparison:
         seeds: of initialisation and of the order of the data.
         arch: a registered model.
         updates: optimizer steps of each run.
+        hours: instead of ``updates``: as many as fit into so many hours on this machine
+            (:mod:`.budget`).
         tokens_per_update: of every run, whatever its length.
         lr: peak learning rate of Adam, reached after a sixth of the updates, 4,000 at most.
         train_flags: further options of ``fairseq-train``.
@@ -73,6 +75,7 @@ class Comparison:
     seeds: tuple[int, ...] = (1,)
     arch: str = "alibi_lm_tiny"
     updates: int = 1000
+    hours: float | None = None
     tokens_per_update: int = 4096
     lr: float = 0.001
     train_flags: tuple[str, ...] = ()
@@ -91,6 +94,8 @@ class Comparison:
             for value in values if isinstance(values, tuple) else (values,):
                 if value < 1:
                     raise BadInput(f"{name}: {value} is not a number above 0.")
+        if self.hours is not None and not self.hours > 0:
+            raise BadInput(f"hours: {self.hours} is not a number above 0.")
         if sorted(self.order) != sorted(AXES):
             raise BadInput(f"order: must name {', '.join(AXES)}, each once.")
         for name in self.methods:
@@ -173,9 +178,11 @@ def from_mapping(values: Mapping) -> Comparison:
         values["train_flags"] = tuple(
             shlex.split(flags) if isinstance(flags, str) else map(str, flags)
         )
-    numbers: dict[str, type] = {"updates": int, "tokens_per_update": int, "lr": float}
+    if values.get("hours") is not None and "updates" in values:
+        raise BadInput("updates and hours: give one of them.")
+    numbers: dict[str, type] = dict(updates=int, hours=float, tokens_per_update=int, lr=float)
     for name, number in numbers.items():
-        if name in values:
+        if values.get(name) is not None:
             (values[name],) = _list(name, values[name], number)
     return Comparison(**values)
 
@@ -183,6 +190,7 @@ def from_mapping(values: Mapping) -> Comparison:
 def as_mapping(comparison: Comparison) -> dict:
     """What :func:`from_mapping` reads, as JSON and YAML can hold it."""
     plain = {f.name: _plain(getattr(comparison, f.name)) for f in fields(Comparison)}
+    del plain["updates" if comparison.hours is not None else "hours"]
     plain["corpora"] = [
         {
             f.name: _plain(getattr(corpus, f.name))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sized
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -12,7 +15,8 @@ from ..dataprep import own_text
 from ..dataprep.parallel import cores
 from ..errors import BadInput
 from ..files import atomic_write
-from ..workflow import exit_code, locked, run_chains
+from ..workflow import Step, exit_code, locked, run_chains
+from .budget import Budget, budget
 from .cell import Cell
 from .description import Comparison, Corpus, as_mapping
 from .report import Report, write_report
@@ -40,34 +44,93 @@ def run(
         BadInput: something is wrong with the texts, the data or the folder.
     """
     check_model(comparison)
+    work = ComparisonWork(comparison, out, parallel, results, command)
 
-    def work() -> None:
+    def everything() -> None:
         with locked(out, "--out"):
-            with atomic_write(out / "comparison.yaml") as file:
-                yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
-            cells = cells_of(comparison, out, prepare=True)
-            at_once = parallel or min(len(cells), torch.cuda.device_count() or cores())
-            chains = [(f"{cell.corpus.name}/{cell.name}", cell.steps) for cell in cells]
-            run_chains(chains, at_once, environments(at_once))
-            report = write_report(comparison, cells, results or out, command)
-            print_report(report)
+            work.prepare()
+            places = work.environments
+            chains = [(name, work.steps(name)) for name in work.names]
+            run_chains(chains, len(places), places)
+            work.report()
 
-    return exit_code(work)
+    return exit_code(everything)
 
 
-def cells_of(comparison: Comparison, out: Path, prepare: bool = False) -> list[Cell]:
-    """The cells in their order.
+@dataclass(frozen=True)
+class ComparisonWork:
+    """A comparison as :class:`alibi_fairseq.workflow.Work`; see :func:`run` for the arguments."""
 
-    Args:
-        prepare: make the binary data of texts that are not prepared yet.
-    """
-    data = {
-        corpus: prepare_data(corpus, out) if prepare else data_folder(corpus, out)
-        for corpus in comparison.corpora
-    }
+    comparison: Comparison
+    folder: Path
+    parallel: int | None = None
+    results: Path | None = None
+    command: list[str] | None = None
+
+    def prepare(self) -> None:
+        """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
+        with atomic_write(self.folder / "comparison.yaml") as file:
+            yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
+        for corpus in self.comparison.corpora:
+            prepare_data(corpus, self.folder)
+        if self.budget:
+            print(*self.budget.sentences(), sep="\n", flush=True)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether all data is there."""
+        folders = [data_folder(corpus, self.folder) for corpus in self.comparison.corpora]
+        return all((folder / "train.bin").is_file() for folder in folders)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the cells, in their order."""
+        return list(self.cells)
+
+    def steps(self, name: str) -> list[Step]:
+        """Training and evaluation of a cell; its data must be prepared."""
+        return self.cells[name].steps
+
+    def report(self) -> None:
+        """Write and print table and figure."""
+        notes = self.budget.sentences() if self.budget else []
+        cells = list(self.cells.values())
+        folder = self.results or self.folder
+        report = write_report(self.comparison, cells, folder, self.command, notes)
+        print_report(report)
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """By name."""
+        cells = cells_of(self.comparison, self.folder)
+        if self.budget:
+            settled = replace(self.comparison, hours=None, updates=self.budget.updates)
+            cells = [replace(c, comparison=settled) for c in cells if self.budget.keeps(c)]
+        return {f"{cell.corpus.name}/{cell.name}": cell for cell in cells}
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        """What fits into the hours, measured the first time; None if the updates were given."""
+        if self.comparison.hours is None:
+            return None
+        cells = cells_of(self.comparison, self.folder)
+        places = environments(self._at_once(cells))
+        return budget(self.comparison, self.comparison.hours, cells, self.folder, places)
+
+    @property
+    def environments(self) -> list[dict[str, str]]:
+        """Of the cells that run at the same time."""
+        return environments(self._at_once(self.cells))
+
+    def _at_once(self, cells: Sized) -> int:
+        return self.parallel or min(len(cells), torch.cuda.device_count() or cores())
+
+
+def cells_of(comparison: Comparison, out: Path) -> list[Cell]:
+    """The cells in their order."""
     return [
         Cell(
-            *(comparison, corpus, method, train_length, seed, data[corpus]),
+            *(comparison, corpus, method, train_length, seed, data_folder(corpus, out)),
             out / corpus.name / f"{method}-{train_length}-seed{seed}",
         )
         for corpus, method, train_length, seed in comparison.cells()
@@ -118,6 +181,9 @@ def describe(comparison: Comparison, out: Path) -> str:
     """The commands of all cells in their order, and what they cost."""
     cells = cells_of(comparison, out)
     lines = [f"{cell.train_command.line}\n{cell.evaluate_command.line}\n" for cell in cells]
+    if comparison.hours is not None:
+        lines.append("--hours will set --max-update, the same for all, once the data is prepared.")
+        return "\n".join([*lines, f"{len(cells)} runs at most, in {comparison.hours:g} hours"])
     total = len(cells) * comparison.tokens
     return "\n".join(
         [*lines, f"{len(cells)} runs of {comparison.tokens:,} tokens, {total:,} in all"]

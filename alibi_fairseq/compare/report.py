@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,11 @@ class Report:
 
 
 def write_report(
-    comparison: Comparison, cells: list[Cell], folder: Path, command: list[str] | None = None
+    comparison: Comparison,
+    cells: list[Cell],
+    folder: Path,
+    command: list[str] | None = None,
+    notes: Sequence[str] = (),
 ) -> Report:
     """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
 
@@ -39,9 +44,11 @@ def write_report(
         cells: evaluated ones.
         folder: where to write.
         command: to name in the results; this program's own by default.
+        notes: sentences to stand below the tables.
     """
     sections, files = [f"# {comparison.title}"], [folder / "table.md"]
-    for corpus in comparison.corpora:
+    corpora = list(dict.fromkeys(cell.corpus for cell in cells))
+    for corpus in corpora:
         several = len(comparison.corpora) > 1
         prefix = f"{corpus.name}-" if several else ""
         document = document_of([cell for cell in cells if cell.corpus == corpus], command)
@@ -58,7 +65,7 @@ def write_report(
         title = f"{comparison.title}: {corpus.name}" if several else comparison.title
         draw_lengths(points, title, *figures)
         files += [*figures, path, path.with_suffix(".csv")]
-    text = "\n\n".join(sections)
+    text = "\n\n".join([*sections, *notes])
     with atomic_write(folder / "table.md") as file:
         file.write(text + "\n")
     return Report(text, files)

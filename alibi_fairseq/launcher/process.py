@@ -30,12 +30,15 @@ class StopRequest:
 
     Attributes:
         times: 0, or 1 after a signal, or more after Ctrl-C was pressed again, which means "now".
+        signal: the first one.
     """
 
     def __init__(self):
         self.times = 0
+        self.signal: signal.Signals | None = None
 
     def _listen(self, number, frame) -> None:
+        self.signal = self.signal or signal.Signals(number)
         self.times += number == signal.SIGINT or not self.times
         print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from ..files import check_disk
-from ..workflow import exit_code, locked, run_chains, run_step
+from ..workflow import Step, exit_code, locked, run_chains, run_step
 from . import costs
 from .outcome import print_outcome
 from .overview import write_overview
@@ -38,13 +41,56 @@ def carry_out(pipeline: Pipeline, items: tuple[str, ...], name: str) -> int:
     return exit_code(work)
 
 
-def do_all(pipeline: Pipeline) -> bool:
-    """Run every step that is not done; returns whether there was any."""
-    look_ahead(pipeline)
+@dataclass(frozen=True)
+class ReproductionWork:
+    """A plan as :class:`alibi_fairseq.workflow.Work`.
+
+    Attributes:
+        items: of the paper, to be shown at the end.
+    """
+
+    pipeline: Pipeline
+    items: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return self.pipeline.root
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the recipes."""
+        return [run.recipe.path for run in self.pipeline.runs]
+
+    @property
+    def prepared(self) -> bool:
+        return all(data.prepared for data in self.pipeline.data.values())
+
+    def prepare(self) -> None:
+        look_ahead(self.pipeline)
+        prepare_data(self.pipeline)
+
+    def steps(self, name: str) -> list[Step]:
+        (run,) = (run for run in self.pipeline.runs if run.recipe.path == name)
+        return self.pipeline.steps(run)
+
+    def report(self) -> None:
+        run_step(self.pipeline.report())
+        print_outcome(self.pipeline, self.items)
+
+
+def prepare_data(pipeline: Pipeline) -> bool:
+    """Prepare the texts; returns whether there was anything to do."""
     ran = False
     for data in pipeline.data.values():
         for step in data.steps():
             ran |= run_step(step)
+    return ran
+
+
+def do_all(pipeline: Pipeline) -> bool:
+    """Run every step that is not done; returns whether there was any."""
+    look_ahead(pipeline)
+    ran = prepare_data(pipeline)
     chains = [(run.recipe.path, pipeline.steps(run)) for run in pipeline.runs]
     if pipeline.machine and pipeline.machine.cpu and pipeline.scale is MINI:
         print_estimate(pipeline)

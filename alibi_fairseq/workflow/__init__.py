@@ -9,6 +9,7 @@
 :class:`~.step.Step`             a command or a function, and how to tell whether it is done
 :func:`~.step.run_chains`        chains of steps, one after the other or several at a time
 :func:`~.step.exit_code`         runs all of it and turns the outcome into an exit code
+:class:`~.jobs.Work`             all of this as jobs of a cluster, by :func:`~.slurm.submit`
 ================================ =============================================================
 
 A chain such as "train, then evaluate" for several models, two at a time, with one thread each::
@@ -37,6 +38,7 @@ where a training that saves when it is asked to stop, and an evaluation in this 
 """
 
 from .command import Command, Failed, Stopped
+from .jobs import Stage, Work, run_job, stages_of
 from .lock import locked
 from .stamp import Claim, Stamp, once
 from .step import Step, exit_code, run_chains, run_step
@@ -45,12 +47,16 @@ __all__ = [
     "Claim",
     "Command",
     "Failed",
+    "Stage",
     "Stamp",
     "Step",
     "Stopped",
+    "Work",
     "exit_code",
     "locked",
     "once",
     "run_chains",
+    "run_job",
     "run_step",
+    "stages_of",
 ]
