@@ -11,7 +11,10 @@ from .slurm_options import add_slurm_arguments, hand_over, wants_slurm, words_of
 
 # Options that describe the comparison: absent ones keep the defaults of the description.
 _LISTS = {
-    "methods": ("alibi,sinusoidal", "position methods, or 'all' for the paper's"),
+    "methods": (
+        "alibi,sinusoidal",
+        "position methods, or 'all' for the seven that are no later than ALiBi",
+    ),
     "train_lengths": ("128", "tokens per sample in training"),
     "eval_lengths": ("128,256,512,1024", "window lengths in evaluation"),
     "seeds": ("1", "of initialization and data order"),

@@ -14,7 +14,7 @@ import yaml
 from ..errors import BadInput
 from ..positions import METHODS
 
-#: What ``all`` stands for: the methods of the paper's tables, and the classical ones it mentions.
+#: What ``all`` stands for: the methods of the paper's tables, learned, Transformer-XL and none.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: What a cell is one of. Order of importance: the first varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
@@ -104,7 +104,7 @@ class Comparison:
                 hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
                 raise BadInput(
                     f"methods: there is no position method '{name}'.{hint} Choose from "
-                    f"{', '.join(METHODS)}, or 'all' for the paper's."
+                    f"{', '.join(METHODS)}, or 'all' for the seven that are no later than ALiBi."
                 )
         for length in self.train_lengths:
             if self.tokens_per_update % length:

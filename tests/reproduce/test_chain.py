@@ -53,7 +53,7 @@ def test_one_run_from_text_to_report(tmp_path, monkeypatch):
     assert costs.checkpoint_bytes(recipe, 1) < 2 * costs.folder_bytes(pipeline.training(run).folder)
     timing = estimate.measure(pipeline, run)
     assert timing.update > 0 and timing.long[0] == 2048
-    by_hand = 10 * timing.update + 10 * len(pipeline.steps(run))  # and 12,288 evaluated tokens
+    by_hand = 10 * timing.update + 10 * len(pipeline.steps(run))  # and 4,608 evaluated tokens
     seconds = estimate.run_seconds(pipeline, run)
     assert seconds > 0 and abs(seconds - by_hand) < 60
     page = pipeline.page.read_text()
