@@ -10,13 +10,13 @@ from ..reporting import markdown
 from ..reporting.perplexity_by_length import draw_lengths
 from ..reporting.style import figure, method_look, save
 from ..results.points import Point, method_name
-from .claims import FAILS, HOLDS, NOT_RUN, Claim, Finding, claims
+from .claims import FAILS, HOLDS, NOT_RUN, SO_FAR, Claim, Finding, claims
 from .description import Key, Study
 from .outcomes import Outcome, load_outcomes
 from .statistics import LEVEL, Interval, perplexity
 
 #: Claims that failed come first.
-_ORDER = (FAILS, HOLDS)
+_ORDER = (FAILS, HOLDS, SO_FAR)
 
 
 def write_page(study: Study, description: Path, folder: Path) -> Path:
@@ -48,7 +48,7 @@ def write_page(study: Study, description: Path, folder: Path) -> Path:
         parts += [f"## Not run yet\n\nIn this order: {names}."]
     path = folder / "README.md"
     with atomic_write(path) as stream:
-        stream.write("\n\n".join(part for part in parts if part) + "\n")
+        stream.write("\n\n".join(part.rstrip() for part in parts if part) + "\n")
     return path
 
 
@@ -83,6 +83,8 @@ def claim_section(claim: Claim) -> str:
     if claim.findings:
         rows = [finding_row(finding) for finding in claim.findings]
         parts.append(markdown.table(["comparison", "change", "interval", ""], rows, left=1))
+    if claim.missing:
+        parts.append(f"Not run yet: {', '.join(claim.missing)}.")
     return "\n\n".join([*parts, claim.note] if claim.note else parts)
 
 
