@@ -113,6 +113,6 @@ def test_failed_claims_come_first():
         }
     )
     lines = summary(found).splitlines()[2:]
-    order = [claim.verdict for claim in in_order(found)]
-    assert order == sorted(order, key=[FAILS, HOLDS, OPEN, NOT_RUN].index) or order[0] == FAILS
-    assert FAILS in lines[0] and "1. At equal length" in lines[0]
+    assert [claim.verdict for claim in in_order(found)][:2] == [FAILS, FAILS]
+    assert lines[0].startswith("| 1. At equal length") and "| 7. Long tests" in lines[1]
+    assert NOT_RUN in lines[-1]

@@ -131,7 +131,7 @@ def test_cells_are_carried_out_in_their_order_and_kept(commands):
     found = load_document(folder / "evaluation.json")["cells"][0]
     assert found["train_command"].startswith("python -m alibi_fairseq train runs/study/tales/")
     page = Path("results/README.md").read_text()
-    assert "6 of 6 are finished" in page and "Not run yet" not in page
+    assert "6 of 6 are finished" in page and "## Not run yet" not in page
     commands.ran.clear()
     assert study(*TALES, *NOTES) == 0 and not commands.ran
     assert Path("results/README.md").read_text() == page
