@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import submitit
 import torch
 from commands import SHORT, as_process, in_process
 from results_documents import document, evaluation_cell
@@ -16,6 +15,7 @@ from alibi_fairseq.launcher import process
 from alibi_fairseq.results.schema import load_document, save_document
 from alibi_fairseq.workflow import slurm
 
+submitit = pytest.importorskip("submitit")
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 FAKE = {
     "sbatch": 'n=$(ls "$LOG" | wc -l); cp "$1" "$LOG/$n"; echo "Submitted batch job $((100 + n))"',
