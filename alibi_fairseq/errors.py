@@ -46,8 +46,7 @@ def install_excepthook() -> None:
 
 def wording(sentence: str) -> str:
     """A message with options named as the user has written them: under Hydra keys, not flags."""
-    hydra_config = sys.modules.get("hydra.core.hydra_config")
-    if hydra_config is None or not hydra_config.HydraConfig.initialized():
+    if not sys.argv[0].endswith("hydra-train"):  # ours or fairseq's
         return sentence
     from .hydra_keys import as_keys
 

@@ -38,7 +38,8 @@ TINY = ("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-emb
 #: Added to every training; the last value of an option counts.
 TRAINING = (
     *(*TINY, "--arch", "alibi_lm_tiny", "--decoder-attention-heads", "8", "--dropout", "0"),
-    *("--optimizer", "adam", "--lr", "0.001", "--max-update", "2", "--max-tokens", "4096"),
+    *("--optimizer", "adam", "--lr", "0.001", "--max-update", "2"),
+    *("--tokens-per-sample", "16", "--max-tokens", "128"),
     *("--cpu", "--num-workers", "0", "--log-format", "simple"),
 )
 #: The same as keys, for a recipe.
@@ -46,7 +47,8 @@ HYDRA = (
     *("common.cpu=true", "common.fp16=false", "dataset.num_workers=0", "optimization.max_update=2"),
     *("model.decoder_layers=1", "model.decoder_embed_dim=32", "model.decoder_ffn_embed_dim=32"),
     *("model.adaptive_input_cutoff='20,30'", "model.adaptive_softmax_cutoff='20,30'"),
-    *("distributed_training.ddp_backend=legacy_ddp", "model.adaptive_input_factor=1"),
+    *("distributed_training.ddp_backend=legacy_ddp", "model.decoder_attention_heads=8"),
+    *("task.tokens_per_sample=16", "dataset.max_tokens=128", "optimization.update_freq=[1]"),
 )
 
 
@@ -114,7 +116,7 @@ def run(document: str, words: list[str]) -> None:
         recipe = [] if "wikitext-103/alibi-512" in arguments else ["wikitext-103/alibi-512", "toy"]
         if "cc100-roberta/alibi-1024" in arguments:
             arguments[arguments.index("--save-dir") - 1] = "toy"
-        return ours(["launch", "--dry-run", *recipe, *arguments])
+        return ours(["launch", "--dry-run", *arguments, *recipe])
     if program == "echo":
         at = words.index("alibi-fairseq")
         command = ["-m", "alibi_fairseq", *words[at + 1 :], "--max-len-b", "8", "--cpu"]
@@ -147,7 +149,9 @@ def fairseqs(verb: str, document: str, arguments: list[str]) -> None:
     if "segment_language_modeling" in arguments:
         arguments = [w.replace("checkpoint_best", "checkpoints/checkpoint_best") for w in arguments]
     if verb == "train":
-        arguments += TRAINING
+        arguments += (
+            TRAINING if "--task" in arguments else ["--task", "language_modeling", *TRAINING]
+        )
         shutil.rmtree("checkpoints", ignore_errors=True)
     elif verb == "eval-lm":
         arguments += ["--cpu", "--num-workers", "0"]
