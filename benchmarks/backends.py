@@ -1,5 +1,4 @@
-"""Which backend is fastest for which call, the measurements that ``auto`` goes by:
-``python -m benchmarks.backends``.
+"""Which backend is fastest for which call: ``python -m benchmarks.backends``.
 
 ALiBi attention alone on the CPU, forward and backward, and forward alone for evaluation. Queries and
 keys are random, in two sizes: "random" as fairseq initialises a model, "trained" as large as those of
@@ -76,8 +75,8 @@ def measure(args, width: int, heads: int, length: int, weights: str) -> list[dic
     typical = typical_share(bias.slopes(q.device).tolist(), length, length)
     cells = []
     for phase, make, tensors in (
-        ("training", training, leaves),
-        ("evaluation", evaluation, (q, k, v)),
+        ("train", training, leaves),
+        ("evaluate", evaluation, (q, k, v)),
     ):
         functions = {name: make(name) for name in CANDIDATES}
         label = f"{phase}, {length} tokens"

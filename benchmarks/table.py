@@ -25,7 +25,7 @@ HEAD = """# Benchmarks
 | `python -m benchmarks.output_layer` | training steps with our chunked losses beside fairseq's |
 | `python -m benchmarks.step` | training steps with `--optimizer fused_adam` beside fairseq's |
 | `python -m benchmarks.peers` | training steps beside Hugging Face's BLOOM and x-transformers |
-| `python -m benchmarks.backends` | every backend on calls of many shapes, what `auto` goes by |
+| `python -m benchmarks.backends` | every backend on calls of many shapes |
 | `python -m benchmarks.generate` | decoding with cached keys |
 | `python -m benchmarks.evaluate` | our evaluator beside `fairseq-eval-lm` |
 | `python -m benchmarks.skipping --path CHECKPOINT --data DATA_BIN` | what is skipped on trained weights |
@@ -110,21 +110,6 @@ COLUMNS = {
             ("length", "length", "{}"),
             ("tokens/s", "tokens_per_second", "{:.0f}"),
             ("ours is faster by", "ours_is_faster", "{:.2f}"),
-        ],
-    ),
-    "backends": (
-        "Backends by shape of the call, what `auto` goes by",
-        [
-            ("pass", "phase", "{}"),
-            ("head size", "head_size", "{}"),
-            ("heads", "heads", "{}"),
-            ("threads", "threads", "{}"),
-            ("length", "length", "{}"),
-            ("weights", "weights", "{}"),
-            ("scores kept", "kept_share", "{:.0%}"),
-            ("backend", "variant", "{}"),
-            ("ms", "milliseconds", "{:.1f}"),
-            ("× sdpa", "ratio", "{:.2f}"),
         ],
     ),
     "generate": (

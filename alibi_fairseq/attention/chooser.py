@@ -1,9 +1,10 @@
 """Which backend computes a call.
 
-The order of preference on the CPU follows measurements of attention alone with two threads: ALiBi
-with skipping is ahead of the dense kernels from 1,024 queries to as many keys on, and with fewer
-queries where there are more keys; everything else is fastest in torch's own kernels. The order on a
-GPU is reasoned, not measured yet. ``python -m benchmarks.suite`` measures both.
+On the CPU the borders are those of ``results/benchmarks/attention-cpu.json``, which
+``python -m benchmarks.attention`` measures with two threads and a test compares with the choices made
+here: skipping pays where it leaves a small enough share of the scores, and a smaller one for narrow
+heads, whose dense kernels are quicker on several threads. The order on a GPU is reasoned, not
+measured yet.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 import functools
 import logging
 
+import torch
 from torch import Tensor
 
 from ..errors import BadInput
+from ..positions.alibi import LinearBias
 from . import eager, flash, flex, fold, sdpa, skipping
 from .backend import Backend
+from .certificate import typical_share
 from .future_mask import FutureMask
 
 logger = logging.getLogger(__name__)
@@ -32,8 +36,12 @@ BACKENDS: dict[str, Backend] = {
 
 #: Looking for keys to skip pays with so many queries at least …
 QUERIES_TO_SKIP = 128
-#: … and where queries and keys together are at least so many.
-LENGTHS_TO_SKIP = 2048
+#: … and where it leaves at most this share of the scores, by smallest head size (on a single thread
+#: that of wide heads, for all). The share is that of a trained model with these slopes, since the
+#: call's own would take a certificate to know.
+SHARE_TO_SKIP = {0: 0.535, 64: 0.75}
+#: Folding pays from so many keys on, by smallest head size.
+KEYS_TO_FOLD = {0: 1024.0, 64: 2048.0}
 #: On a GPU the dense kernels have more of the machine to themselves: skip only from here on.
 SHORTEST_TO_SKIP_ON_GPU = 4096
 
@@ -98,8 +106,7 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
         return ("sdpa",) if causal or q.device.type == "cpu" else ("flex", "sdpa")
     queries = q.shape[2]
     if q.device.type == "cpu":
-        many = queries >= QUERIES_TO_SKIP and queries + mask.keys >= LENGTHS_TO_SKIP
-        return ("skipping",) if many else ()
+        return _preferences_on_a_cpu(queries, q.shape[-1], mask)
     if queries == 1:
         return ("flash", "sdpa")
     if queries >= SHORTEST_TO_SKIP_ON_GPU:
@@ -107,6 +114,22 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
     if dropout_p > 0:
         return ("flash", "fold")
     return ("flash", "flex", "fold")
+
+
+def _preferences_on_a_cpu(queries: int, width: int, mask: FutureMask) -> tuple[str, ...]:
+    if queries < QUERIES_TO_SKIP:
+        return ()
+    assert isinstance(mask.bias, LinearBias)  # see fold.supports()
+    slopes = mask.bias.slopes(torch.device("cpu")).tolist()
+    border = at_width(SHARE_TO_SKIP, width if torch.get_num_threads() > 1 else max(width, 64))
+    if typical_share(slopes, queries, mask.keys) <= border:
+        return ("skipping", "fold")
+    return ("fold",) if mask.keys >= at_width(KEYS_TO_FOLD, width) else ()
+
+
+def at_width(borders: dict[int, float], width: int) -> float:
+    """The entry of the largest head size that is at most ``width``."""
+    return borders[max(size for size in borders if size <= width)]
 
 
 @functools.lru_cache(maxsize=256)

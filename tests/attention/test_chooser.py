@@ -9,10 +9,13 @@ import types
 import pytest
 import torch
 from attention_calls import Call
+from commands import ROOT
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend, chooser, flash
 from alibi_fairseq.attention.certificate import certify
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.positions.alibi import LinearBias
+from alibi_fairseq.results.schema import load_document
 
 LONG = Call(length=1024)
 
@@ -33,14 +36,40 @@ def chosen(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwar
 
 
 def test_auto_on_the_cpu():
-    assert chosen(LONG) == "skipping"
-    assert chosen(Call(length=128, cached=1920)) == "skipping"
+    assert chosen(Call(length=2048, width=64, batch=1)) == "skipping"
+    assert chosen(Call(length=128, cached=3000, width=64)) == "skipping"
     assert chosen(Call()) == "sdpa"
     assert chosen(Call(length=1, cached=4000)) == "sdpa"
     assert chosen(Call(length=1024, padded=True)) == "sdpa"
     assert chosen(LONG, dropout_p=0.1) == "sdpa"
     for method in ("none", "sinusoidal", "t5", "kerple", "sandwich", "transformer_xl"):
         assert chosen(Call(method=method, length=1024)) == "sdpa"
+
+
+def measured() -> dict[tuple, dict[str, float]]:
+    """Milliseconds by backend of each call that ``benchmarks.attention`` measured on a CPU."""
+    document = load_document(ROOT / "results" / "benchmarks" / "attention-cpu.json")
+    calls: dict[tuple, dict[str, float]] = {}
+    for cell in document["cells"]:
+        if cell["variant"] in BACKENDS:
+            key = tuple(cell[name] for name in ("batch", "heads", "length", "head_size"))
+            calls.setdefault(key, {})[cell["variant"]] = cell["milliseconds"]
+    return calls
+
+
+def test_auto_takes_nothing_that_was_measured_to_be_slower(monkeypatch):
+    """Up to what one measurement differs from the next."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # that it was measured with
+    slower = {}
+    for shape, milliseconds in measured().items():
+        _, heads, length, _ = shape
+        q = torch.empty(shape, requires_grad=True)
+        mask = FutureMask(LinearBias(heads), length, length)
+        taken = chooser.choose("auto", q, q, q, mask, 0.0)
+        if milliseconds[taken] > 1.05 * min(milliseconds.values()):
+            slower[shape] = taken, milliseconds
+    assert not slower
+    assert {width for *_, width in measured()} == {16, 64} and len(measured()) == 6
 
 
 def test_preferences_on_a_gpu():
@@ -67,7 +96,7 @@ def test_it_says_once_which_it_took(caplog):
         attend(q, k, v, LONG.mask())
         attend(q, k, v, LONG.mask())
     assert [r.getMessage() for r in caplog.records] == [
-        "attention backend: skipping (cpu, float32)"
+        f"attention backend: {chosen(LONG)} (cpu, float32)"
     ]
 
 

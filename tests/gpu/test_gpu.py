@@ -123,6 +123,8 @@ ADAPTIVE = (
         ADAPTIVE,
         (*ADAPTIVE, "--bf16"),
         (*ADAPTIVE, "--fp16"),
+        ("--optimizer", "fused_adam", "--fp16"),
+        ("--optimizer", "fused_adam", "--bf16"),
         ("--checkpoint-activations",),
         ("--num-workers", "2"),
         ("--ddp-backend", "fully_sharded", "--fp16"),
