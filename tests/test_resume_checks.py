@@ -20,6 +20,7 @@ from alibi_fairseq.errors import BadInput
         ("--decoder-attention-heads", 2, 8),
         ("--alibi-scale", "dynamic", "none"),
         ("--attention-window", 8, 0),
+        ("--block-diagonal", "eos", "none"),
         ("--activation-fn", "gelu", "relu"),
     ],
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from pydoc_data.topics import topics
 
-ROOT = Path(__file__).resolve().parent.parent
+from commands import in_process
+
 MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 TRAIN_LENGTH = 32
 
@@ -19,17 +18,6 @@ ADAPTIVE = (
     "--tie-adaptive-proj --no-share-decoder-input-output-embed --criterion adaptive_loss "
     "--ddp-backend legacy_ddp "
 )
-
-
-def fairseq(command: str, *arguments: str) -> None:
-    """Run a fairseq command in a process of its own, with our models registered."""
-    done = subprocess.run(
-        [sys.executable, "-m", "alibi_fairseq", command, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-1000:]
 
 
 def pieces_of(line: str) -> str:
@@ -57,7 +45,7 @@ def make_corpus(folder: Path) -> Path:
         (folder / f"{split}.txt").write_text("".join(lines), encoding="utf-8")
     data = folder / "data-bin"
     prefixes = [f"--{split}pref={folder / split}.txt" for split in ("train", "valid", "test")]
-    fairseq("preprocess", "--only-source", f"--destdir={data}", *prefixes)
+    in_process("preprocess", "--only-source", f"--destdir={data}", *prefixes, "--workers", 1)
     return data
 
 
@@ -71,7 +59,7 @@ TRAINING = f"""
 def train(data: Path, folder: Path, flags: str) -> Path:
     """A checkpoint after twelve updates at length 32."""
     options = f"{TRAINING} {flags}".split()
-    fairseq("train", str(data), "--save-dir", str(folder), *options)
+    in_process("train", data, "--save-dir", folder, *options)
     return folder / "checkpoint_last.pt"
 
 
@@ -84,6 +72,9 @@ class Trained:
         "bloom": "--arch alibi_lm_bloom --decoder-attention-heads 8 "
         "--decoder-layers 2 --decoder-embed-dim 32 --decoder-ffn-embed-dim 128",
         "sinusoidal": "--arch alibi_lm --position-method sinusoidal " + SMALL,
+        "learned": "--arch alibi_lm --position-method learned " + SMALL,
+        "rotary": "--arch alibi_lm --position-method rotary " + SMALL,
+        "none": "--arch alibi_lm --position-method none " + SMALL,
         "transformer-xl": "--task segment_language_modeling --arch alibi_lm "
         "--position-method transformer_xl --mem-len 24 " + SMALL,
         "stock": "--arch transformer_lm --decoder-normalize-before " + SMALL,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import eager
 from .chooser import BACKENDS, check_backend, choose
+from .documents import SEPARATORS, document_starts
 from .future_mask import FutureMask
 
 
@@ -46,4 +47,11 @@ def attend(
     return BACKENDS[name].attend(q, k, v, mask, dropout_p), None
 
 
-__all__ = ["BACKENDS", "FutureMask", "attend", "check_backend"]
+__all__ = [
+    "BACKENDS",
+    "SEPARATORS",
+    "FutureMask",
+    "attend",
+    "check_backend",
+    "document_starts",
+]

@@ -102,7 +102,7 @@ def _automatic(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: flo
 def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
     if mask.bias is None or not fold.supports(mask.bias):
         # FlexAttention needs no mask in memory; SDPA's causal kernel neither.
-        causal = mask.bias is None and not mask.window
+        causal = mask.bias is None and not mask.window and mask.document_start is None
         return ("sdpa",) if causal or q.device.type == "cpu" else ("flex", "sdpa")
     queries = q.shape[2]
     if q.device.type == "cpu":

@@ -55,6 +55,8 @@ def unsupported_reason(
         return f"flash has no kernel for head sizes above 256, such as {q.shape[-1]}"
     if mask.key_padding is not None:
         return "flash does not support padding in front of tokens"
+    if mask.document_start is not None:
+        return "flash does not support several documents in a window"
     return None
 
 

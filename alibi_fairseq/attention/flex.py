@@ -2,8 +2,8 @@
 
 The block mask is computed from counts alone, so nothing is evaluated over T × S, and without
 waiting for the device. Compiled once for each kind of call (as many keys as queries, more keys, a
-single query, a single sequence), not once per length or batch size. It has no attention dropout, and
-no backward pass on the CPU.
+single query, a single sequence, documents), not once per length or batch size. It has no attention
+dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """
@@ -114,7 +114,7 @@ def causal_blocks(
     """Which blocks of keys each block of queries attends to, from counts alone.
 
     Args:
-        mask: gives T, S and the attention window, which is exact.
+        mask: gives T, S, the attention window and the documents, which are exact.
         windows: (B, H) blocks whose keys are all further than this from all queries of a block are
             skipped. Keys at a greater distance in other blocks are not masked.
     """
@@ -129,9 +129,14 @@ def causal_blocks(
     else:
         nearest = (first - windows.to(first.dtype)[..., None]).clamp(min=0)
         start = nearest // BLOCK  # (B, H, R)
+    own = None
+    if mask.document_start is not None:
+        own = mask.document_start[:, offset:].contiguous()  # (B, T)
+        start = torch.maximum(start, own[:, None, ::BLOCK] // BLOCK)  # (B, 1, R)
     end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
-    # Blocks from start up to here have no masked key; with an attention window any block may.
-    whole = start if mask.window else torch.maximum((first + 1) // BLOCK, start)
+    # Blocks from start up to here have no masked key; with a window or documents any block may.
+    anywhere = mask.window > 0 or own is not None
+    whole = start if anywhere else torch.maximum((first + 1) // BLOCK, start)
     end, whole = torch.broadcast_tensors(end, whole)
 
     def counted(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,6 +155,15 @@ def causal_blocks(
         *counted(whole, end),
         *counted(start, whole),
         BLOCK_SIZE=BLOCK,
-        mask_mod=visible,
+        mask_mod=visible if own is None else _within(own, visible),
         seq_lengths=(queries, keys),
     )
+
+
+def _within(own: Tensor, visible):
+    """``visible``, restricted to keys from ``own`` (B, T) on: where the query's document begins."""
+
+    def visible_in_document(batch, head, query, key):
+        return visible(batch, head, query, key) & (key >= own[batch, query])
+
+    return visible_in_document

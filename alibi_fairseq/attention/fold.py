@@ -48,6 +48,8 @@ def unsupported_reason(
         return "fold does not support padding in front of tokens"
     if mask.window:
         return "fold does not support an attention window"
+    if mask.document_start is not None:
+        return "fold does not support several documents in a window"
     if dropout_p > 0 and q.device.type == "cpu":
         return "fold has no attention dropout on the CPU"
     if k.shape[2] > _max_positions(q.dtype):

@@ -34,6 +34,9 @@ class FutureMask:
         window: each query attends to its own key and the ``window - 1`` before it; 0 for no limit.
         key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
             padding query still sees itself, so that no row is empty and softmax stays finite.
+        document_start: (B, S) int64, position of the first key of each key's document, see
+            :func:`~alibi_fairseq.attention.documents.document_starts`. A query attends to its own
+            document alone. None if there is one document.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class FutureMask:
         keys: int,
         key_padding: Tensor | None = None,
         window: int = 0,
+        document_start: Tensor | None = None,
     ):
         self.bias = bias
         self.queries = queries
@@ -50,18 +54,24 @@ class FutureMask:
         self.offset = keys - queries
         self.key_padding = key_padding
         self.window = window if window < keys else 0
+        self.document_start = document_start
         self._bands: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._shared: dict[Hashable, Any] = {}
 
     @property
     def is_plain_causal(self) -> bool:
         """True if the mask is the causal triangle and nothing else."""
-        limited = self.key_padding is not None or self.window > 0
-        return self.bias is None and self.offset == 0 and not limited
+        whole = self.key_padding is None and self.document_start is None and self.window == 0
+        return self.bias is None and self.offset == 0 and whole
 
     def first_key(self, start: int) -> int:
-        """The first key visible to query number ``start``."""
-        return max(0, self.offset + start + 1 - self.window) if self.window else 0
+        """The first key visible to query number ``start`` or a later one, in any sequence."""
+        first = max(0, self.offset + start + 1 - self.window) if self.window else 0
+        if (starts := self.document_start) is None:
+            return first
+        # (T,), read from the device once for all blocks and layers.
+        make = lambda: starts[:, self.offset :].amin(dim=0).tolist()  # noqa: E731
+        return max(first, self.shared("document starts", make)[start])
 
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What a backend derives from this mask alone, made for the first layer and kept for the others.
@@ -95,6 +105,10 @@ class FutureMask:
             if self.window:
                 far = distance(n, visible, q.device) >= self.window
                 mask = mask.masked_fill(far, -torch.inf)
+        if self.document_start is not None:
+            starts = self.document_start[:, None, visible - n : visible, None]  # (B, 1, n, 1)
+            keys = torch.arange(visible, device=q.device)
+            mask = mask.masked_fill(keys < starts, -torch.inf)
         if self.key_padding is not None:
             hidden = self.key_padding[:, None, None, :visible]  # (B, 1, 1, K)
             itself = self._distance(n, visible, q.device) == 0

@@ -35,6 +35,8 @@ def unsupported_reason(
         return "skipping does not support padding in front of tokens"
     if mask.window:
         return "skipping does not support an attention window"
+    if mask.document_start is not None:
+        return "skipping does not support several documents in a window"
     if q.device.type != "cpu" and flash.unsupported_reason(q, k, v, mask, dropout_p) is not None:
         reason = flex.unsupported_reason(q, k, v, mask, dropout_p)
         return None if reason is None else f"skipping uses flex on a GPU, and {reason}"

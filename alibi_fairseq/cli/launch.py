@@ -46,6 +46,11 @@ def run(args: argparse.Namespace) -> int:
     refuse_being_one_of_many(os.environ, args.nnodes)
     recipe = find_recipe(args.recipe)
     command = plan(recipe, args.data, machine(args), args.flags, args.max_restarts)
+    if recipe.starts_from and flag_value(args.flags, "--finetune-from-model") is None:
+        raise BadInput(
+            f"{recipe.path} goes on with a model of {recipe.starts_from}: name its checkpoint with "
+            "--finetune-from-model behind the data folder."
+        )
     save_dir = flag_value(args.flags, "--save-dir")
     if save_dir is None:
         raise BadInput("Name a folder for the checkpoints: --save-dir DIR behind the data folder.")

@@ -39,7 +39,7 @@ class Description:
         adaptive_input, adaptive_softmax: the (first word, width) of each band, or None.
         input_width, output_width: of plain embeddings.
         dropout, attention_dropout, activation_dropout: probabilities in training.
-        options: the options of the position method that were given.
+        options: the options of the position method, and the limits of attention, that were given.
     """
 
     position_method: str
@@ -83,7 +83,6 @@ def describe(decoder: Any, position_method: str, train_length: int) -> Descripti
         )
     layer, softmax, embedding = decoder.layers[0], decoder.adaptive_softmax, decoder.embed_tokens
     tied = decoder.share_input_output_embed if softmax is None else args.tie_adaptive_weights
-    window = getattr(decoder, "attention_window", 0)  # fairseq's own decoders have none
     return Description(
         position_method=position_method,
         train_length=train_length,
@@ -107,7 +106,7 @@ def describe(decoder: Any, position_method: str, train_length: int) -> Descripti
         activation_dropout=args.activation_dropout,
         options={
             **given_options(getattr(decoder.embed_positions, "config", None)),
-            **({"attention_window": args.attention_window} if window else {}),
+            **limits(decoder),
         },
     )
 
@@ -116,6 +115,13 @@ def given_options(config: PositionConfig | None) -> dict[str, object]:
     """The options of the position method that are not at their defaults."""
     defaults = {field.name: field.default for field in fields(PositionConfig)}
     values = {name: getattr(config, name, defaults[name]) for name in METHOD_OPTIONS}
+    return {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def limits(decoder: nn.Module) -> dict[str, object]:
+    """The options that keep attention from keys before the query; fairseq's decoders have none."""
+    defaults = {"attention_window": 0, "block_diagonal": "none"}
+    values = {name: getattr(decoder, name, default) for name, default in defaults.items()}
     return {name: value for name, value in values.items() if value != defaults[name]}
 
 

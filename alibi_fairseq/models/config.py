@@ -59,6 +59,13 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=0,
         metadata={"help": "attend to the last W tokens only, with any position method; 0: to all"},
     )
+    block_diagonal: str = field(
+        default="none",
+        metadata={
+            "help": "attend to the token's own document only: none, eos (every </s> separates "
+            "documents) or empty_line (two </s> in a row do, as in complete_doc)"
+        },
+    )
     clamp_learned_positions: bool = field(
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},

@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerDecoder
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from ..attention import FutureMask
+from ..attention import FutureMask, document_starts
 from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
@@ -49,6 +49,7 @@ class AlibiDecoder(TransformerDecoder):
             ),
         )
         self.attention_window = args.attention_window
+        self.block_diagonal = args.block_diagonal
         for layer in self._all_layers():
             layer.self_attn.backend = args.attention_backend
 
@@ -119,14 +120,15 @@ class AlibiDecoder(TransformerDecoder):
         real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
         start = self._all_layers()[0].self_attn.cached_length(incremental_state)
         tokens = prev_output_tokens[:, start:]  # (B, T)
-        positions = token_positions(real)[:, start:]
+        documents = document_starts(prev_output_tokens, self.dictionary.eos(), self.block_diagonal)
+        positions = token_positions(real, documents)[:, start:]
 
         x = self._embed(tokens, method.embed(positions))  # (B, T, C)
         x = x.transpose(0, 1)  # (T, B, C)
         if memory is not None:
             memory = [states.to(x) for states in memory]  # (M, B, C) each
 
-        contexts = self._contexts(method, real, start, tokens.shape[1], memory)
+        contexts = self._contexts(method, real, start, tokens.shape[1], memory, documents)
         keep_inputs = return_all_hiddens or method.memory_length > 0
         inputs, final = [], len(contexts) - 1
         for index, (layer, context) in enumerate(zip(self._all_layers(), contexts)):
@@ -159,7 +161,7 @@ class AlibiDecoder(TransformerDecoder):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def _contexts(self, method, real: Tensor, start: int, length: int, memory) -> list:
+    def _contexts(self, method, real: Tensor, start: int, length: int, memory, documents) -> list:
         """One attention context per layer; layers with equal biases share one mask."""
         remembered = memory[0].shape[0] if memory else 0
         keys = remembered + start + length
@@ -172,7 +174,9 @@ class AlibiDecoder(TransformerDecoder):
         for index in range(len(self.layers)):
             bias = method.bias(index, keys)
             if bias not in masks:
-                masks[bias] = FutureMask(bias, length, keys, padding, self.attention_window)
+                masks[bias] = FutureMask(
+                    bias, length, keys, padding, self.attention_window, documents
+                )
             layer_memory = memory[index] if memory else None
             contexts.append(AttentionContext(masks[bias], rotation, layer_memory))
         return contexts
@@ -242,7 +246,9 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
         return x, context
     memory = before if context.memory is None else torch.cat([context.memory, before])
     whole = context.mask
-    mask = FutureMask(whole.bias, last, whole.keys, whole.key_padding, whole.window)
+    mask = FutureMask(
+        whole.bias, last, whole.keys, whole.key_padding, whole.window, whole.document_start
+    )
     return x, AttentionContext(mask, rotation_of_last(context.rotation), memory)
 
 

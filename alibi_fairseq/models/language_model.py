@@ -8,7 +8,7 @@ import dataclasses
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding
 
-from ..attention import check_backend
+from ..attention import SEPARATORS, check_backend
 from ..errors import BadInput
 from ..positions.slopes import slopes_option
 from ..results.dictionaries import bind_dictionary
@@ -145,6 +145,12 @@ def check_options(args: argparse.Namespace) -> None:
         raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
     if args.attention_window < 0:
         raise BadInput(f"--attention-window must be 0 or more, not {args.attention_window}.")
+    if args.block_diagonal not in SEPARATORS:
+        raise BadInput(
+            f"--block-diagonal must be one of {', '.join(SEPARATORS)}, not '{args.block_diagonal}'."
+        )
+    if args.block_diagonal != "none" and args.mem_len > 0:
+        raise BadInput("--block-diagonal cannot be combined with --mem-len; drop one of the two.")
     if args.decoder_embed_dim % args.decoder_attention_heads:
         raise BadInput(
             f"{args.decoder_attention_heads} attention heads do not divide a model width of "

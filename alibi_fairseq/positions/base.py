@@ -161,10 +161,15 @@ class PositionMethod(nn.Module):
         return None
 
 
-def token_positions(real: Tensor) -> Tensor:
+def token_positions(real: Tensor, document_start: Tensor | None = None) -> Tensor:
     """0-based positions of tokens, −1 at padding; padding may be on either side.
 
     Args:
         real: (B, T) bool, True at tokens that are not padding.
+        document_start: (B, T) int64, place of the first token of each token's document, where
+            positions begin at 0 again; None if there is one document.
     """
-    return torch.where(real, real.cumsum(1) - 1, -1)
+    positions = real.cumsum(1) - 1
+    if document_start is not None:
+        positions = positions - positions.gather(1, document_start).clamp(min=0)
+    return torch.where(real, positions, -1)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import difflib
 
 from ..errors import BadInput
-from . import bookcorpus, cc100_roberta, wikitext103
+from . import bookcorpus, cc100_roberta, extend, wikitext103
 from .recipe import Corpus, Recipe
 
 MODULES = (wikitext103, bookcorpus, cc100_roberta)
 CORPORA: dict[str, Corpus] = {module.CORPUS.name: module.CORPUS for module in MODULES}
+#: Folders of ``configs/`` and their titles: one per corpus of the paper, and what goes beyond it.
+FOLDERS = {corpus.name: corpus.title for corpus in CORPORA.values()} | {extend.FOLDER: extend.TITLE}
 RECIPES: dict[str, Recipe] = {
-    recipe.path: recipe for module in MODULES for recipe in module.recipes()
+    recipe.path: recipe for module in (*MODULES, extend) for recipe in module.recipes()
 }
 
 
-def recipes_of(corpus: str) -> list[Recipe]:
-    """The recipes of one corpus, in order."""
-    return [recipe for recipe in RECIPES.values() if recipe.corpus.name == corpus]
+def recipes_of(folder: str) -> list[Recipe]:
+    """The recipes of one folder, in order."""
+    return [recipe for recipe in RECIPES.values() if recipe.folder == folder]
 
 
 def find_recipe(path: str) -> Recipe:
-    """The recipe called ``corpus/name``; the path of its file in ``configs/`` is understood too."""
+    """The recipe called ``folder/name``; the path of its file in ``configs/`` is understood too."""
     name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
     if name not in RECIPES:
         nearest = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)

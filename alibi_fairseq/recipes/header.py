@@ -43,6 +43,8 @@ def header(recipe: Recipe) -> str:
 
 def title(recipe: Recipe) -> str:
     """``WikiText-103: ALiBi trained at L = 512``."""
+    if recipe.starts_from:
+        return f"{recipe.starts_from} continued at L = {recipe.train_length}"
     method = METHOD_NAMES[recipe.position_method]
     return f"{recipe.corpus.title}: {method} trained at L = {recipe.train_length}"
 

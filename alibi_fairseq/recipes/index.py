@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..reporting import paper
-from .catalogue import CORPORA, recipes_of
+from .catalogue import FOLDERS, recipes_of
 from .cost import gpu_hours
 from .recipe import Recipe
 from .targets import expected, items_of
@@ -19,6 +19,7 @@ every file in this folder; a test compares the two forms of each recipe field by
 | `CORPUS/NAME.yaml` | `alibi-fairseq hydra-train --config-dir configs/CORPUS --config-name NAME task.data=DATA_BIN checkpoint.save_dir=FOLDER` |
 | `CORPUS/NAME.sh` | `configs/CORPUS/NAME.sh DATA_BIN --save-dir FOLDER`: the same with `fairseq-train`; explanations are in the YAML |
 | `CORPUS/run_config/*.yaml` | `+run_config=1_gpu` after `--config-name`: other machines, same tokens per update; the header of each recipe names the one that fits |
+| `extend/NAME.yaml`, `.sh` | continues a trained model at a longer length: `checkpoint.finetune_from_model=CHECKPOINT`, and CHECKPOINT behind DATA_BIN ([docs/longer-context.md](../docs/longer-context.md)) |
 
 Any other number of GPUs keeps the tokens per update if `--update-freq` changes in proportion
 (`scripts/train.sh --gpus N` computes it). A value that the paper does not give is marked "our choice"
@@ -44,11 +45,11 @@ COLUMNS = (
 def index() -> str:
     """The whole file."""
     parts = [HEAD]
-    for name, corpus in CORPORA.items():
+    for name, title in FOLDERS.items():
         rows = [row(recipe) for recipe in recipes_of(name)]
         table = [COLUMNS, ["---"] + ["--:"] * (len(COLUMNS) - 1), *rows]
         lines = ["| " + " | ".join(cells) + " |" for cells in table]
-        parts.append(f"\n## {corpus.title}\n\n" + "\n".join(lines) + "\n")
+        parts.append(f"\n## {title}\n\n" + "\n".join(lines) + "\n")
     return "".join(parts)
 
 

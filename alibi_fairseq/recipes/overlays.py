@@ -57,7 +57,7 @@ def default_deal(recipes: list[Recipe], world: str) -> tuple[int, int] | None:
 def overlay_name(recipe: Recipe, world: str) -> str:
     """The overlay that runs this recipe on that machine."""
     batch = recipe.batch.on(OVERLAY_GPUS[world])
-    usual = default_deal(recipes_of(recipe.corpus.name), world) == dealt(batch)
+    usual = default_deal(recipes_of(recipe.folder), world) == dealt(batch)
     return world if usual else f"{world}_{variant(recipe)}"
 
 

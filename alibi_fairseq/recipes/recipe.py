@@ -53,12 +53,14 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run of the paper, complete.
+    """One training run, complete.
 
     Attributes:
         name: file name without its suffix, e.g. ``alibi-512``.
         parameters: with a dictionary of ``corpus.dictionary`` entries.
         as_fast_as: the position method whose training speed in the paper stands for this one's.
+        folder: of its files below ``configs/``; that of the corpus if not given.
+        starts_from: the recipe of the model whose weights it begins with, if any.
         choices: what the paper does not specify: {(group, option): the reason for our value}.
         notes: paragraphs for the header of the file.
     """
@@ -71,13 +73,18 @@ class Recipe:
     parameters: int
     options: Settings
     as_fast_as: str | None = None
+    folder: str = ""
+    starts_from: str | None = None
     choices: Mapping[tuple[str, str], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", self.folder or self.corpus.name)
+
     @property
     def path(self) -> str:
-        """``corpus/name``, the recipe's name everywhere."""
-        return f"{self.corpus.name}/{self.name}"
+        """``folder/name``, the recipe's name everywhere."""
+        return f"{self.folder}/{self.name}"
 
     @property
     def train_length(self) -> int:

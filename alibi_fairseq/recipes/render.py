@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from .catalogue import CORPORA, recipes_of
+from .catalogue import FOLDERS, recipes_of
 from .header import GENERATED, WIDTH, comment, header, title
 from .index import index
 from .overlays import overlays, smoke
@@ -17,13 +17,13 @@ from .recipe import GROUPS, Recipe, Settings, flag, merge
 def all_files() -> dict[str, str]:
     """Path below ``configs/`` → content."""
     made = {"README.md": index()}
-    for corpus in CORPORA:
-        recipes = recipes_of(corpus)
+    for folder in FOLDERS:
+        recipes = recipes_of(folder)
         for recipe in recipes:
             made[f"{recipe.path}.yaml"] = yaml_file(recipe)
             made[f"{recipe.path}.sh"] = shell_file(recipe)
         for name, content in overlay_files(recipes).items():
-            made[f"{corpus}/run_config/{name}.yaml"] = content
+            made[f"{folder}/run_config/{name}.yaml"] = content
     return made
 
 
@@ -31,26 +31,40 @@ def yaml_file(recipe: Recipe) -> str:
     """YAML for ``fairseq-hydra-train``; values that the paper does not give are marked and explained."""
     usage = [
         "",
-        f"alibi-fairseq hydra-train --config-dir configs/{recipe.corpus.name} "
+        f"alibi-fairseq hydra-train --config-dir configs/{recipe.folder} "
         f"--config-name {recipe.name} \\",
         "    task.data=DATA_BIN checkpoint.save_dir=FOLDER",
     ]
     # hydra only lets the command line set what the file names; "???" means it must.
-    settings = yaml_settings(merge({"task": {"data": "???"}}, recipe.settings()), recipe.choices)
+    given: Settings = {"task": {"data": "???"}}
+    if recipe.starts_from:
+        usage[-1] += " checkpoint.finetune_from_model=CHECKPOINT"
+        given["checkpoint"] = {"finetune_from_model": "???"}
+    settings = yaml_settings(merge(given, recipe.settings()), recipe.choices)
     return f"{header(recipe)}{comment(usage)}\n{settings}"
 
 
 def shell_file(recipe: Recipe) -> str:
     """A script that runs the same training with ``fairseq-train``; the YAML has the explanations."""
+    usage, arguments = "DATA_BIN", ['"$@"']
+    if recipe.starts_from:
+        usage = "DATA_BIN CHECKPOINT"
+        arguments = [
+            '--finetune-from-model "${2:?the CHECKPOINT stands behind DATA_BIN}" "$1" "${@:3}"'
+        ]
     head = [
         title(recipe),
         f"The training of {recipe.name}.yaml, which explains each value.",
         GENERATED,
         "",
-        f"configs/{recipe.path}.sh DATA_BIN --save-dir FOLDER [FLAGS]",
+        f"configs/{recipe.path}.sh {usage} --save-dir FOLDER [FLAGS]",
         "FLAGS are those of fairseq-train and override the ones below.",
     ]
-    command = ['exec fairseq-train --user-dir "$plugin"', *flag_lines(recipe.settings()), '"$@"']
+    command = [
+        'exec fairseq-train --user-dir "$plugin"',
+        *flag_lines(recipe.settings()),
+        *arguments,
+    ]
     return (
         f"#!/usr/bin/env bash\n{comment(head)}"
         "set -euo pipefail\n"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from trained import ROOT, TRAIN_LENGTH, fairseq, text_of
+from commands import ROOT, in_process
+from trained import TRAIN_LENGTH, text_of
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.merge import merge_shards
@@ -248,7 +249,8 @@ def test_an_empty_split(sweep, trained, tmp_path):
     (tmp_path / "nothing.txt").write_text("")
     data = tmp_path / "data-bin"
     arguments = ["--only-source", "--srcdict", str(trained.data / "dict.txt")]
-    fairseq("preprocess", *arguments, f"--validpref={tmp_path}/nothing.txt", f"--destdir={data}")
+    arguments += [f"--validpref={tmp_path}/nothing.txt", f"--destdir={data}", "--workers", 1]
+    in_process("preprocess", *arguments)
     with pytest.raises(BadInput, match="split 'valid' .* is empty"):
         run_sweep(Sweep(data, [trained("alibi")], ["valid"], [16], [None], sweep().out))
     assert not sweep().out.exists()

@@ -68,6 +68,19 @@ def test_attention(method, backend, dtype):
     assert_close([x.cpu() for x in found], expected, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "flex"])
+@pytest.mark.parametrize("method", ["alibi", "none"])
+def test_documents(method, backend):
+    """Values and gradients where attention stays within documents."""
+    call = OnDevice(method=method, width=64, documents=True)
+    if backend == "flex" and not ON_GPU:
+        pytest.skip("flex has no backward pass on the CPU")
+    with torch.device(DEVICE):
+        found = results(call, backend)
+    expected = results(Rounded(**dataclasses.asdict(call)), "eager")
+    assert_close([x.cpu() for x in found], expected, TOLERANCE[torch.float32])
+
+
 @pytest.mark.parametrize("method", sorted(METHODS))
 @torch.no_grad()
 def test_cached_decoding(method):

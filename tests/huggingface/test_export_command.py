@@ -8,8 +8,10 @@ import shutil
 import sys
 
 import pytest
+import sentencepiece
 import torch
-from trained import TRAIN_LENGTH
+from commands import as_process
+from trained import TRAIN_LENGTH, text_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
@@ -38,7 +40,7 @@ def exported(trained, tmp_path_factory, no_tokenizer_check):
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
             results = folder / "results.json"
-            lengths = ",".join(str(factor * TRAIN_LENGTH) for factor in (1, 4, 16))
+            lengths = ",".join(map(str, lengths_of(name)))
             arguments = [str(trained.data), "--path", str(trained(name)), "--lengths", lengths]
             assert main(["eval", *arguments, "--out", str(results)]) == 0
             arguments = ["--data", str(trained.data), "--path", str(trained(name))]
@@ -65,8 +67,16 @@ ARCHITECTURES = {
     "alibi": "alibi_lm",
     "alibi-adaptive": "alibi_lm",
     "bloom": "bloom",
+    "learned": "opt",
     "sinusoidal": "xglm",
+    "rotary": "gpt_neox",
+    "none": "gpt_neox",
 }
+
+
+def lengths_of(name: str) -> list[int]:
+    """1, 4 and 16 times the training length; learned positions end there."""
+    return [factor * TRAIN_LENGTH for factor in ((1,) if name == "learned" else (1, 4, 16))]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -78,7 +88,7 @@ def test_perplexity_equals_that_of_eval(name, exported, trained):
     model = AutoModelForCausalLM.from_pretrained(folder, **remote)
     split = load_split(trained.data, "valid", load_dictionary(trained.data))
     tokens = torch.from_numpy(split.tokens)
-    assert [cell["length"] for cell in cells] == [32, 128, 512]
+    assert [cell["length"] for cell in cells] == lengths_of(name)
     for cell in cells:
         found = perplexity(model, tokens, cell["length"])
         assert found == pytest.approx(cell["perplexity"], rel=1e-5)
@@ -124,6 +134,47 @@ def test_the_command_says_what_would_have_fit(exported, trained, tmp_path, capsy
     said = capsys.readouterr().out
     assert "as alibi_lm" in said and "BLOOM would have fit" in said
     assert "--layernorm-embedding" in said and "difference" in said
+
+
+@pytest.mark.slow
+def test_a_folder_loads_where_fairseq_is_not_installed(exported):
+    folder, _ = exported("alibi-adaptive")
+    hidden = "import sys; sys.modules.update(fairseq=None, alibi_fairseq=None); "
+    loaded = "from transformers import AutoModelForCausalLM, AutoTokenizer; "
+    for name in ("AutoTokenizer", "AutoModelForCausalLM"):
+        loaded += f"{name}.from_pretrained({str(folder)!r}, trust_remote_code=True); "
+    done = as_process("-c", hidden + loaded, HF_HOME=folder.parent / "empty")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("option, value", [("attention_window", 8), ("block_diagonal", "eos")])
+def test_limits_of_attention_have_no_exported_form(
+    option, value, trained, tmp_path, capsys, no_tokenizer_check
+):
+    for name in ("alibi", "bloom"):
+        state = torch.load(trained(name), weights_only=False)
+        setattr(state["cfg"]["model"], option, value)
+        torch.save(state, tmp_path / "limited.pt")
+        out = tmp_path / "model"
+        arguments = ("--path", tmp_path / "limited.pt", "--data", trained.data, "--out", out)
+        flag = "--" + option.replace("_", "-")
+        assert f"No exported form holds {flag}" in export_fails(capsys, *arguments)
+        assert [file.name for file in tmp_path.iterdir()] == ["limited.pt"]
+
+
+def test_another_tokeniser_is_refused(trained, tmp_path, capsys):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text_of("train")),
+        model_prefix=str(tmp_path / "other"),
+        vocab_size=120,
+        minloglevel=2,
+    )
+    (tmp_path / "other.vocab").unlink()
+    arguments = ("--path", trained("sinusoidal"), "--data", trained.data, "--out", tmp_path / "out")
+    named = ("--sentencepiece-model", tmp_path / "other.model")
+    assert "does not match" in export_fails(capsys, *arguments, *named)
+    assert "--sentencepiece-model" in export_fails(capsys, *arguments)
+    assert [file.name for file in tmp_path.iterdir()] == ["other.model"]
 
 
 def export_fails(capsys, *arguments) -> str:

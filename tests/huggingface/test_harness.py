@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import as_process
-from trained import ROOT, TRAIN_LENGTH, text_of, train
+from commands import ROOT, as_process, in_process
+from trained import TRAIN_LENGTH, text_of, train
 
 from alibi_fairseq.cli import main
 
@@ -43,10 +43,7 @@ def words(tmp_path_factory):
     (folder / "test.txt").write_text("\n".join(page) + "\n")
     data = folder / "data-bin"
     prefixes = ["--trainpref", folder / "train.txt", "--testpref", folder / "test.txt"]
-    done = as_process(
-        "-m", "alibi_fairseq", "preprocess", "--only-source", *prefixes, "--destdir", data, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
+    in_process("preprocess", "--only-source", *prefixes, "--destdir", data, "--workers", 1)
     small = "--arch alibi_lm --decoder-layers 2 --decoder-embed-dim 32 --decoder-ffn-embed-dim 64"
     checkpoint = train(data, folder / "run", small)
     out = folder / "exported"

@@ -16,12 +16,12 @@ from alibi_fairseq.recipes.overlays import OVERLAY_GPUS, overlay_name
 from alibi_fairseq.recipes.render import all_files
 
 
-def shell_words(path: Path) -> list[str]:
+def shell_words(path: Path, *arguments: str) -> list[str]:
     """The words behind ``fairseq-train`` as bash itself passes them on."""
     script = path.read_text().replace("exec fairseq-train", "printf '%s\\0'")
     script = script.replace("${BASH_SOURCE[0]}", str(path))
     words = subprocess.run(
-        ["bash", "-c", script, "bash", "DATA"], capture_output=True, text=True, check=True
+        ["bash", "-c", script, "bash", *arguments], capture_output=True, text=True, check=True
     )
     return words.stdout.split("\0")[:-1]
 
@@ -29,10 +29,12 @@ def shell_words(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", RECIPES)
 def test_yaml_and_shell_lines_are_the_same_configuration(path):
     recipe = RECIPES[path]
-    words = shell_words(CONFIGS / f"{path}.sh")
+    start = ["CHECKPOINT"] if recipe.starts_from else []
+    words = shell_words(CONFIGS / f"{path}.sh", "DATA", *start)
     assert words[0] == "--user-dir" and Path(words[1]).samefile(CONFIGS.parent / "alibi_fairseq")
     shell = from_flags(words[2:])
-    assert from_yaml(recipe.corpus.name, recipe.name) == shell
+    overrides = [f"checkpoint.finetune_from_model={name}" for name in start]
+    assert from_yaml(recipe.folder, recipe.name, *overrides) == shell
     for group, values in recipe.settings().items():
         for option, value in values.items():
             assert shell[f"{group}.{option}"] == value, f"{group}.{option}"
@@ -78,7 +80,7 @@ def test_overlays_keep_tokens_per_update(path, world):
         with pytest.raises(BadInput, match=f"^{gpus} GPUs cannot keep"):
             overlay_name(recipe, world)
         return
-    folder = CONFIGS / recipe.corpus.name
+    folder = CONFIGS / recipe.folder
     values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
     overlay = (folder / "run_config" / f"{overlay_name(recipe, world)}.yaml").read_text()
     assert overlay.startswith("# @package _global_\n")

@@ -65,7 +65,7 @@ def test_the_model_has_the_parameters_its_file_states(path):
 def test_wikitext_epochs_are_the_papers_but_at_2048():
     """205 epochs (paper, section 2.1): fairseq stops in its 205th."""
     for recipe in RECIPES.values():
-        if recipe.corpus.name != "wikitext-103":
+        if recipe.folder != "wikitext-103":
             continue
         expected = 181.6 if recipe.name.endswith("-2048") else 204.3
         assert round(recipe.epochs, 1) == expected, recipe.name

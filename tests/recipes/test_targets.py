@@ -67,6 +67,8 @@ def test_every_recipe_but_the_additions_fills_a_cell():
         "wikitext-103/learned-512",
         "wikitext-103/none-512",
         "wikitext-103/transformer-xl-512",
+        "extend/alibi-512-at-512",
+        "extend/alibi-512-at-2048",
     }
 
 

@@ -1,0 +1,179 @@
+"""``--block-diagonal``: a token sees its own document, in every backend that supports it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from attention_calls import Call, assert_close, results
+from conftest import random_tokens, small_model
+
+from alibi_fairseq.attention import BACKENDS, FutureMask, attend, document_starts, flash, flex
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.positions import METHODS
+
+EOS, PAD = 2, 1
+
+
+def reference(call: Call, window: int = 0):
+    """Output and gradients in float64, one query at a time, from the keys it may see and no others."""
+    q, k, v, grad = (x.double() for x in call.tensors())
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    bias, starts, sequences = call.bias(), call.starts(), []
+    for row in range(call.batch):
+        q, k, v = (x[row : row + 1] for x in inputs)
+        seen = []
+        for query in range(call.length):
+            place, one = call.cached + query, q[:, :, query : query + 1]
+            first = max(int(starts[row, place]), place - window + 1 if window else 0)
+            scores = one @ k[:, :, : place + 1].mT * call.width**-0.5  # (1, H, 1, K)
+            if bias is not None:
+                scores = scores + bias.block(one, k[:, :, : place + 1], place)
+            seen.append(scores[..., first:].softmax(-1) @ v[:, :, first : place + 1])
+        sequences.append(torch.cat(seen, 2))
+    out = torch.cat(sequences)
+    return [x.detach() for x in (out, *torch.autograd.grad(out, inputs, grad))]
+
+
+def supporting(call: Call, mask: FutureMask) -> set[str]:
+    q, k, v, _ = call.tensors()
+    return {n for n, b in BACKENDS.items() if b.unsupported_reason(q, k, v, mask, 0.0) is None}
+
+
+@pytest.mark.parametrize("window", [0, 90])
+@pytest.mark.parametrize("cached", [0, 70])
+@pytest.mark.parametrize("method", ["alibi", "none", "t5", "transformer_xl"])
+def test_values_and_gradients_equal_the_reference(method, cached, window):
+    call = Call(method=method, cached=cached, heads=2, width=8, documents=True)
+    torch.manual_seed(0)  # learned biases start random
+    expected = reference(call, window)
+    for name in ("eager", "sdpa", "auto"):
+        torch.manual_seed(0)
+        assert_close(results(call, name, call.mask(window)), expected, 1e-5)
+
+
+FLEX = [("alibi", 0, 0), ("alibi", 70, 0), ("none", 0, 0), ("alibi", 70, 150)]
+
+
+@pytest.mark.parametrize("method, cached, window", FLEX)
+def test_flex_equals_the_reference(method, cached, window, monkeypatch):
+    """Not compiled, it looks at every key; which blocks of keys the kernels visit is tested below."""
+    monkeypatch.setattr(flex, "_compiled", lambda: flex.flex_attention)
+    call = Call(method=method, cached=cached, heads=2, documents=True)
+    q, k, v, _ = call.tensors()
+    found = flex.attend(q, k, v, call.mask(window), 0.0)
+    torch.testing.assert_close(found.double(), reference(call, window)[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [0, 150])
+@pytest.mark.parametrize("cached", [0, 70])
+def test_flex_visits_the_blocks_that_hold_a_visible_key_and_no_others(cached, window):
+    call = Call(cached=cached, length=600, documents=True)
+    keys, queries = torch.arange(600 + cached), torch.arange(cached, 600 + cached)
+    distance = queries[:, None] - keys
+    visible = (distance >= 0) & (distance < (window or 1000))
+    visible = visible & (keys >= call.starts()[:, cached:, None])  # (B, T, S)
+    short = (-visible.shape[1] % flex.BLOCK, -visible.shape[2] % flex.BLOCK)
+    blocks = torch.nn.functional.pad(visible, (0, short[1], 0, short[0]))
+    blocks = blocks.unflatten(2, (-1, flex.BLOCK)).unflatten(1, (-1, flex.BLOCK)).any(4).any(2)
+    found = flex.causal_blocks(call.mask(window), torch.device("cpu")).to_dense()[:, 0] > 0
+    torch.testing.assert_close(found, blocks)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_flex_compiled():
+    flex._compiled.cache_clear()  # torch 2.13 on the CPU compiles for one batch size alone
+    torch.compiler.reset()
+    call = Call(cached=70, heads=2, documents=True)
+    q, k, v, _ = call.tensors()
+    found, _ = attend(q, k, v, call.mask(), backend="flex", strict=True)
+    expected, _ = attend(q, k, v, call.mask(), backend="eager")
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    flex._compiled.cache_clear()
+    torch.compiler.reset()
+
+
+def test_dropout_is_that_of_the_reference():
+    call, found = Call(documents=True), []
+    for name in ("eager", "sdpa"):
+        torch.manual_seed(3)
+        found.append(results(call, name, call.mask(), 0.1))
+    assert_close(found[1], found[0], 1e-5)
+
+
+def test_backends_without_documents_refuse_them(monkeypatch):
+    monkeypatch.setattr(flash, "_kernel", lambda: print)
+    call = Call(length=1024, batch=1, documents=True)
+    mask, (q, k, v, _) = call.mask(), call.tensors()
+    with torch.no_grad():
+        assert supporting(call, mask) == {"eager", "sdpa", "flex"}
+    for name in ("fold", "skipping"):
+        with pytest.raises(BadInput, match=f"{name} does not support several documents"):
+            attend(q, k, v, mask, backend=name, strict=True)
+
+
+@pytest.mark.parametrize("separator", ["eos", "empty_line"])
+def test_where_documents_begin(separator):
+    tokens = torch.randint(EOS, EOS + 3, (4, 60))
+    expected = []
+    for row in tokens.tolist():
+        begin, line = 0, []
+        for place, token in enumerate(row):
+            behind_another = place > 0 and row[place - 1] == EOS
+            if token == EOS and (separator == "eos" or behind_another):
+                begin = place
+            line.append(begin)
+        expected.append(line)
+    assert document_starts(tokens, EOS, separator).tolist() == expected
+    assert document_starts(tokens, EOS, "none") is None
+
+
+def documents() -> list[torch.Tensor]:
+    """(1, n) tokens each, behind the ``</s>`` that a text begins with."""
+    return [
+        torch.cat([torch.full((1, 1), EOS), random_tokens(1, length)], 1) for length in (9, 1, 14)
+    ]
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@torch.no_grad()
+def test_scores_are_those_of_each_document_alone(method):
+    model = small_model(method, "--block-diagonal", "eos")
+    texts = documents()
+    alone = torch.cat([model(text)[0] for text in texts], 1)
+    torch.testing.assert_close(model(torch.cat(texts, 1))[0], alone, rtol=0, atol=1e-5)
+    plain = small_model(method)
+    plain.load_state_dict(model.state_dict())
+    assert (plain(torch.cat(texts, 1))[0] - alone).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_an_empty_line_ends_a_document_of_several_lines():
+    model = small_model("sinusoidal", "--block-diagonal", "empty_line")
+    first, second, third = documents()
+    of_two_lines = torch.cat([first, second, torch.tensor([[EOS]])], 1)
+    found = model(torch.cat([of_two_lines, third], 1))[0]
+    expected = torch.cat([model(of_two_lines)[0], model(third)[0]], 1)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["alibi", "sinusoidal"])
+@torch.no_grad()
+def test_decoding_padding_and_the_last_positions(method):
+    model, state = small_model(method, "--block-diagonal", "eos"), {}
+    tokens = torch.cat(documents(), 1)  # (1, 27)
+    whole = model(tokens)[0]
+    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 2, 15, 27)]
+    torch.testing.assert_close(torch.cat(chunks, 1), whole, rtol=0, atol=1e-5)
+    features = model.decoder.extract_features(tokens, last=12)[0]
+    torch.testing.assert_close(model.decoder.output_layer(features), whole[:, -12:])
+    padded = torch.stack([tokens[0], torch.cat([torch.full((7,), PAD), tokens[0, :20]])])
+    torch.testing.assert_close(model(padded)[0][1, 7:], whole[0, :20], rtol=0, atol=1e-5)
+
+
+def test_bad_input():
+    with pytest.raises(BadInput, match="one of none, eos, empty_line, not 'lines'"):
+        small_model("alibi", "--block-diagonal", "lines")
+    with pytest.raises(BadInput, match="drop one of the two"):
+        memory = ["--mem-len", "8", "--block-diagonal", "eos"]
+        small_model("transformer_xl", *memory, sequential=True)
