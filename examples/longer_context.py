@@ -53,6 +53,8 @@ def go_on(start: Path, data: Path, folder: Path, length: int, updates: int) -> P
         )
         options = [*model.split(), *training.split(), *running.split()]
         options += ["--tokens-per-sample", length, "--finetune-from-model", start]
+        # fairseq drops batches whose size is no multiple of this: on a short text, all of them.
+        options += ["--required-batch-size-multiple", 1]
         options += ["--adam-betas", "(0.9, 0.98)", "--lr", RATE]
         options += ["--max-update", updates, "--warmup-updates", updates // 10]
         command("train", data, *options, "--save-dir", folder)
@@ -63,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of the demonstration")
     parser.add_argument("--out", type=Path, default=Path("runs/longer-context"))
-    parser.add_argument("--updates", type=int, default=150, help="of each further training")
+    parser.add_argument("--updates", type=int, default=125, help="of each further training")
     args = parser.parse_args()
     began = time.monotonic()
     data, start = args.run / "data-bin", args.run / f"alibi-{SHORT}-seed1" / "checkpoint_last.pt"

@@ -161,7 +161,9 @@ class AlibiDecoder(TransformerDecoder):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def _contexts(self, method, real: Tensor, start: int, length: int, memory, documents) -> list:
+    def _contexts(
+        self, method, real: Tensor, start: int, length: int, memory, documents: Tensor | None = None
+    ) -> list:
         """One attention context per layer; layers with equal biases share one mask."""
         remembered = memory[0].shape[0] if memory else 0
         keys = remembered + start + length

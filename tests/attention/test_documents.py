@@ -64,14 +64,15 @@ def test_flex_equals_the_reference(method, cached, window, monkeypatch):
     torch.testing.assert_close(found.double(), reference(call, window)[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("window", [0, 150])
+@pytest.mark.parametrize("documents, window", [(True, 0), (True, 150), (False, 150)])
 @pytest.mark.parametrize("cached", [0, 70])
-def test_flex_visits_the_blocks_that_hold_a_visible_key_and_no_others(cached, window):
-    call = Call(cached=cached, length=600, documents=True)
+def test_flex_visits_the_blocks_that_hold_a_visible_key_and_no_others(cached, documents, window):
+    call = Call(cached=cached, length=600, documents=documents)
     keys, queries = torch.arange(600 + cached), torch.arange(cached, 600 + cached)
     distance = queries[:, None] - keys
     visible = (distance >= 0) & (distance < (window or 1000))
-    visible = visible & (keys >= call.starts()[:, cached:, None])  # (B, T, S)
+    starts = call.starts() if documents else torch.zeros(1, 600 + cached)
+    visible = visible & (keys >= starts[:, cached:, None])  # (B, T, S)
     short = (-visible.shape[1] % flex.BLOCK, -visible.shape[2] % flex.BLOCK)
     blocks = torch.nn.functional.pad(visible, (0, short[1], 0, short[0]))
     blocks = blocks.unflatten(2, (-1, flex.BLOCK)).unflatten(1, (-1, flex.BLOCK)).any(4).any(2)
@@ -80,14 +81,15 @@ def test_flex_visits_the_blocks_that_hold_a_visible_key_and_no_others(cached, wi
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("window", [0, 150])
 @torch.no_grad()
-def test_flex_compiled():
+def test_flex_compiled(window):
     flex._compiled.cache_clear()  # torch 2.13 on the CPU compiles for one batch size alone
     torch.compiler.reset()
-    call = Call(cached=70, heads=2, documents=True)
+    call = Call(cached=70, heads=2, documents=window == 0)
     q, k, v, _ = call.tensors()
-    found, _ = attend(q, k, v, call.mask(), backend="flex", strict=True)
-    expected, _ = attend(q, k, v, call.mask(), backend="eager")
+    found, _ = attend(q, k, v, call.mask(window), backend="flex", strict=True)
+    expected, _ = attend(q, k, v, call.mask(window), backend="eager")
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     flex._compiled.cache_clear()
     torch.compiler.reset()
