@@ -10,17 +10,14 @@ from dataclasses import replace
 
 from . import wikitext103
 from .batching import Batch
-from .recipe import Recipe, merge
+from .recipe import Recipe, Settings, merge
 
 FOLDER = "extend"
 TITLE = "A trained model at a longer length"
 
 START = wikitext103.recipe("alibi", 512)
-#: Of the first training: how long the second one is, and where its learning rate begins.
-FRACTION = 0.1
-UPDATES, WARMUP_UPDATES = (
-    round(FRACTION * n) for n in (wikitext103.UPDATES, wikitext103.WARMUP_UPDATES)
-)
+UPDATES, WARMUP_UPDATES = wikitext103.UPDATES // 10, wikitext103.WARMUP_UPDATES // 10
+PEAK = 0.1  # learning rate
 #: 73,728 tokens per update at both lengths; 8 GPUs cannot share 36 sequences of 2048.
 BATCHES = (
     Batch(512, sequences=18, update_freq=2, gpus=4),
@@ -31,8 +28,8 @@ REASON = "a tenth of the first training's"
 
 def continued(batch: Batch) -> Recipe:
     """The model of ``START`` trained on at the length of a batch."""
-    changed = {
-        "optimization": {"lr": [FRACTION * START.options["optimization"]["lr"][0]]},
+    changed: Settings = {
+        "optimization": {"lr": [PEAK]},
         "lr_scheduler": {
             "warmup_updates": WARMUP_UPDATES,
             "lr_period_updates": UPDATES - WARMUP_UPDATES,
