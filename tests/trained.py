@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from pydoc_data.topics import topics
 
+import torch
 from commands import in_process
 
 MARK = "\N{LOWER ONE EIGHTH BLOCK}"
@@ -59,7 +60,8 @@ TRAINING = f"""
 def train(data: Path, folder: Path, flags: str) -> Path:
     """A checkpoint after twelve updates at length 32."""
     options = f"{TRAINING} {flags}".split()
-    in_process("train", data, "--save-dir", folder, *options)
+    with torch.enable_grad():  # a test that asks for a checkpoint may have switched it off
+        in_process("train", data, "--save-dir", folder, *options)
     return folder / "checkpoint_last.pt"
 
 
