@@ -14,6 +14,7 @@ from commands import ROOT, as_process, in_process
 from trained import text_of, train
 
 sys.path.insert(0, str(ROOT / "examples"))
+import longer_context
 
 SCRIPTS = {p.stem: p for p in (ROOT / "examples").glob("*.py") if p.read_text().startswith("# %%")}
 OUTPUT = {name: f"{name}.png" for name in SCRIPTS} | {"ten_lines": "exported/config.json"}
@@ -99,3 +100,10 @@ def test_the_example_that_trains(trained_run, tmp_path):
     assert len(document["cells"]) == 30
     table = (tmp_path / "out" / "table.md").read_text()
     assert table.count("\n") == 8 and "continued at 256" in table
+
+
+def test_the_page_shows_the_committed_results():
+    folder = ROOT / "results" / "longer-context"
+    table = longer_context.table(json.loads((folder / "results.json").read_text())["cells"])
+    assert table == (folder / "table.md").read_text()
+    assert table in (ROOT / "docs" / "longer-context.md").read_text()
