@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.huggingface.tokenizer import TokenizerFiles
+from alibi_fairseq.huggingface.tokenizer import TokenizerFiles, find_files
 
 EOS = 2
 
@@ -153,7 +153,7 @@ def test_limits_of_attention_have_no_exported_form(
 ):
     for name in ("alibi", "bloom"):
         state = torch.load(trained(name), weights_only=False)
-        setattr(state["cfg"]["model"], option, value)
+        state["cfg"]["model"][option] = value
         torch.save(state, tmp_path / "limited.pt")
         out = tmp_path / "model"
         arguments = ("--path", tmp_path / "limited.pt", "--data", trained.data, "--out", out)
@@ -162,7 +162,7 @@ def test_limits_of_attention_have_no_exported_form(
         assert [file.name for file in tmp_path.iterdir()] == ["limited.pt"]
 
 
-def test_another_tokeniser_is_refused(trained, tmp_path, capsys):
+def test_another_tokeniser_is_refused(trained, tmp_path, capsys, monkeypatch):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text_of("train")),
         model_prefix=str(tmp_path / "other"),
@@ -170,6 +170,7 @@ def test_another_tokeniser_is_refused(trained, tmp_path, capsys):
         minloglevel=2,
     )
     (tmp_path / "other.vocab").unlink()
+    monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", find_files)
     arguments = ("--path", trained("sinusoidal"), "--data", trained.data, "--out", tmp_path / "out")
     named = ("--sentencepiece-model", tmp_path / "other.model")
     assert "does not match" in export_fails(capsys, *arguments, *named)
