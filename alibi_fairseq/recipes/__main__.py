@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 
 from ..files import atomic_write
+from .catalogue import FOLDERS
 from .render import all_files
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 def write(folder: Path) -> tuple[list[str], list[str]]:
-    """Make the folder hold exactly the generated files.
+    """Make the recipes' folders in it hold exactly the generated files; others are left alone.
 
     Returns:
         The paths that were written and those that were removed.
@@ -31,7 +32,8 @@ def write(folder: Path) -> tuple[list[str], list[str]]:
     stale = [
         found
         for suffix in ("yaml", "sh")
-        for found in folder.rglob(f"*.{suffix}")
+        for name in FOLDERS
+        for found in (folder / name).rglob(f"*.{suffix}")
         if str(found.relative_to(folder)) not in files
     ]
     for found in stale:

@@ -12,6 +12,7 @@ from recipes.configurations import from_flags, from_yaml
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.recipes import RECIPES, find_recipe
 from alibi_fairseq.recipes.__main__ import CONFIGS, write
+from alibi_fairseq.recipes.catalogue import FOLDERS
 from alibi_fairseq.recipes.overlays import OVERLAY_GPUS, overlay_name
 from alibi_fairseq.recipes.render import all_files
 
@@ -43,7 +44,7 @@ def test_yaml_and_shell_lines_are_the_same_configuration(path):
 def test_the_committed_files_are_the_generated_ones(tmp_path):
     committed = {
         str(path.relative_to(CONFIGS)): path.read_text()
-        for path in CONFIGS.rglob("*")
+        for path in [CONFIGS / "README.md", *(p for f in FOLDERS for p in (CONFIGS / f).rglob("*"))]
         if path.is_file()
     }
     assert committed == all_files()
@@ -60,6 +61,9 @@ def test_writing_changes_only_what_differs_and_removes_what_is_gone(tmp_path):
     (tmp_path / "wikitext-103" / "old.yaml").write_text("")
     assert write(tmp_path) == ([first], ["wikitext-103/old.yaml"])
     assert (tmp_path / first).read_text() == files[first]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.yaml").write_text("")
+    assert write(tmp_path) == ([], [])
 
 
 def test_files_hold_no_place_of_this_machine_and_nothing_that_hydra_versions_read_differently():
