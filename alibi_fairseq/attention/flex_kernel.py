@@ -34,7 +34,11 @@ def flex_kernel(
     call = functools.partial(compiled(), score_mod=score_mod, block_mask=blocks)
     if q.device.type != "cuda":
         return call(q, k, v)
-    flash = q.dtype in SAME and flash_installed() and flash_agrees(call, q, k, v)
+    flash = (
+        q.dtype in SAME
+        and flash_installed()
+        and flash_agrees(call, q, k, v, blocks.mask_mod.__name__)
+    )
     return call(q, k, v, kernel_options=FLASH if flash else TRITON)
 
 
@@ -54,17 +58,19 @@ def flash_installed() -> bool:
     return package is not None and "BACKEND" in FlexKernelOptions.__annotations__
 
 
-#: Whether FlashAttention-4 does what torch's kernel does, by dtype and head size.
-_agrees: dict[tuple[torch.dtype, int], bool] = {}
+#: Whether FlashAttention-4 does what torch's kernel does, by dtype, head size and kind of mask.
+_agrees: dict[tuple[torch.dtype, int, str], bool] = {}
 
 
-def flash_agrees(call: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -> bool:
+def flash_agrees(
+    call: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, mask: str = ""
+) -> bool:
     """Whether the two kernels agree, forward and backward, on the first call of this kind.
 
     What FlashAttention-4 supports depends on the GPU and on both versions, and is found out only
     when it is compiled; the backward pass is compiled too late to fall back.
     """
-    kind = (q.dtype, q.shape[-1])
+    kind = (q.dtype, q.shape[-1], mask)
     if kind not in _agrees:
         try:
             found, expected = (_results(call, (q, k, v), options) for options in (FLASH, TRITON))

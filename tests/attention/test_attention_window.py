@@ -15,11 +15,6 @@ from alibi_fairseq.positions import METHODS
 WINDOW = 100
 
 
-def windowed(call: Call, window: int = WINDOW) -> FutureMask:
-    mask = call.mask()
-    return FutureMask(mask.bias, mask.queries, mask.keys, mask.key_padding, window)
-
-
 def reference(call: Call, window: int) -> torch.Tensor:
     """torch's attention in float64 with an explicit mask of shape (T, S)."""
     q, k, v, _ = (x.double() for x in call.tensors())
@@ -46,7 +41,7 @@ def test_every_backend_that_supports_it_is_exact(method, cached, window):
     torch.manual_seed(0)  # learned biases start random
     expected = reference(call, window)
     torch.manual_seed(0)
-    mask = windowed(call, window)
+    mask = call.mask(window)
     names = supporting(call, mask)
     assert {"eager", "sdpa"} <= set(names) and not {"fold", "skipping"} & set(names)
     assert ("flex" in names) == (method in ("alibi", "none"))
@@ -70,7 +65,7 @@ def test_every_backend_that_supports_it_is_exact(method, cached, window):
 def test_flex_is_exact(window, method, cached):
     call = Call(method=method, cached=cached, batch=1)
     q, k, v, _ = call.tensors()
-    found, _ = attend(q, k, v, windowed(call, window), backend="flex", strict=True)
+    found, _ = attend(q, k, v, call.mask(window), backend="flex", strict=True)
     torch.testing.assert_close(found.double(), reference(call, window), rtol=0, atol=1e-5)
 
 
@@ -79,7 +74,7 @@ def test_gradients_equal_those_of_the_reference(dropout_p):
     call, found = Call(), []
     for name in ("eager", "sdpa"):
         torch.manual_seed(3)
-        found.append(results(call, name, windowed(call), dropout_p))
+        found.append(results(call, name, call.mask(WINDOW), dropout_p))
     assert_close(found[1], found[0], 1e-5)
 
 
@@ -92,7 +87,7 @@ def test_flash_is_given_the_window(monkeypatch):
     call = Call(dtype=torch.bfloat16)
     q, k, v, _ = call.tensors()
     for window in (WINDOW, 0):
-        flash.attend(q, k, v, windowed(call, window), 0.0)
+        flash.attend(q, k, v, call.mask(window), 0.0)
     # flash-attn: keys from i − left to i + right; −1 is no limit, and causal makes right 0.
     assert seen == [(WINDOW - 1, -1), (-1, -1)]
 
