@@ -48,6 +48,9 @@ def unsupported_reason(
         return "flex on the CPU does not support biases from a table"
     if mask.key_padding is not None:
         return "flex does not support padding in front of tokens"
+    if q.device.type == "cpu" and mask.document_start is not None:
+        # A captured tensor whose sizes change: see _score_modification.
+        return "flex on the CPU does not support several documents in a window"
     if q.dtype == torch.float64:
         return "flex does not support float64"
     if q.device.type == "cuda" and not 16 <= q.shape[-1] <= 256:

@@ -57,7 +57,7 @@ FLEX = [("alibi", 0, 0), ("alibi", 70, 0), ("none", 0, 0), ("alibi", 70, 150)]
 
 @pytest.mark.parametrize("method, cached, window", FLEX)
 def test_flex_equals_the_reference(method, cached, window, monkeypatch):
-    """Not compiled, it looks at every key; which blocks of keys the kernels visit is tested below."""
+    """Not compiled, since the CPU's kernel cannot be; compiled on a GPU, in tests/gpu."""
     monkeypatch.setattr(flex, "flex_kernel", flex_attention)  # same arguments in the same order
     call = Call(method=method, cached=cached, heads=2, documents=True)
     q, k, v, _ = call.tensors()
@@ -81,16 +81,6 @@ def test_flex_visits_the_blocks_that_hold_a_visible_key_and_no_others(cached, do
     torch.testing.assert_close(found, blocks)
 
 
-@pytest.mark.slow
-@torch.no_grad()
-def test_flex_compiled():
-    call = Call(cached=70, heads=2, documents=True)
-    q, k, v, _ = call.tensors()
-    found, _ = attend(q, k, v, call.mask(), backend="flex", strict=True)
-    expected, _ = attend(q, k, v, call.mask(), backend="eager")
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
 def test_dropout_is_that_of_the_reference():
     call, found = Call(documents=True), []
     for name in ("eager", "sdpa"):
@@ -104,10 +94,10 @@ def test_backends_without_documents_refuse_them(monkeypatch):
     call = Call(length=1024, batch=1, documents=True)
     mask, (q, k, v, _) = call.mask(), call.tensors()
     with torch.no_grad():
-        assert supporting(call, mask) == {"eager", "sdpa", "flex"}
-    for name in ("fold", "skipping"):
+        assert supporting(call, mask) == {"eager", "sdpa"}
+    for name in ("fold", "skipping", "flex on the CPU"):
         with pytest.raises(BadInput, match=f"{name} does not support several documents"):
-            attend(q, k, v, mask, backend=name, strict=True)
+            attend(q, k, v, mask, backend=name.split()[0], strict=True)
 
 
 @pytest.mark.parametrize("separator", ["eos", "empty_line"])
