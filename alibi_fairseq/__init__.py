@@ -19,7 +19,8 @@ __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 if invocation.is_command():
     errors.install_excepthook()
 if not invocation.asks_for_help():  # importing fairseq and PyTorch takes seconds
-    registration.register(__name__)
+    with errors.interruptible():
+        registration.register(__name__)
 
 
 def __getattr__(name: str):

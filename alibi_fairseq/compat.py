@@ -25,7 +25,8 @@ from fairseq.distributed import utils as distributed_utils
 
 from . import invocation, preemption, preflight, process_groups, resuming, training_record, user_dir
 from .checkpoints.safe_types import safe_types_allowed
-from .durability import whole_checkpoints, whole_checkpoints_or_none
+from .data_files import damaged_data_named, damaged_dictionaries_named
+from .durability import newest_whole_checkpoint, whole_checkpoints, whole_checkpoints_or_none
 from .errors import BadInput
 from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
 from .patching import mentions, run_within, wrap
@@ -193,11 +194,15 @@ def saving_on_a_signal() -> bool:
     """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
     checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
 
-    Loading the checkpoint is the last call before the loop that is given the trainer; what is
-    resumed is checked (:mod:`.resuming`) and recorded (:mod:`.training_record`) there as well.
+    Loading the checkpoint is the last call before the loop that is given the trainer; a damaged one
+    is replaced before (:mod:`.durability`), and what is resumed is checked (:mod:`.resuming`) and recorded (:mod:`.training_record`) there as well.
     """
 
     def wrapper(load_checkpoint, cfg, trainer, **keywords):
+        if trainer.data_parallel_rank == 0 and cfg.restore_file == "checkpoint_last.pt":
+            newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
+        if trainer.data_parallel_world_size > 1:
+            torch.distributed.barrier()
         with resuming.resuming(trainer, cfg):
             loaded = load_checkpoint(cfg, trainer, **keywords)
         training_record.record(trainer, loaded[0])
@@ -280,6 +285,8 @@ WORKAROUNDS = (
     process_groups_destroyed_at_exit,
     checked_before_start,
     unknown_model_named,
+    damaged_dictionaries_named,
+    damaged_data_named,
     whole_checkpoints,
     whole_checkpoints_or_none,
     saving_on_a_signal,

@@ -1,8 +1,10 @@
-"""Workarounds of :mod:`.compat` that keep checkpoints whole."""
+"""Checkpoints stay whole, and a training goes on from the newest one that is (:mod:`.compat`)."""
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +12,12 @@ from pathlib import Path
 import torch
 from fairseq import checkpoint_utils, file_io
 
+from .checkpoints import read_checkpoint
+from .checkpoints.loading import require_safe_loader
 from .errors import BadInput
 from .patching import wrap
+
+logger = logging.getLogger(__name__)
 
 
 def whole_checkpoints() -> bool:
@@ -49,6 +55,49 @@ def whole_checkpoints_or_none() -> bool:
             os.replace(temporary, filename)
 
     return wrap(checkpoint_utils, "torch_persistent_save", wrapper)
+
+
+def newest_whole_checkpoint(save_dir: str, suffix: str = "") -> None:
+    """Replace a damaged ``checkpoint_last.pt`` by the newest checkpoint that is whole.
+
+    The damaged one is kept as ``checkpoint_last.pt.damaged``. Called by the first process only,
+    before any of them loads the file.
+
+    Raises:
+        BadInput: none is whole.
+    """
+    last = Path(save_dir) / f"checkpoint_last{suffix}.pt"
+    if not last.is_file():
+        return
+    require_safe_loader(last)
+    if (reason := damage(last)) is None:
+        return
+    others = sorted(
+        (path for path in last.parent.glob(f"checkpoint*{suffix}.pt") if path != last),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    whole = next((path for path in others if damage(path) is None), None)
+    if whole is None:
+        raise BadInput(
+            f"{reason.rstrip('.')}; no other checkpoint there is whole. Remove it to start anew."
+        )
+    logger.warning(f"{reason.rstrip('.')}; the training goes on from {whole} instead")
+    shutil.copy2(last, f"{last}.damaged")
+    temporary = Path(f"{last}.tmp")
+    with removed_on_failure(temporary, str(last)):
+        shutil.copyfile(whole, temporary)
+        os.replace(temporary, last)
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint file; None if it can be read and its checksums match."""
+    try:
+        if "model" not in read_checkpoint(path):
+            return f"{path} holds no model."
+    except BadInput as error:
+        return str(error)
+    return None
 
 
 @contextmanager

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
+
+
+#: Exit code after Ctrl-C, as of a shell: 128 and the number of the signal.
+INTERRUPTED = 130
 
 
 class BadInput(ValueError):
@@ -31,11 +40,14 @@ def install_excepthook() -> None:
     previous = sys.excepthook
 
     def hook(kind, exception, trace):
+        program = program_name()
+        if kind is KeyboardInterrupt:
+            print(f"{program}: interrupted", file=sys.stderr)
+            raise SystemExit(INTERRUPTED)
         sentence = explain(exception)
         if sentence is None:
             return previous(kind, exception, trace)
-        sys.stdout.flush()
-        program = Path(sys.argv[0]).name.replace("-m", "alibi-fairseq")
+        flush_output()
         print(f"{program}: error: {wording(sentence)}", file=sys.stderr)
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(2)
@@ -53,6 +65,42 @@ def wording(sentence: str) -> str:
     return as_keys(sentence)
 
 
+def program_name() -> str:
+    """What the user typed, for messages."""
+    return Path(sys.argv[0]).name.replace("-m", "alibi-fairseq")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """End the process at once on Ctrl-C while everything is imported.
+
+    An exception would be lost in whatever an import happens to catch.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def stop(*_):
+        os.write(2, f"{program_name()}: interrupted\n".encode())
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def flush_output() -> None:
+    """Write what is still to be printed; if it cannot be, print nothing more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Otherwise the interpreter tries again when it ends, and complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def explain(exception: BaseException) -> str | None:
     """One sentence for a user error; None for any other exception."""
     kind, message = type(exception).__name__, str(exception)
@@ -61,6 +109,11 @@ def explain(exception: BaseException) -> str | None:
     bases = {base.__name__ for base in type(exception).__mro__}
     if kind in _OUR_OWN or "HydraException" in bases:
         return " ".join(message.split())
+    if kind == "BrokenPipeError":
+        return "The output was closed before everything was printed."
+    if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
+        place = exception.filename or "The output"
+        return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     resuming = re.match("Cannot load model parameters from checkpoint (.*); please", message)
     if resuming:  # fairseq hides the reason behind an exception without a type
         return _mismatch(str(exception.__context__), f"The checkpoint {resuming[1]}")
@@ -71,6 +124,11 @@ def explain(exception: BaseException) -> str | None:
     return None
 
 
+#: Errors of a disk, a folder or a name: nothing that a program could do about.
+_OF_THE_MACHINE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+}
 _OUR_OWN = ("BadInput", "BrokenFairseq")
 
 
@@ -139,6 +197,29 @@ _SENTENCES = (
         r"^AssertionError: Sentences lengths should not exceed max_tokens=(\d+)",
         r"--max-tokens \1 is less than the length of a sample; make it at least "
         r"--tokens-per-sample.",
+    ),
+    (
+        r"^AssertionError: sentence at index \d+ of size (\d+) exceeds max_tokens limit of (\d+)",
+        r"--max-tokens \2 is less than the \1 tokens of a sample; make it at least "
+        r"--tokens-per-sample.",
+    ),
+    (
+        r"^AssertionError: Must specify batch size",
+        r"There is no batch size; give --max-tokens or --batch-size.",
+    ),
+    (
+        r"^Exception: The dataset is empty",
+        r"There is nothing to train on: no sample is short enough for --max-tokens and "
+        r"--max-target-positions, or the split is empty.",
+    ),
+    (
+        r"^IndexError: index out of range in self",
+        r"The data holds a word number beyond its dictionary; prepare the data again with this "
+        r"dict.txt.",
+    ),
+    (
+        r"^(?:Scanner|Parser|Composer|Constructor|Reader)Error: (.{1,200})",
+        lambda found: f"The YAML cannot be read ({' '.join(found[1].split())}).",
     ),
     (
         r"^ModuleNotFoundError: No module named '(matplotlib|tensorboard)'",

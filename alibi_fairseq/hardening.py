@@ -13,7 +13,13 @@ from pathlib import Path
 import fairseq
 from fairseq import checkpoint_utils, file_utils
 
-from .checkpoints.loading import check_finite, read_errors, require_safe_loader
+from .checkpoints.loading import (
+    check_finite,
+    check_sums,
+    read_errors,
+    require_safe_loader,
+    wrong_parts,
+)
 from .checkpoints.options import check_options
 from .errors import BadInput
 from .literals import evaluate_literal
@@ -23,7 +29,7 @@ from .resuming import check_same_model
 
 def checkpoints_validated() -> bool:
     """fairseq evaluates options of a checkpoint as code (facebookresearch/fairseq#4869), and a
-    damaged file raises whatever torch or fairseq trips over, without the file's name.
+    damaged file raises whatever torch or fairseq trips over, without the file's name, or nothing.
 
     Every command of fairseq, ``from_pretrained`` and our evaluator load checkpoints by this
     function, which returns before anything is built from the options.
@@ -31,11 +37,14 @@ def checkpoints_validated() -> bool:
 
     def wrapper(load, path, *arguments, **keywords):
         require_safe_loader(path)
+        if os.path.isfile(path):
+            check_sums(path)
         with read_errors(path):
             state = load(path, *arguments, **keywords)
-        check_options(state.get("cfg") or {}, path)
-        check_same_model(state, path)
-        check_finite(state, path)
+        with wrong_parts(path):
+            check_options(state.get("cfg") or {}, path)
+            check_same_model(state, path)
+            check_finite(state, path)
         return state
 
     return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)

@@ -34,6 +34,7 @@ def prepare(cfg: DictConfig, program: str) -> None:
     """
     _check_lengths(cfg, program)
     _check_data(cfg)
+    _check_numbers(cfg)
     if program == "train":
         _check_precision(cfg)
         _check_restore_file(cfg)
@@ -52,12 +53,36 @@ def _check_lengths(cfg: DictConfig, program: str) -> None:
     for flag, value in lengths.items():
         if value is not None and value < 1:
             raise BadInput(f"{flag} must be at least 1, not {value}.")
+    size, cut = cfg.dataset.max_tokens, safe_getattr(cfg.task, "sample_break_mode", "none")
+    of_stretches = cut in (None, "none") and program == "train"
+    if of_stretches and length is not None and size is not None and size < length:
+        raise BadInput(
+            f"--max-tokens {size} is less than the length of a sample ({length}); make it at least "
+            "--tokens-per-sample."
+        )
     window = cfg.eval_lm.context_window
     if program == "eval_lm" and not 0 <= window < length:
         raise BadInput(
             f"--context-window must be at least 0 and less than --tokens-per-sample ({length}), "
             f"not {window}."
         )
+
+
+def _check_numbers(cfg: DictConfig) -> None:
+    """What fairseq trips over later: in NumPy, in the data loader or by a division by zero."""
+    workers, seed = cfg.dataset.num_workers, cfg.common.seed
+    if workers is not None and workers < 0:
+        raise BadInput(f"--num-workers must be at least 0, not {workers}.")
+    if not 0 <= seed < 2**32 - 2**24:  # NumPy's seeds have 32 bits; updates and epochs are added
+        raise BadInput(f"--seed must be between 0 and {2**32 - 2**24 - 1}, not {seed}.")
+    for value in cfg.optimization.update_freq:
+        if value < 1:
+            raise BadInput(f"--update-freq must be at least 1, not {value}.")
+    warmup = safe_getattr(cfg.lr_scheduler, "warmup_updates")
+    scheduler = safe_getattr(cfg.lr_scheduler, "_name")
+    if warmup is not None and (warmup < 0 or (warmup == 0 and scheduler == "inverse_sqrt")):
+        least = 1 if scheduler == "inverse_sqrt" else 0
+        raise BadInput(f"--warmup-updates must be at least {least}, not {warmup}.")
 
 
 def _check_data(cfg: DictConfig) -> None:

@@ -66,3 +66,54 @@ def test_other_errors_stay_what_they_are(tmp_path):
     with pytest.raises(Exception, match="pickle") as raised:
         checkpoint_utils.torch_persistent_save(lambda: None, str(tmp_path / "checkpoint.pt"))
     assert not isinstance(raised.value, BadInput) and not list(tmp_path.iterdir())
+
+
+def updates_of(path) -> int:
+    return torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+
+def flipped(content: bytes) -> bytes:
+    """One bit of a weight is another: torch reads such a file without a word."""
+    place = len(content) // 2
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(lambda content: content[:-1000], id="cut off"),
+        pytest.param(flipped, id="one bit"),
+        pytest.param(lambda content: b"", id="empty", marks=pytest.mark.slow),
+        pytest.param(lambda content: b"PK" * 99, id="something else", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(
+    data_bin, tmp_path, caplog, harm
+):
+    flags = [data_bin, *SHORT, "--save-interval-updates", 2, "--keep-interval-updates", 9]
+    flags += ["--save-dir", tmp_path, "--max-update"]
+    in_process("train", *flags, 5)
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(harm(last.read_bytes()))
+    (tmp_path / "checkpoint_best.pt").write_bytes(b"damaged as well")
+    in_process("train", *flags, 6)
+    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    expected = f"the training goes on from {tmp_path / 'checkpoint_1_4.pt'} instead"
+    assert any(str(last) in line and expected in line for line in said), said
+    assert updates_of(last) == 6
+    assert (tmp_path / "checkpoint_last.pt.damaged").is_file()
+
+
+def test_no_whole_checkpoint_at_all(data_bin, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
+    with pytest.raises(BadInput, match="no other checkpoint there is whole"):
+        in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_last.pt"]
+
+
+def test_a_flipped_bit_is_noticed_by_an_evaluation(data_bin, checkpoint, tmp_path):
+    path = tmp_path / "flipped.pt"
+    path.write_bytes(flipped(checkpoint.read_bytes()))
+    torch.load(path, weights_only=True)  # torch alone notices nothing
+    with pytest.raises(BadInput, match="the checksum of .* does not match"):
+        in_process("eval_lm", data_bin, "--path", path, "--cpu")

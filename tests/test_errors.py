@@ -55,10 +55,10 @@ class TestCommands:
         assert "usage:" not in failed.stderr
 
     def test_other_failures_keep_their_traceback(self, data_bin, tmp_path):
-        (tmp_path / "file").touch()
-        command = ["-m", "fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]
-        flags = ["--save-dir", tmp_path / "out", "--log-file", tmp_path / "file" / "below"]
-        failed = as_process(*command, *flags)
+        program = "import sys; sys.argv[0] = 'fairseq-train'; from fairseq_cli import train; "
+        program += "train.main = lambda cfg: 1 / 0; train.cli_main()"
+        flags = ["--user-dir", PACKAGE, *SHORT, "--save-dir", tmp_path / "out"]
+        failed = as_process("-c", program, data_bin, *flags)
         assert failed.returncode == 1
         assert "Traceback" in failed.stderr
 

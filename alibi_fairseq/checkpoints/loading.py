@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from ..errors import BadInput
+from ..errors import BadInput, explain
 from .safe_types import safe_types_allowed
 
 #: Environment variable by which users of an older torch vouch for their checkpoints.
@@ -32,6 +32,7 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     if not Path(path).is_file():
         raise BadInput(f"There is no checkpoint {path}.")
     require_safe_loader(path)
+    check_sums(path)
     with safe_types_allowed(), read_errors(path):
         # Since torch 1.6 a file is a zip archive, whose tensors can stay on the disk until used.
         mmap = zipfile.is_zipfile(path)
@@ -55,6 +56,24 @@ def require_safe_loader(path: str | os.PathLike) -> None:
             "(CVE-2025-32434, CVE-2026-24747). Install PyTorch 2.10 or later, or set "
             f"{TRUST}=1 if you made this checkpoint yourself."
         )
+
+
+def check_sums(path: str | os.PathLike) -> None:
+    """Compare a checkpoint with the checksums that torch stores in it, and never reads.
+
+    Files of torch before 1.6 have none.
+
+    Raises:
+        BadInput: a part of the file is not what was written.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with read_errors(path), zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise BadInput(
+                f"{path} is damaged: the checksum of {damaged} in it does not match. Use another "
+                "checkpoint."
+            )
 
 
 @contextmanager
@@ -81,6 +100,31 @@ def read_errors(path: str | os.PathLike) -> Iterator[None]:
                 "was not written completely. Use another one."
             )
         raise BadInput(reason) from error
+
+
+@contextmanager
+def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
+    """Turn what parts of a checkpoint raise that are not what they must be into one sentence.
+
+    Raises:
+        BadInput: instead of any error that has no sentence of its own.
+    """
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+        if explain(error) is not None:
+            raise
+        raise BadInput(
+            f"{path} is not a checkpoint of a language model: a part of it is not what it must be "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:200]})."
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        if explain(error) is not None:
+            raise
+        raise BadInput(
+            f"{path} holds options or weights that fit no model of ours "
+            f"({' '.join(str(error).split())[:200]})."
+        ) from error
 
 
 def check_finite(state: dict, path: str | os.PathLike) -> None:

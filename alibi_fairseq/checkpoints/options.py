@@ -56,6 +56,8 @@ def check_options(cfg, path) -> None:
             if not isinstance(options, dict):
                 continue
             name = options.get("_name") or (options.get("arch") if group == "model" else None)
+            if not isinstance(name, (str, type(None))):
+                raise ValueError(f"the name of the {group} is {str(name)[:60]!r}")
             if group == "model":
                 check_model(str(name), options)
             elif group == "task":

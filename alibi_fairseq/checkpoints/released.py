@@ -26,7 +26,7 @@ from torch import Tensor
 from ..errors import BadInput
 from ..files import atomic_write
 from ..results.dictionaries import STATE_KEY, fingerprint
-from .loading import check_finite
+from .loading import check_finite, wrong_parts
 from .options import check_options
 
 ARCHITECTURE = "alibi_lm_wiki103"
@@ -96,6 +96,11 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
         BadInput: it is no such checkpoint, the dictionary has another size, or a tensor is missing
             or left over.
     """
+    with wrong_parts(source):
+        return _imported(state, dictionary, source)
+
+
+def _imported(state: dict, dictionary: Dictionary, source: str) -> Import:
     weights = state.get("model")
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
         raise BadInput(f"{source} holds no model.")

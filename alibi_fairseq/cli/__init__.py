@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__
-from ..errors import BadInput, wording
+from ..errors import INTERRUPTED, BadInput, explain, flush_output, wording
 
 PROGRAM = "alibi-fairseq"
 
@@ -55,17 +55,28 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a verb. Returns the exit code: 2 for bad input, said in one line; 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        if arguments and arguments[0] in FAIRSEQ_COMMANDS:
-            from . import fairseq_command
-
-            return fairseq_command.run(arguments[0], arguments[1:])
-        return _run_verb(arguments)
-    except BadInput as error:
-        print(f"{PROGRAM}: error: {wording(str(error))}", file=sys.stderr)
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()  # finds an output that is closed or full
+    except (BadInput, OSError) as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        flush_output()
+        print(f"{PROGRAM}: error: {wording(sentence)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in FAIRSEQ_COMMANDS:
+        from . import fairseq_command
+
+        return fairseq_command.run(arguments[0], arguments[1:])
+    return _run_verb(arguments)
 
 
 def _run_verb(arguments: list[str]) -> int:

@@ -95,12 +95,14 @@ def _text(corpora) -> None:
 def _wikitext(corpora) -> None:
     def prepare(args):
         from alibi_fairseq.dataprep import wikitext103
+        from alibi_fairseq.dataprep.download import Mirror
 
+        mirrors = [Mirror(url, "sha256", wikitext103.ZIP_SHA256) for url in args.mirror or []]
         return wikitext103.prepare(
             args.out,
             archive=args.archive,
             from_dir=args.from_dir,
-            mirrors=args.mirror,
+            mirrors=mirrors,
             allow_other_text=args.allow_other_text,
             workers=args.workers,
         )

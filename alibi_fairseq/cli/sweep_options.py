@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 import torch
@@ -98,8 +99,8 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
     out = Path(args.out)
     if out.is_dir():
         raise BadInput(f"'{out}' is a folder; --out is the file to write.")
-    if args.memory_gb is not None and not args.memory_gb > 0:
-        raise BadInput(f"--memory-gb must be above 0, not {args.memory_gb}.")
+    if args.memory_gb is not None and not 0 < args.memory_gb < math.inf:
+        raise BadInput(f"--memory-gb must be above 0 and finite, not {args.memory_gb}.")
     return Sweep(
         data=Path(args.data.split(":")[0]),
         checkpoints=[_shortest(Path(path)) for path in args.path],
@@ -143,7 +144,7 @@ def _number(option: str, item: str) -> int:
 def _overrides(text: str) -> dict:
     try:
         overrides = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         overrides = None
     if not isinstance(overrides, dict):
         raise BadInput(

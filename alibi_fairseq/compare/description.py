@@ -138,8 +138,8 @@ def load(path: str | Path) -> Comparison:
     """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        first = str(error).splitlines()[0]
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        first = f"{error}\n".splitlines()[0]
         raise BadInput(f"{path}: cannot be read as YAML ({first}).") from error
     if not isinstance(values, dict):
         raise BadInput(f"{path}: must be a mapping with the keys of a comparison.")
@@ -147,6 +147,8 @@ def load(path: str | Path) -> Comparison:
         return from_mapping(values)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise BadInput(f"{path}: a value is of the wrong kind ({error}).") from error
 
 
 def from_mapping(values: Mapping) -> Comparison:

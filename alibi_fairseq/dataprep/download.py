@@ -51,7 +51,7 @@ def download(mirrors: list[Mirror], folder: Path, pause: float = 2.0) -> tuple[P
     """
     failures = []
     for mirror in mirrors:
-        target = folder / Path(urlsplit(mirror.url).path).name
+        target = folder / file_name(mirror.url)
         if target.exists():
             return target, mirror
         part = target.with_name(target.name + ".part")
@@ -75,6 +75,22 @@ def download(mirrors: list[Mirror], folder: Path, pause: float = 2.0) -> tuple[P
         f"No mirror could be used ({'; '.join(failures)}). Run the command again to go on, or "
         "fetch the archive elsewhere and give it with --archive FILE."
     )
+
+
+def file_name(url: str) -> str:
+    """The name of the file that a URL leads to.
+
+    Raises:
+        BadInput: it is no URL of a file.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    name = Path(parts.path).name
+    if parts.scheme not in ("http", "https") or not parts.netloc or not name:
+        raise BadInput(f"{url} is not the address of a file (https://…/name.zip).")
+    return name
 
 
 def hash_file(path: Path, algorithm: str) -> str:

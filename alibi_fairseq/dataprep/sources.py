@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import hashlib
 import io
 import lzma
 import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -20,10 +22,20 @@ from alibi_fairseq.errors import BadInput
 
 _OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _COMPRESSED = (*_OPENERS, ".zst")
+_MAGIC = {
+    ".gz": b"\x1f\x8b",
+    ".xz": b"\xfd7zXZ\0",
+    ".bz2": b"BZh",
+    ".zst": b"\x28\xb5\x2f\xfd",
+}
 _ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
 # Text bytes per byte of a compressed English file, rounded up; for disk checks only.
 _EXPANSION = 5
-_DAMAGES = (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+_DAMAGES = (
+    *(EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, struct.error),
+    # What zipfile raises for numbers that cannot be, and for encrypted members.
+    *(ArithmeticError, LookupError, NotImplementedError, RuntimeError, ValueError),
+)
 
 
 def is_archive(path: str | os.PathLike) -> bool:
@@ -78,7 +90,8 @@ def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> It
     """
     with open(path, "rb") as raw:
         counted = _buffered(_Counted(raw, advance))
-        yield _named(path, _decompress(path, counted)) if is_compressed(path) else counted
+        suffix = path.suffix.lower()
+        yield _named(path, _decompress(path, counted, suffix)) if is_compressed(path) else counted
 
 
 def texts(
@@ -108,13 +121,16 @@ def texts(
         return
     with open(path, "rb") as raw, _reading(path):
         counted = _buffered(_Counted(raw, advance))
-        # "r|*" reads once from front to back, without seeking or unpacking.
-        unpacked = _decompress(path, counted) if path.suffix.lower() == ".zst" else counted
-        with tarfile.open(fileobj=unpacked, mode="r|*") as tar:
+        # Unpacked by the libraries for each format: tarfile's own reader ignores gzip's checksum.
+        unpacked = _decompress(path, counted, _packing(counted))
+        # "r|" reads once from front to back, without seeking or unpacking to disk.
+        with tarfile.open(fileobj=unpacked, mode="r|") as tar:
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content and member.name.lower().endswith(".txt"):
                     yield member.name, _named(path, content)
+        while unpacked.read(1 << 20):  # the archive ends before the checksum of what was packed
+            pass
 
 
 class _Named(io.RawIOBase):
@@ -162,8 +178,15 @@ class _Counted(io.RawIOBase):
         return count
 
 
-def _decompress(path: Path, stream: BinaryIO) -> BinaryIO:
-    suffix = path.suffix.lower()
+def _packing(stream: BinaryIO) -> str:
+    """How an archive is compressed, as a suffix; empty if it is not. Names do not always say it."""
+    begin = cast(io.BufferedReader, stream).peek(8)
+    return next((suffix for suffix, magic in _MAGIC.items() if begin.startswith(magic)), "")
+
+
+def _decompress(path: Path, stream: BinaryIO, suffix: str) -> BinaryIO:
+    if not suffix:
+        return stream
     if suffix != ".zst":
         return _OPENERS[suffix](stream)
     try:
@@ -207,10 +230,12 @@ class _Zstandard(io.RawIOBase):
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
+    except BadInput:
+        raise
     except Exception as error:
-        # bz2 raises a bare OSError; one from the disk has a number.
+        # bz2 raises a bare OSError; one from the disk has a number. EINVAL: sought before the file.
         by_kind = isinstance(error, _DAMAGES) or type(error).__name__ == "ZstdError"
-        if by_kind or (isinstance(error, OSError) and error.errno is None):
+        if by_kind or (isinstance(error, OSError) and error.errno in (None, errno.EINVAL)):
             raise BadInput(f"{path}: the file is damaged or cut off ({error}).") from error
         raise
 

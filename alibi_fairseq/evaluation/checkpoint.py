@@ -15,6 +15,7 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ..checkpoints.loading import wrong_parts
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
 from ..positions.slopes import KINDS
@@ -97,11 +98,13 @@ def load_checkpoint(
     state = checkpoint_utils.load_checkpoint_to_cpu(
         str(path), {**(overrides or {}), "data": str(data)}
     )
-    check_overrides(state, overrides or {})
-    check_dictionary(state, path, dictionary, trained_with)
-    (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    with wrong_parts(path):
+        check_overrides(state, overrides or {})
+        check_dictionary(state, path, dictionary, trained_with)
+        (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+        history = state.get("optimizer_history") or [{}]
+        updates = int(history[-1].get("num_updates", 0))
     model = model.to(device=device, dtype=PRECISIONS[precision]).eval()
-    history = state.get("optimizer_history") or [{}]
     width = getattr(cfg.model, "decoder_embed_dim", 512)
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
     return LoadedModel(
@@ -111,7 +114,7 @@ def load_checkpoint(
             "position_method": position_method(cfg.model),
             "train_length": getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample,
             "checkpoint": str(path),
-            "updates": history[-1].get("num_updates", 0),
+            "updates": updates,
             "seed": cfg.common.seed,
             "layers": len(model.decoder.layers),
             "width": width,

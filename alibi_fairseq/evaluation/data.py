@@ -72,10 +72,17 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     if lines is None:
         found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
         raise BadInput(f"'{data}' has no split '{name}' (it has: {found}); change --subset.")
+    if getattr(lines, "supports_prefetch", False):  # fairseq's older format
+        lines.prefetch(range(len(lines)))
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
     if sizes.sum() == 0:
         raise empty(data, name)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
+    if tokens.min() < 0 or tokens.max() >= len(dictionary):
+        raise BadInput(
+            f"The split '{name}' in '{data}' holds word number {max(tokens.max(), -tokens.min())}, "
+            f"but its dictionary has {len(dictionary)} entries; prepare the data again."
+        )
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
     text = stated_size(data, name, len(tokens)) or measure_text(tokens, line_starts, dictionary)
     return Split(name, tokens, line_starts, dictionary.eos(), text)

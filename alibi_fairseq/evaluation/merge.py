@@ -26,8 +26,21 @@ def merge_shards(documents: list[dict]) -> dict:
     memory is the maximum.
 
     Raises:
-        BadInput: if a shard is missing, or the shards do not belong to one sweep.
+        BadInput: if a shard is missing, the shards do not belong to one sweep, or something in them
+            is not what ``eval --shard`` writes.
     """
+    try:
+        return _merged(documents)
+    except BadInput:
+        raise
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise BadInput(
+            "The files do not hold shards as `alibi-fairseq eval --shard` writes them "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+def _merged(documents: list[dict]) -> dict:
     whole = merge_documents(documents)
     kind = whole["kind"]
     if kind not in ("evaluation", "position_loss"):

@@ -135,12 +135,29 @@ def plain_options(args) -> argparse.Namespace:
     )
 
 
+#: Options that count something, and those that are probabilities.
+SIZES = (
+    *("decoder_layers", "decoder_embed_dim", "decoder_attention_heads", "decoder_ffn_embed_dim"),
+    *("decoder_input_dim", "decoder_output_dim"),
+)
+CHANCES = (
+    *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
+    *("decoder_layerdrop", "relu_dropout"),
+)
+
+
 def check_options(args: argparse.Namespace) -> None:
     """Raises BadInput if the options are inconsistent."""
-    for option in ("decoder_layers", "decoder_embed_dim", "decoder_attention_heads"):
+    for option in SIZES:
         if getattr(args, option) < 1:
-            flag = "--" + option.replace("_", "-")
-            raise BadInput(f"{flag} must be at least 1, not {getattr(args, option)}.")
+            raise BadInput(f"{flag(option)} must be at least 1, not {getattr(args, option)}.")
+    for option in CHANCES:
+        if not 0 <= getattr(args, option) < 1:
+            raise BadInput(
+                f"{flag(option)} must be at least 0 and less than 1, not {getattr(args, option)}."
+            )
+    for kind in ("input", "softmax"):
+        check_bands(args, kind)
     if args.train_length is None or args.train_length < 1:
         raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
     if args.attention_window < 0:
@@ -169,6 +186,35 @@ def check_options(args: argparse.Namespace) -> None:
         if args.decoder_input_dim != args.decoder_output_dim:
             raise BadInput("Tied adaptive input and softmax need equal input and output widths.")
     check_backend(args.attention_backend)
+
+
+def check_bands(args: argparse.Namespace, kind: str) -> None:
+    """Raises BadInput if the cutoffs of an adaptive input or softmax do not divide a dictionary."""
+    name, factor = f"adaptive_{kind}_cutoff", getattr(args, f"adaptive_{kind}_factor")
+    cutoffs = getattr(args, name)
+    if cutoffs is None:
+        if kind == "input" and args.adaptive_input:
+            raise BadInput("--adaptive-input needs --adaptive-input-cutoff, such as 20000,60000.")
+        return
+    items = cutoffs if isinstance(cutoffs, list) else cutoffs.strip("()[] ").split(",")
+    texts = [str(item).strip() for item in items]
+    bounds = [int(text) for text in texts if text.isdecimal() and len(text) < 12]
+    if len(bounds) < len(texts) or bounds != sorted(set(bounds) - {0}):
+        raise BadInput(
+            f"{flag(name)} takes increasing numbers of words separated by commas, such as "
+            f"20000,60000, not '{cutoffs}'."
+        )
+    width = args.decoder_input_dim if kind == "input" else args.decoder_output_dim
+    if not factor > 0 or width // factor ** len(bounds) < 1:
+        raise BadInput(
+            f"--adaptive-{kind}-factor {factor} leaves a width of 0 for the rarest words; give a "
+            "smaller factor above 0."
+        )
+
+
+def flag(option: str) -> str:
+    """The flag of an option of the model."""
+    return "--" + option.replace("_", "-")
 
 
 @register_model("alibi_lm_tiny", dataclass=TinyConfig)

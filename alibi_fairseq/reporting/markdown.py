@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.points import Point
 
 MISSING = "missing"  # a cell we could measure and have not
+LONGEST_NAME = 150  # of a file, without its ending
 NOTHING = "–"  # a cell that does not exist
 CHANCE = "(chance)"
 #: Stands under tables that have such cells.
@@ -17,6 +19,19 @@ CHANCE_NOTE = (
     "chance: no better than guessing any word of the dictionary; the model is untrained or has "
     "diverged."
 )
+
+
+class Markup(str):
+    """Markdown of our own, such as a link, that is not to be shown as it is."""
+
+
+def literal(text: str) -> str:
+    """Text that Markdown and HTML show as it is: nothing in a results file is markup."""
+    if isinstance(text, Markup):
+        return text
+    one_line = " ".join(str(text).split())
+    escaped = html.escape(one_line, quote=False)
+    return re.sub(r"[\\`*\[\]|]|(?<!\w)_|_(?!\w)", r"\\\g<0>", escaped)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -30,7 +45,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
     for row in rows:
         if len(row) != len(headers):
             raise ValueError(f"a row of {len(row)} cells under {len(headers)} headers: {row}")
-    lines = [list(headers), *(list(row) for row in rows)]
+    lines = [[literal(cell) for cell in line] for line in (headers, *rows)]
     widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(headers))]
 
     def render(cells: list[str]) -> str:
@@ -90,7 +105,7 @@ class Report:
     def table(self, name: str, title: str, body: str, notes: list[str] | None = None) -> None:
         """A table as a file and as a section of the page."""
         remarks = "".join(f"- {note}\n" for note in notes or [])
-        section = f"{title}\n\n{body}" + (f"\n{remarks}" if remarks else "")
+        section = f"{literal(title)}\n\n{body}" + (f"\n{remarks}" if remarks else "")
         with atomic_write(self.out / "tables" / f"{self._unique('tables', name)}.md") as stream:
             stream.write(f"# {section}")
         self.page.append(f"### {section}")
@@ -100,10 +115,11 @@ class Report:
         name = self._unique("figures", name)
         paths = [self.out / "figures" / f"{name}{suffix}" for suffix in (".png", ".svg", ".pdf")]
         draw(*paths)
+        caption = literal(caption)
         self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
 
     def _unique(self, folder: str, name: str) -> str:
-        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME]
         unique, number = base, 1
         while (folder, unique) in self.names:
             number += 1

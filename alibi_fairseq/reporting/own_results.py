@@ -13,19 +13,21 @@ from alibi_fairseq.reporting import (
     training_curves,
 )
 from alibi_fairseq.reporting.collect import Group, Results
-from alibi_fairseq.reporting.markdown import Report
+from alibi_fairseq.reporting.markdown import Report, literal
 from alibi_fairseq.results.points import Point, method_name, series, size_text
 
 
 def perplexities(report: Report, results: Results) -> None:
     for group, points in sorted(results.measured.items(), key=lambda item: str(item[0])):
         title = _title(results, group, points)
-        report.text(f"## {title}\n")
+        report.text(f"## {literal(title)}\n")
         corpus = group[0]
         if corpus not in paper.corpora():
-            report.text(f"{corpus} is not a text of the paper: its numbers do not compare.\n")
+            report.text(
+                f"{literal(corpus)} is not a text of the paper: its numbers do not compare.\n"
+            )
         elif group in results.reasons:
-            reasons = "; ".join(results.reasons[group])
+            reasons = literal("; ".join(results.reasons[group]))
             report.text(f"Not all of this compares with the paper's numbers: {reasons}.\n")
         report.table(
             f"{title} lengths", f"{title}: perplexity", perplexity_by_length.length_table(points)

@@ -28,7 +28,7 @@ def length_table(points: Iterable[Point]) -> str:
     which.
     """
     tables = [
-        f"Perplexity on {subset}, {inference}:\n\n{_length_table(part)}"
+        f"Perplexity on {markdown.literal(subset)}, {inference}:\n\n{_length_table(part)}"
         for (subset, inference), part in split_by_inference(points).items()
     ]
     text = "\n".join(tables)

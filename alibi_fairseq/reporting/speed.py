@@ -94,7 +94,7 @@ def speed_table(documents: Iterable[dict]) -> str:
     """Table 1 and, for each machine measured on, its counterpart with the paper's ratios beside."""
     parts = ["The paper, one V100:\n\n" + _printed_table()]
     for group in speeds(documents) or [Speeds("not measured yet")]:
-        parts.append(f"Ours, {group.machine}:\n\n{_measured_table(group)}")
+        parts.append(f"Ours, {markdown.literal(group.machine)}:\n\n{_measured_table(group)}")
     return "\n".join(parts)
 
 
@@ -211,7 +211,7 @@ def benchmark_tables(document: dict) -> str:
         texts = [key for key in keys if any(isinstance(cell.get(key), str) for cell in cells)]
         keys = [*texts, *(key for key in keys if key not in texts)]
         rows = [[_value(cell.get(key)) for key in keys] for cell in cells]
-        parts.append(f"{name}:\n\n{markdown.table(keys, rows, left=len(texts))}")
+        parts.append(f"{markdown.literal(name)}:\n\n{markdown.table(keys, rows, left=len(texts))}")
     return "\n".join(parts)
 
 

@@ -131,6 +131,7 @@ def figure(title: str, panels: int = 1) -> Iterator[tuple]:
         "legend.fontsize": 9,
         "legend.handlelength": 3.2,  # long enough to tell the line styles apart
         "hatch.linewidth": 0.6,
+        "text.parse_math": False,  # a dollar sign in a name is a dollar sign
         "svg.hashsalt": "alibi_fairseq",
         "svg.fonttype": "path",
     }

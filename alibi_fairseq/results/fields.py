@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -13,12 +14,12 @@ Check = Callable[[Any], "str | None"]
 
 
 def _is_number(value: Any) -> bool:
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
+    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether it is a whole number that 64 bits can hold, as any reader of JSON can."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _expect(description: str, test: Callable[[Any], bool]) -> Check:
@@ -41,6 +42,13 @@ def _is_utc_date(value: object) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_json_object(value: object) -> bool:
+    try:
+        return isinstance(value, str) and isinstance(json.loads(value), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 TEXT = _expect("text", lambda v: isinstance(v, str) and v != "")
@@ -87,6 +95,12 @@ PROVENANCE = {
 }
 VERSIONS = {
     name: _or_null(TEXT) for name in ("python", "torch", "fairseq", "numpy", "alibi_fairseq")
+}
+# What ``provenance.text`` says of the tokens, where the data have a manifest.
+TOKENS = {
+    "tokenizer": _or_null(TEXT),
+    "vocabulary": _or_null(COUNT),
+    "train_tokens": _or_null(COUNT),
 }
 HARDWARE = {
     "cpu": _or_null(TEXT),
@@ -142,7 +156,7 @@ OPTIONAL: dict[str, Check] = {
     "updates": COUNT,
     "seed": _or_null(COUNT),
     "precision": TEXT,
-    "model_overrides": TEXT,
+    "model_overrides": _expect("a JSON object as text", _is_json_object),
     "shard": TEXT,
     "tokens": POSITIVE_COUNT,
     "words": POSITIVE_COUNT,

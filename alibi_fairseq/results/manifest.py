@@ -15,6 +15,7 @@ from pathlib import Path
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, sha256_file
 from alibi_fairseq.results.dictionaries import dictionary_sha256
+from alibi_fairseq.results.json_files import read_json
 from alibi_fairseq.results.provenance import collect_provenance
 
 FORMAT = "alibi_fairseq/corpus"
@@ -28,6 +29,11 @@ _REQUIRED = (
     *("corpus", "identified_by", "splits", "dictionary", "tokenizer"),
     *("sources", "settings", "provenance"),
 )
+_KINDS = {
+    **{"corpus": str, "splits": dict, "dictionary": dict, "tokenizer": dict, "sources": list},
+    **{"settings": dict, "provenance": dict, "files": dict, "shards": list},
+}
+_NAMES = {str: "text", dict: "an object", list: "a list"}
 _LIBRARIES = ("sentencepiece", "sacremoses", "tokenizers")
 
 
@@ -158,11 +164,9 @@ def _version_of(distribution: str) -> str | None:
 
 def _checked(path: Path) -> dict:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{path}: not a readable manifest ({error}); prepare the data again."
-        ) from error
+        manifest = read_json(path)
+    except BadInput as error:
+        raise BadInput(f"{error} It is not a readable manifest; prepare the data again.") from error
     return _validated(manifest, path)
 
 
@@ -177,11 +181,31 @@ def _validated(manifest: object, path: Path) -> dict:
     for key in _REQUIRED:
         if key not in manifest:
             raise BadInput(f"{path}: {key!r} is missing; prepare the data again.")
+    for key, kind in _KINDS.items():
+        if key in manifest and not isinstance(manifest[key], kind):
+            raise BadInput(
+                f"{path}: {key} is {str(manifest[key])[:60]!r}, but must be {_NAMES[kind]}; prepare "
+                "the data again."
+            )
+    entries, kind = manifest["dictionary"].get("entries"), manifest["tokenizer"].get("kind")
+    if type(entries) not in (int, type(None)) or not isinstance(kind, (str, type(None))):
+        raise BadInput(
+            f"{path}: dictionary.entries must be a number and tokenizer.kind text; prepare the data "
+            "again."
+        )
     for split, counts in manifest["splits"].items():
         for name in COUNTS:
-            if not isinstance(counts.get(name), int) or counts[name] < 1:
+            count = counts.get(name) if isinstance(counts, dict) else None
+            if type(count) is not int or not 0 < count < 2**63:
                 raise BadInput(
-                    f"{path}: splits.{split}.{name} is {counts.get(name)!r}, but must be a whole "
+                    f"{path}: splits.{split}.{name} is {str(count)[:60]}, but must be a whole "
                     "number above 0; prepare the data again."
                 )
+    for name, file in manifest.get("files", {}).items():
+        if not isinstance(file, dict) or not {"bytes", "sha256"} <= file.keys():
+            raise BadInput(
+                f"{path}: files.{name} must have 'bytes' and 'sha256'; prepare the data again."
+            )
+    if not all(isinstance(shard, str) for shard in manifest.get("shards", [])):
+        raise BadInput(f"{path}: shards must be names of folders; prepare the data again.")
     return manifest

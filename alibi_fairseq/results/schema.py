@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 from alibi_fairseq.errors import BadInput
@@ -17,13 +16,17 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.fields import (
     DOCUMENT,
     HARDWARE,
+    LIST,
+    OBJECT,
     OPTIONAL,
     PROVENANCE,
     REQUIRED,
     SCALAR,
+    TOKENS,
     VERSIONS,
     Check,
 )
+from alibi_fairseq.results.json_files import read_json
 
 SCHEMA = "alibi_fairseq/results"
 VERSION = 1
@@ -102,10 +105,7 @@ def validate_document(document: object, source: str = "the results") -> dict:
         raise BadInput(
             f"{source}: kind is {_show(kind)}, but must be one of {', '.join(REQUIRED)}."
         )
-    provenance = document["provenance"]
-    _check_keys(provenance, PROVENANCE, source, "provenance.")
-    _check_keys(provenance["versions"], VERSIONS, source, "provenance.versions.")
-    _check_keys(provenance["hardware"], HARDWARE, source, "provenance.hardware.")
+    _check_provenance(document["provenance"], source, "provenance.")
     seen: dict[tuple, int] = {}
     for index, cell in enumerate(document["cells"]):
         where = f"cells[{index}]"
@@ -117,6 +117,20 @@ def validate_document(document: object, source: str = "the results") -> dict:
                 f"({_describe(kind, cell)}); keep one of them."
             )
     return document
+
+
+def _check_provenance(provenance: dict, source: str, prefix: str) -> None:
+    _check_keys(provenance, PROVENANCE, source, prefix)
+    _check_keys(provenance["versions"], VERSIONS, source, f"{prefix}versions.")
+    _check_keys(provenance["hardware"], HARDWARE, source, f"{prefix}hardware.")
+    if provenance.get("text") is not None:
+        _check(OBJECT, provenance["text"], source, f"{prefix}text")
+        _check_keys(provenance["text"], TOKENS, source, f"{prefix}text.")
+    _check(LIST, provenance.get("parts", []), source, f"{prefix}parts")
+    for number, part in enumerate(provenance.get("parts", [])):
+        where = f"{prefix}parts[{number}]"
+        _check(OBJECT, part, source, where)
+        _check_provenance(part, source, f"{where}.")
 
 
 def _check_cell(kind: str, cell: object, source: str, where: str) -> None:
@@ -187,23 +201,7 @@ def load_document(path: str | os.PathLike) -> dict:
     Raises:
         BadInput: the file cannot be read, is not JSON, holds NaN, or breaks the schema.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        document = json.loads(text, object_pairs_hook=_no_repeated_keys)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise BadInput(f"{path}: not a JSON file ({error}).") from error
-    return validate_document(document, str(path))
-
-
-def _no_repeated_keys(pairs: list[tuple[str, object]]) -> dict:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {repeated!r} appears twice in one object")
-    return mapping
+    return validate_document(read_json(path), str(path))
 
 
 def merge_documents(documents: list[dict]) -> dict:

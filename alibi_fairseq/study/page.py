@@ -136,7 +136,7 @@ def cell_table(outcomes: list[Outcome]) -> str:
     """Where each model comes from."""
     rows = [
         [
-            f"[`{outcome.key.name}`](cells/{outcome.key.name}/)",
+            markdown.Markup(f"[`{outcome.key.name}`](cells/{outcome.key.name}/)"),
             outcome.text,
             f"{outcome.updates:,}",
             f"{60 * outcome.hours:.0f}",

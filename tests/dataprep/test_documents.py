@@ -131,3 +131,22 @@ def test_damaged_files_are_named(tmp_path, suffix):
         path.write_bytes(damaged)
         with pytest.raises(BadInput, match="damaged or cut off"):
             texts_of(path)
+
+
+@pytest.mark.parametrize("suffix", ["txt.gz", "tar.gz", "tgz"])
+def test_a_changed_byte_that_only_the_checksum_tells(tmp_path, suffix):
+    text = "".join(f"{n * 7919}\n" for n in range(5000))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text(text)
+    content = text.encode()
+    if suffix != "txt.gz":
+        made = shutil.make_archive(str(tmp_path / "made"), "tar", tmp_path / "in")
+        content = Path(made).read_bytes()
+    path = tmp_path / f"a.{suffix}"
+    packed = gzip.compress(content, compresslevel=0)  # stored as it is
+    path.write_bytes(packed)
+    assert "".join(texts_of(path)) == text
+    place = packed.index(b"7919000\n")
+    path.write_bytes(packed[:place] + b"8" + packed[place + 1 :])
+    with pytest.raises(BadInput, match="damaged or cut off"):
+        texts_of(path)
