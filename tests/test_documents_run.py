@@ -8,7 +8,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
-from commands import PACKAGE, ROOT, SHORT, as_process, in_process, make_data
+from commands import PACKAGE, ROOT, SHORT, in_process, make_data
 from test_documented_commands import DOCUMENTS, blocks, commands
 
 from alibi_fairseq import cli
@@ -32,6 +32,8 @@ LEFT_OUT = {
     "PYTHONPATH=.:tests": "tests/models/test_golden_run.py",
     "import-checkpoint": "tests/checkpoints/test_released.py",
     "study": "tests/study",
+    "hydra-train": "tests/cli/test_hydra_train.py",
+    "echo": "tests/cli/test_cli.py",
     "import-hf": "tests/huggingface/test_importing.py",
 }
 TINY = ("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32")
@@ -41,14 +43,6 @@ TRAINING = (
     *("--optimizer", "adam", "--lr", "0.001", "--max-update", "2"),
     *("--tokens-per-sample", "16", "--max-tokens", "128"),
     *("--cpu", "--num-workers", "0", "--log-format", "simple"),
-)
-#: The same as keys, for a recipe.
-HYDRA = (
-    *("common.cpu=true", "common.fp16=false", "dataset.num_workers=0", "optimization.max_update=2"),
-    *("model.decoder_layers=1", "model.decoder_embed_dim=32", "model.decoder_ffn_embed_dim=32"),
-    *("model.adaptive_input_cutoff='20,30'", "model.adaptive_softmax_cutoff='20,30'"),
-    *("distributed_training.ddp_backend=legacy_ddp", "model.decoder_attention_heads=8"),
-    *("task.tokens_per_sample=16", "dataset.max_tokens=128", "optimization.update_freq=[1]"),
 )
 
 
@@ -113,20 +107,15 @@ def run(document: str, words: list[str]) -> None:
         extra = [] if "--dry-run" in arguments else ["--dry-run"]
         return ours(["reproduce", *arguments, *extra])
     if program.endswith("train.sh"):
-        recipe = [] if "wikitext-103/alibi-512" in arguments else ["wikitext-103/alibi-512", "toy"]
+        named = any("/alibi-" in word for word in arguments)
+        recipe = [] if named else ["cc100-roberta/alibi-1024", "toy"]
         if "cc100-roberta/alibi-1024" in arguments:
             arguments[arguments.index("--save-dir") - 1] = "toy"
         return ours(["launch", "--dry-run", *arguments, *recipe])
-    if program == "echo":
-        at = words.index("alibi-fairseq")
-        command = ["-m", "alibi_fairseq", *words[at + 1 :], "--max-len-b", "8", "--cpu"]
-        return subprocess(command, words[1] + "\n")
     if program.startswith("fairseq-"):
         return fairseqs(program.removeprefix("fairseq-"), document, arguments)
     assert program == "alibi-fairseq", f"say in LEFT_OUT why {program} is not run"
     verb, *rest = arguments
-    if verb == "hydra-train":
-        return subprocess(["-m", "alibi_fairseq", verb, *rest, *HYDRA])
     if verb in cli.FAIRSEQ_COMMANDS:
         return fairseqs(verb, document, rest)
     if verb == "compare":
@@ -158,11 +147,6 @@ def fairseqs(verb: str, document: str, arguments: list[str]) -> None:
     if not any(word.startswith("--user-dir") for word in arguments) and verb != "preprocess":
         arguments += ["--user-dir", "alibi_fairseq"]
     in_process(verb.replace("-", "_"), *arguments)
-
-
-def subprocess(command: list[str], stdin: str | None = None) -> None:
-    done = as_process(*command, cwd=Path.cwd(), stdin=stdin, PYTHONPATH=ROOT)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def pages():
