@@ -15,6 +15,7 @@ from pathlib import Path
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_files
 from alibi_fairseq.results.dictionaries import data_folders, dictionary_sha256
+from alibi_fairseq.user_dir import FOLDER
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -81,10 +82,15 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
 
 
 def _own_command() -> list[str]:
-    # "python -m package" leaves the path of __main__.py in argv[0]; say what a person would type.
+    # What a person would type: "python -m package" leaves the path of __main__.py in argv[0], and
+    # our commands for fairseq's put the verb there and add where this package is.
     program = Path(sys.argv[0])
     name = program.parent.name.replace("_", "-") if program.name == "__main__.py" else program.name
-    return [name or "python", *sys.argv[1:]]
+    added = ("--user-dir", str(FOLDER))
+    arguments = sys.argv[1:]
+    if tuple(arguments[-2:]) == added and " " in name:
+        arguments = arguments[:-2]
+    return [*(name.split() or ["python"]), *arguments]
 
 
 def _git_state() -> dict:

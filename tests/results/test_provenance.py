@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import provenance, schema
 from alibi_fairseq.results.dictionaries import dictionary_sha256, symbols_sha256
+from alibi_fairseq.user_dir import FOLDER
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
@@ -40,6 +41,10 @@ def test_own_command_reads_as_typed(monkeypatch):
         collected = provenance.collect_provenance(seconds=0)
         assert collected["command"] == "alibi-fairseq eval --lengths 64"
     assert collected["data_sha256"] is None and collected["dictionary_sha256"] is None
+    # What `alibi-fairseq train DATA` leaves for fairseq.
+    added = ["--user-dir", str(FOLDER)]
+    monkeypatch.setattr("sys.argv", ["alibi-fairseq train", "data-bin", *added])
+    assert provenance.collect_provenance(seconds=0)["command"] == "alibi-fairseq train data-bin"
 
 
 def test_dictionary_hash_is_of_symbols_in_order(tmp_path):
