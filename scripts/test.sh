@@ -10,6 +10,7 @@ cd "$root"
 ./scripts/lint.sh
 echo "== pytest"
 # Many small models: processes with one thread each keep every core busy. One more than there are
-# cores, since many tests wait for a process of their own.
+# cores, since many tests wait for a process of their own. (nproc obeys OMP_NUM_THREADS.)
+processes=$(($(env -u OMP_NUM_THREADS nproc) + 1))
 export OMP_NUM_THREADS=1
-python -m pytest --numprocesses $(($(nproc) + 1)) --dist worksteal "$@"
+python -m pytest --numprocesses "$processes" --dist worksteal "$@"

@@ -52,8 +52,9 @@ class Commands:
             "corpus": words[0] if self.genuine else "some-text",
             "identified_by": "a hash" if self.genuine else None,
             "splits": {"train": counts, "valid": counts},
-            "files": {"train.bin": words[0]},
-            **dict.fromkeys(("dictionary", "tokenizer", "sources", "settings", "provenance"), {}),
+            "files": {"train.bin": {"bytes": 1, "sha256": words[0]}},
+            **dict.fromkeys(("dictionary", "tokenizer", "settings", "provenance"), {}),
+            "sources": [],
         }
         (data / "manifest.json").write_text(json.dumps(manifest))
 
