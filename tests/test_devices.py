@@ -177,6 +177,7 @@ def test_evaluation(gpu, flags):
     assert gpu.host.waits.total() <= 5
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_cached_decoding(gpu):
     for method in sorted(METHODS):

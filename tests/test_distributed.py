@@ -92,6 +92,7 @@ def late_gloo(tmp_path_factory):
     return folder / "delay.so"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "end", "code"),
     [
@@ -113,6 +114,7 @@ def test_a_late_gloo_thread_does_not_abort_the_process(port, late_gloo, before, 
     assert {end.returncode for end in ends} <= {code}, [end.stderr[-500:] for end in ends]
 
 
+@pytest.mark.slow
 def test_what_does_not_add_up_is_refused(data_bin, checkpoint, port):
     command = ["fairseq_cli.eval_lm", data_bin, "--user-dir", PACKAGE, "--path", checkpoint]
     failed = torchrun(port, *command, "--cpu")

@@ -54,6 +54,7 @@ class TestCommands:
         assert failed.stderr.count("error: unrecognized arguments: --tokens-per-sampel 8") == 1
         assert "usage:" not in failed.stderr
 
+    @pytest.mark.slow
     def test_other_failures_keep_their_traceback(self, data_bin, tmp_path):
         program = "import sys; sys.argv[0] = 'fairseq-train'; from fairseq_cli import train; "
         program += "train.main = lambda cfg: 1 / 0; train.cli_main()"

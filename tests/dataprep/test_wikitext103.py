@@ -76,6 +76,7 @@ def test_folder_gives_the_same_text_as_the_archive(archive, tmp_path, monkeypatc
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_gives_the_same_bytes(prepared, archive, tmp_path):
     """Each run gets a little further than the one before, and is killed there."""
     settings = dict(archive=archive, allow_other_text=True)

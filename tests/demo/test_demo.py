@@ -13,6 +13,7 @@ from alibi_fairseq.demo.corpus import python_documentation
 from alibi_fairseq.errors import BadInput
 
 
+@pytest.mark.slow
 def test_embedded_text_is_the_same_every_time():
     text = python_documentation()
     assert text == python_documentation()

@@ -35,7 +35,7 @@ def _with_task(model_config):
                 "max_target_positions": None,
                 "add_bos_token": False,
             },
-            "common": {"tpu": False},
+            "common": {"tpu": False, "seed": 1},
         }
     )
     return config.model
