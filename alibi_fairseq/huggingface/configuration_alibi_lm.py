@@ -18,6 +18,7 @@ class AlibiLmConfig(PreTrainedConfig):
         alibi_scale: ``alibi``: what the slopes are divided by; None for keys / train_length.
         alibi_bias_max: ``alibi``: largest exponent of the slopes.
         clamp_learned_positions: ``learned``: repeat the last position past the table.
+        sliding_window: keys that a token attends to, its own included; None for all before it.
         memory_length: ``transformer_xl``: past states to look back at, see
             :meth:`AlibiLmForCausalLM.keep_memory`.
     """
@@ -46,6 +47,7 @@ class AlibiLmConfig(PreTrainedConfig):
         alibi_scale=1.0,
         alibi_bias_max=8.0,
         clamp_learned_positions=False,
+        sliding_window=None,
         memory_length=0,
         dropout=0.0,
         attention_dropout=0.0,
@@ -77,6 +79,7 @@ class AlibiLmConfig(PreTrainedConfig):
         self.alibi_scale = alibi_scale
         self.alibi_bias_max = alibi_bias_max
         self.clamp_learned_positions = clamp_learned_positions
+        self.sliding_window = sliding_window
         self.memory_length = memory_length
         self.dropout = dropout
         self.attention_dropout = attention_dropout

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.activations import ACT2FN
-from transformers.masking_utils import create_causal_mask
+from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -173,12 +173,15 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             x = self.embed_tokens.project(x)
         if (self.config.use_cache if use_cache is None else use_cache) and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
-        new, past, keys = x.shape[1], 0, x.shape[1]
+        new, past = x.shape[1], 0
+        keys, first = new, 0
         if past_key_values is not None:
             past = past_key_values.get_seq_length()
-            keys, _ = past_key_values.get_mask_sizes(new, 0)  # a static cache is longer than S
+            # A static cache is longer than S; that of a sliding window begins later.
+            keys, first = past_key_values.get_mask_sizes(new, 0)
         slots = past + torch.arange(new, device=x.device)
-        distance = (slots[:, None] - torch.arange(keys, device=x.device)).clamp(min=0)  # (T, S)
+        distance = slots[:, None] - (first + torch.arange(keys, device=x.device))
+        distance = distance.clamp(min=0)  # (T, S)
         if position_ids is None and attention_mask is not None and attention_mask.dim() == 2:
             position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
         elif position_ids is None:
@@ -189,7 +192,9 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             x = x + embedded.to(x.dtype)
         x = self.layernorm_embedding(x)
         x = nn.functional.dropout(x, p=self.config.dropout, training=self.training)
-        mask = create_causal_mask(
+        windowed = self.config.sliding_window is not None
+        make_mask = create_sliding_window_causal_mask if windowed else create_causal_mask
+        mask = make_mask(
             config=self.config,
             inputs_embeds=x,
             attention_mask=attention_mask,

@@ -12,8 +12,11 @@ from .description import Description, softmax_parts
 from .positions_alibi_lm import POSITIONS
 
 NAME = "alibi_lm"
-#: Options of position methods that the modelling files know.
-OPTIONS = ("mem_len", "alibi_scale", "alibi_bias_max", "clamp_learned_positions")
+#: Options of position methods, and limits of attention, that the modelling files know.
+OPTIONS = (
+    *("mem_len", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
+    "attention_window",
+)
 
 RENAMED = (
     (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
@@ -45,6 +48,12 @@ def config(model: Description) -> AlibiLmConfig:
             raise BadInput(
                 f"No exported form holds --{option.replace('_', '-')}; train without it."
             )
+    window, memory = (model.options.get(option) for option in ("attention_window", "mem_len"))
+    if window == 1 or (window and memory):
+        other = "--mem-len" if memory else "a window of 1"
+        raise BadInput(
+            f"No exported form holds --attention-window with {other}: transformers' caches cannot."
+        )
     scale = model.options.get("alibi_scale", 1.0)
     return AlibiLmConfig(
         vocab_size=model.vocabulary,
@@ -66,7 +75,8 @@ def config(model: Description) -> AlibiLmConfig:
         alibi_scale=None if scale == "dynamic" else float(str(scale)),
         alibi_bias_max=model.options.get("alibi_bias_max", 8.0),
         clamp_learned_positions=model.options.get("clamp_learned_positions", False),
-        memory_length=model.options.get("mem_len", 0),
+        sliding_window=window,
+        memory_length=memory or 0,
         dropout=model.dropout,
         attention_dropout=model.attention_dropout,
         activation_dropout=model.activation_dropout,

@@ -30,6 +30,9 @@ MODELS = [
     ("alibi", f"{ADAPTIVE} --decoder-output-dim 32", 8, "alibi_lm"),
     ("alibi", "--alibi-scale 2.5", 8, "alibi_lm"),
     ("alibi", "--decoder-input-dim 16 --decoder-output-dim 16", 8, "alibi_lm"),
+    ("alibi", "--attention-window 5", 8, "alibi_lm"),
+    ("alibi", f"{BLOOM} --attention-window 31", 8, "alibi_lm"),
+    ("sinusoidal", f"{TIED} --attention-window 2", 8, "alibi_lm"),
     ("learned", "", 8, "OPT"),
     ("learned", "--no-decoder-normalize-before --activation-fn gelu", 6, "OPT"),
     ("learned", "--decoder-input-dim 16 --decoder-output-dim 16", 8, "OPT"),
@@ -39,6 +42,7 @@ MODELS = [
     ("sinusoidal", "--no-decoder-final-norm", 8, "alibi_lm"),
     ("rotary", "", 6, "GPT-NeoX"),
     ("rotary", TIED, 8, "alibi_lm"),
+    ("rotary", "--attention-window 5", 8, "alibi_lm"),
     ("none", "", 8, "GPT-NeoX"),
     ("none", "--layernorm-embedding", 8, "alibi_lm"),
     ("xpos", "", 8, "alibi_lm"),
@@ -63,10 +67,16 @@ def test_logits_and_architecture(method, flags, heads, architecture):
     torch.testing.assert_close(theirs.log_softmax(-1), ours, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", sorted(set(POSITIONS) - {"learned"}))
+WINDOW = "--attention-window 40"
+PAST = [(method, "") for method in sorted(set(POSITIONS) - {"learned", "alibi"})]
+
+
+@pytest.mark.parametrize(
+    "method, flags", [("alibi", BLOOM), *PAST, ("alibi", WINDOW), ("t5", WINDOW)]
+)
 @torch.no_grad()
-def test_logits_past_the_training_length(method):
-    model = perturbed(method, BLOOM if method == "alibi" else "")
+def test_logits_past_the_training_length(method, flags):
+    model = perturbed(method, flags)
     tokens = random_tokens(1, 16 * 32)
     theirs = converted(model, method).model(tokens).logits
     torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=3e-5)
@@ -103,6 +113,19 @@ def test_a_model_that_computes_something_else_is_refused(monkeypatch):
         convert(model.decoder, describe(model.decoder, "alibi", 32))
 
 
+@torch.no_grad()
+def test_the_cache_of_a_window_holds_no_more_than_the_window():
+    model = perturbed("t5", "--attention-window 6")
+    exported, tokens = converted(model, "t5").model, random_tokens(2, 50)
+    past, logits = None, []
+    for part in tokens.split((1, 4, 1, 1, 20, 1, 22), dim=1):
+        output = exported(part, past_key_values=past, use_cache=True)
+        past = output.past_key_values
+        logits.append(output.logits)
+    torch.testing.assert_close(torch.cat(logits, 1), model(tokens)[0], rtol=0, atol=1e-5)
+    assert past.layers[1].keys.shape[2] == 5  # and the token's own
+
+
 def greedy(model, tokens: list[int]) -> list[int]:
     """What greedy decoding over full passes gives after each position; no text ends."""
     scores = model.get_normalized_probs(model(torch.tensor([tokens])), log_probs=True)[0]
@@ -110,7 +133,10 @@ def greedy(model, tokens: list[int]) -> list[int]:
     return scores.argmax(-1).tolist()
 
 
-GENERATING = [("alibi", BLOOM), ("alibi", TIED), ("sinusoidal", ""), ("transformer_xl", "")] + [
+GENERATING = [
+    *(("alibi", BLOOM), ("alibi", TIED), ("sinusoidal", ""), ("transformer_xl", "")),
+    *(("alibi", "--attention-window 20"), ("sinusoidal", "--attention-window 5")),
+] + [
     pytest.param(method, "", marks=pytest.mark.slow)
     for method in sorted(set(POSITIONS) - {"sinusoidal", "transformer_xl"})
 ]
@@ -156,10 +182,13 @@ def test_saved_and_loaded_again(method, flags, tmp_path):
         assert third.lm_head.tails[1][1].weight is bands[2][0].weight
 
 
-@pytest.mark.parametrize("method", ["alibi", "transformer_xl", "t5"])
+@pytest.mark.parametrize(
+    "method, flags",
+    [("alibi", ""), ("transformer_xl", ""), ("t5", ""), ("alibi", "--attention-window 7")],
+)
 @torch.no_grad()
-def test_every_attention_implementation(method):
-    model = perturbed(method)
+def test_every_attention_implementation(method, flags):
+    model = perturbed(method, flags)
     tokens = random_tokens(2, 32)
     expected = model(tokens)[0]
     exported = converted(model, method).model
@@ -184,7 +213,10 @@ def test_bf16(method, flags):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method, flags", [("alibi", BLOOM), ("alibi", TIED), ("rotary", "")])
+@pytest.mark.parametrize(
+    "method, flags",
+    [("alibi", BLOOM), ("alibi", TIED), ("rotary", ""), ("alibi", "--attention-window 7")],
+)
 @torch.no_grad()
 def test_compiled(method, flags):
     model = perturbed(method, flags)

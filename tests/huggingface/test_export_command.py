@@ -147,7 +147,7 @@ def test_a_folder_loads_where_fairseq_is_not_installed(exported):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("option, value", [("attention_window", 8), ("block_diagonal", "eos")])
+@pytest.mark.parametrize("option, value", [("attention_window", 1), ("block_diagonal", "eos")])
 def test_limits_of_attention_have_no_exported_form(
     option, value, trained, tmp_path, capsys, no_tokenizer_check
 ):
@@ -160,6 +160,15 @@ def test_limits_of_attention_have_no_exported_form(
         flag = "--" + option.replace("_", "-")
         assert f"No exported form holds {flag}" in export_fails(capsys, *arguments)
         assert [file.name for file in tmp_path.iterdir()] == ["limited.pt"]
+
+
+def test_a_window_with_a_memory_has_no_exported_form(trained, tmp_path, capsys, no_tokenizer_check):
+    state = torch.load(trained("transformer-xl"), weights_only=False)
+    state["cfg"]["model"]["attention_window"] = 8
+    torch.save(state, tmp_path / "limited.pt")
+    arguments = ("--path", tmp_path / "limited.pt", "--data", trained.data)
+    said = export_fails(capsys, *arguments, "--out", tmp_path / "model")
+    assert "No exported form holds --attention-window with --mem-len" in said
 
 
 def test_another_tokeniser_is_refused(trained, tmp_path, capsys, monkeypatch):
