@@ -70,6 +70,8 @@ def test_every_parameter_is_used_in_every_step(method, tmp_path):
             model.zero_grad()
             loss_of(parallel, random_tokens(2, LENGTH + 1)).backward()
     finally:
+        # Were the group to end with this, gloo's thread could wait for the interpreter lock for ever.
+        parallel = None
         distributed.destroy_process_group()
     for name, parameter in model.decoder.embed_positions.named_parameters():
         assert parameter.grad.abs().max() > 0, name
