@@ -2,7 +2,8 @@
 
 Tests marked ``gpu`` come first, then the benchmarks. Each part is a process of its own with a time
 limit and writes its JSON when it is done; a part that fails or runs out of time does not stop the
-others. With ``--rehearse`` the same parts run on the CPU, at the smallest size.
+others. The models of ``configs/study/gpu.yaml`` are a call of their own, with ``--corpus``. With
+``--rehearse`` the same parts run on the CPU, at the smallest size.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import torch
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.launcher.process import kill_all
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document
 
@@ -67,7 +70,17 @@ PARTS = (
     ),
     Part("evaluate", "our evaluator beside fairseq-eval-lm", rehearsal="--quick"),
     Part("generate", "generation with cached keys"),
-    Part("output_layer", "training steps by criterion", rehearsal="--rounds 1 --no-memory"),
+    Part(
+        "output_layer",
+        "training steps by criterion and option",
+        rehearsal="--rounds 1 --no-memory --softmax plain",
+    ),
+    Part(
+        "study",
+        "the paper's claims with the paper's model",
+        options="configs/study/gpu.yaml",
+        rehearsal="configs/study/cpu.yaml --cells wikipedia-alibi-64-seed1",
+    ),
 )
 
 
@@ -94,6 +107,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/gpu-check"), metavar="DIR")
     parser.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], metavar="PART",
                         help="only these, such as the ones that an earlier call left out")  # fmt: skip
+    parser.add_argument("--corpus", metavar="NAME=PATH",
+                        help="text of the study, such as wikipedia=wikitext-103-v1.zip; with it `study` "
+                        "is the only part, unless --parts names others")  # fmt: skip
     parser.add_argument("--weights", type=Path, metavar="RUN", default=Path("runs/demo"),
                         help="folder of a demonstration's run, whose trained weights `attention` "
                         "is measured on too (default: runs/demo, if it is there)")  # fmt: skip
@@ -101,10 +117,13 @@ def main() -> int:
     args = parser.parse_args()
     if not args.rehearse and not torch.cuda.is_available():
         raise BadInput("PyTorch sees no GPU here; --rehearse runs the same parts on the CPU.")
+    wanted = args.parts or [p.name for p in PARTS if (p.name == "study") == bool(args.corpus)]
+    if "study" in wanted and not args.corpus:
+        raise BadInput("The part study needs --corpus NAME=PATH, the text that its models read.")
     args.out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * args.minutes
     outcomes: list[Outcome] = []
-    chosen = [part for part in PARTS if not args.parts or part.name in args.parts]
+    chosen = [part for part in PARTS if part.name in wanted]
     for part in chosen:
         print(f"== {part.name}: {part.proves}", flush=True)
         share = 1.0 if part is chosen[-1] else SHARE
@@ -127,18 +146,15 @@ def run(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
         environment |= {"CUDA_VISIBLE_DEVICES": "", "ALIBI_GPU_REHEARSAL": "1"}
     with log.open("a", encoding="utf-8") as stream:
         print(f"== {part.name}", file=stream, flush=True)
+        words = command(part, args, report, limit)
+        process = subprocess.Popen(words, env=environment, stdout=stream, stderr=subprocess.STDOUT)
         try:
-            done = subprocess.run(
-                command(part, args, report, limit),
-                env=environment,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                timeout=limit,
-                check=False,
-            )
-            code: int | None = done.returncode
+            code: int | None = process.wait(limit)
         except subprocess.TimeoutExpired:
             code = None
+        finally:
+            kill_all(process.pid)  # with what it has started, if it still runs
+            process.wait()
     seconds = time.monotonic() - began
     if part.name == "tests" and report.exists():
         state, detail = save_tests(report, args.out / "tests.json", seconds)
@@ -146,6 +162,9 @@ def run(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
             detail += "; the others were not reached in time"
         report.unlink()
         return Outcome(part, state, detail, seconds)
+    if part.name == "study" and (models := pack_study(args.out)):
+        rest = "" if code == 0 else "; the others were not reached in time"
+        return Outcome(part, "proven", f"{models} models trained, study.zip{rest}", seconds)
     if code is None:
         return Outcome(part, "left out", "it did not end in time", seconds)
     if code != 0:
@@ -163,11 +182,33 @@ def command(part: Part, args: argparse.Namespace, report: Path, limit: float) ->
         options += f"tests/models/test_every_method.py --session-timeout={0.8 * limit:.0f}"
         return [sys.executable, "-m", "pytest", *options.split()]
     options = (part.rehearsal if args.rehearse else part.options).split()
+    if part.name == "study":
+        folder = study_folder(args.out)
+        options += ["--corpus", args.corpus, "--work-dir", str(folder)]
+        options += ["--results", str(folder / "results")]
+        return [sys.executable, "-m", "alibi_fairseq", "study", *options]
     options += ["--out", str(args.out / f"{part.name}.json")]
     checkpoint = args.weights / "alibi" / "checkpoint_last.pt"
     if part.name == "attention" and checkpoint.exists():
         options += ["--path", str(checkpoint), "--data", str(args.weights / "data-bin")]
     return [sys.executable, "-m", f"benchmarks.{part.name}", *options]
+
+
+def study_folder(out: Path) -> Path:
+    """Where models are trained; beside the folder that comes back. The next call goes on there."""
+    return out.with_name(f"{out.name}-study")
+
+
+def pack_study(out: Path) -> int:
+    """Put what is kept of the finished models into one file; returns their number."""
+    cells = study_folder(out) / "results" / "cells"
+    finished = sorted(cells.glob("*/cell.json"))
+    if finished:
+        with ZipFile(out / "study.zip", "w", ZIP_DEFLATED) as archive:
+            for cell in finished:
+                for file in sorted(cell.parent.glob("*.json")):
+                    archive.write(file, file.relative_to(cells.parent))
+    return len(finished)
 
 
 def save_tests(report: Path, path: Path, seconds: float) -> tuple[str, str]:

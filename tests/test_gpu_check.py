@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from zipfile import ZipFile
 
 import pytest
+from commands import ROOT
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.study.description import load
 from benchmarks import gpu_check
 
 TESTS = """
@@ -86,7 +89,35 @@ def test_without_a_gpu_it_must_be_asked_for(monkeypatch, tmp_path):
 
 def test_every_part_is_a_benchmark_that_takes_its_options(tmp_path):
     """The commands name modules that exist, and at most eight files come back."""
-    assert len(gpu_check.PARTS) + 1 <= 8
-    for part in gpu_check.PARTS:
+    parts = [part for part in gpu_check.PARTS if part.name != "study"]  # a call of its own
+    assert len(parts) + 1 <= 8
+    for part in parts:
         if part.name != "tests":
             __import__(f"benchmarks.{part.name}")
+    for part in gpu_check.PARTS[-1:]:
+        for options in (part.options, part.rehearsal):
+            assert list(load(ROOT / options.split()[0]).cells())
+
+
+FINISHED = """
+import pathlib, time
+for name in ("one", "two"):
+    folder = pathlib.Path({folder!r}) / "results" / "cells" / name
+    folder.mkdir(parents=True)
+    (folder / "training.json").write_text("{{}}")
+    if name == "one":
+        (folder / "cell.json").write_text("{{}}")
+time.sleep(60)
+"""
+
+
+def test_models_of_the_study_that_were_finished_come_back_in_one_file(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_check, "LEAST_SECONDS", 0.1)
+    slow = {"study": FINISHED.format(folder=str(tmp_path / "out-study"))}
+    code, summary = check(slow, "--minutes", "0.05", "--corpus", "wikipedia=text.zip")
+    assert code == 0
+    assert "1 models trained, study.zip; the others were not reached in time" in summary
+    names = ZipFile(tmp_path / "out" / "study.zip").namelist()
+    assert names == ["cells/one/cell.json", "cells/one/training.json"]
+    with pytest.raises(BadInput, match="--corpus"):
+        check({"study": "pass"})

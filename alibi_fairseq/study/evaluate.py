@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--path", type=Path, required=True, help="checkpoint")
     parser.add_argument("--description", type=Path, required=True, help="of the study")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--model-overrides", type=json.loads, default={}, metavar="JSON")
     args = parser.parse_args()
     tests = load(args.description).tests
