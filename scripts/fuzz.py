@@ -7,7 +7,7 @@
 atheris changes valid files, guided by which lines of this project each change reaches. A reader may
 accept an input or refuse it with one sentence; any other exception is counted, and the input is kept
 in ``tests/fuzzing/found/NAME``, where the tests try it again. The exit code is 1 if there was one.
-The readers are listed in ``tests/fuzzing/targets.py``.
+The readers are in ``tests/fuzzing/*_targets.py``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from fuzzing import targets
-from fuzzing.targets import FOUND, PROGRAM, TARGETS, outcome, seeds
+from fuzzing.inputs import PROGRAM
+from fuzzing.targets import FOUND, TARGETS, outcome, seeds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
