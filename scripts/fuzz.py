@@ -44,22 +44,35 @@ def main() -> int:
         from fuzzing.targets import TARGETS
 
     from alibi_fairseq.results.provenance import collect_provenance
-    from alibi_fairseq.results.schema import new_document, save_document
+    from alibi_fairseq.results.schema import load_document, new_document, save_document
 
     logging.disable(logging.CRITICAL)
+    earlier = load_document(args.out) if args.out and args.out.exists() else None
     began, cells = time.monotonic(), []
     for name in (name for name in TARGETS if name in (args.only or TARGETS)):
         found = in_a_child(name, int(args.runs * SLOW.get(name, 1)), args.seed)
         cells.append({"name": name, "baseline": None, "ratio": None, **found})
         print(json.dumps(cells[-1]), flush=True)
-    if args.out:
-        provenance = collect_provenance(
-            seconds=time.monotonic() - began,
-            seed=args.seed,
-            command=["python", "scripts/fuzz.py", "--runs", str(args.runs)],
-        )
-        save_document(new_document("benchmark", "none", provenance, cells), args.out)
+        if args.out:
+            provenance = collect_provenance(
+                seconds=time.monotonic() - began,
+                seed=args.seed,
+                command=["python", "scripts/fuzz.py", *sys.argv[1:]],
+            )
+            document = new_document("benchmark", "none", provenance, cells)
+            save_document(with_others(earlier, document), args.out)
     return int(any(cell["failures"] for cell in cells))
+
+
+def with_others(earlier: dict | None, document: dict) -> dict:
+    """The document with the cells of readers that only an earlier one has."""
+    if earlier is None:
+        return document
+    from alibi_fairseq.results.schema import merge_documents
+
+    names = {cell["name"] for cell in document["cells"]}
+    others = [cell for cell in earlier["cells"] if cell["name"] not in names]
+    return merge_documents([{**earlier, "cells": others}, document]) if others else document
 
 
 def in_a_child(name: str, runs: int, seed: int) -> dict:
