@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 def carry_out(work, args: argparse.Namespace) -> None:
     """Train what is asked for and write the page, also if it is stopped."""
-    from ..study.budget import fitting
+    from ..study.fitting import fitting
     from ..study.page import write_page
 
     cells = [cell for cell in work.left() if fnmatch.fnmatch(cell.key.name, args.cells or "*")]

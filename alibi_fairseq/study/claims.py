@@ -1,18 +1,14 @@
-"""The claims that a study tries, and what its finished cells say about each.
-
-A comparison counts where the interval over documents excludes 0. Where it does not, nothing is
-claimed. Numbers are changes of perplexity in per cent, with 95 % intervals.
-"""
+"""The claims that a study tries, and the verdict on each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..results.points import method_name
+from . import findings
 from .description import Key
+from .findings import Finding, Results
 from .outcomes import Outcome
-from .statistics import Interval, Sums, change
 
 HOLDS, SO_FAR, FAILS, OPEN, NOT_RUN = (
     "reproduced",
@@ -21,27 +17,6 @@ HOLDS, SO_FAR, FAILS, OPEN, NOT_RUN = (
     "cannot be told at this scale",
     "not run yet",
 )
-#: The length from which on the paper has ALiBi ahead of sinusoidal at equal lengths (Table 5).
-AHEAD_FROM = 256
-#: Methods that do not extrapolate.
-BREAKING = ("sinusoidal", "rotary", "t5")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One comparison.
-
-    Attributes:
-        what: the comparison in words.
-        number: the change of perplexity; None for what is no comparison.
-        agrees: with the claim: True, False, or None if the interval includes both.
-        counts: for the verdict; otherwise it is shown only.
-    """
-
-    what: str
-    number: Interval | None
-    agrees: bool | None
-    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,232 +47,94 @@ class Claim:
         return SO_FAR if self.missing else HOLDS
 
 
-class Results:
-    """Finished cells with what claims ask for."""
+@dataclass(frozen=True)
+class Statement:
+    """A claim before it is tried.
 
-    def __init__(self, outcomes: dict[Key, Outcome]):
-        self.outcomes = outcomes
+    Attributes:
+        paper: where it stands.
+        findings: what is looked at.
+        needs: methods without which it is reproduced "so far" only.
+        corpus: that they must be trained on.
+        note: what to know about the findings.
+    """
 
-    def of(self, method: str, corpus: str | None = None) -> list[Outcome]:
-        """Finished cells of a method, by corpus, seed and length."""
-        found = [
-            outcome
-            for key, outcome in self.outcomes.items()
-            if key.method == method and corpus in (None, key.corpus)
-        ]
-        return sorted(found, key=lambda o: (o.key.corpus, o.key.seed, o.key.train_length))
+    title: str
+    paper: str
+    findings: tuple[Callable[[Results], Iterator[Finding]], ...]
+    needs: tuple[str, ...] = ()
+    corpus: str | None = None
+    note: str = ""
 
-    def missing(self, *methods: str, corpus: str | None = None) -> tuple[str, ...]:
-        """Names of those of the methods that have no finished cell."""
-        return tuple(method_name(method) for method in methods if not self.of(method, corpus))
+    def tried(self, results: Results) -> Claim:
+        found = tuple(finding for of in self.findings for finding in of(results))
+        missing = results.missing(*self.needs, corpus=self.corpus)
+        return Claim(self.title, self.paper, found, self.note, missing)
 
-    def beside(self, outcome: Outcome, method: str, train_length: int | None = None):
-        """The cell of another method or length, with the same corpus and seed; None if not run."""
-        key = outcome.key
-        wanted = Key(key.corpus, method, train_length or key.train_length, key.seed)
-        return self.outcomes.get(wanted)
+
+#: In the order in which they are numbered.
+STATEMENTS = (
+    Statement(
+        "1. At equal length ALiBi matches or beats sinusoidal",
+        "From L = 256 on; at 64 and 128 it is behind (Table 5).",
+        (findings.equal_length,),
+    ),
+    Statement(
+        "2. ALiBi gains from windows up to twice its training length and holds to 16 times; the "
+        "others break",
+        "Sinusoidal within 50 tokens, rotary within a few hundred, T5 bias at 2 to 3 times L "
+        "(Tables 2-4).",
+        (findings.alibi_extrapolates, findings.others_break),
+        needs=("alibi", *findings.BREAKING),
+    ),
+    Statement(
+        "3. ALiBi trained short and tested long beats sinusoidal trained long",
+        "At equal tokens, and in less time (section 4.1, Table 5).",
+        (findings.short_beats_long,),
+    ),
+    Statement(
+        "4. Order of the methods in training speed and memory",
+        "Sinusoidal and ALiBi are level, rotary is slower, T5 bias takes about twice the time "
+        "(Table 1, on a GPU).",
+        (findings.speeds,),
+        note="Of small models on a CPU that they shared with other work: it says little.",
+    ),
+    Statement(
+        "5. The gain from longer tests is mostly the early-token curse",
+        "With windows that slide by one token perplexity is flat (Tables 13-15).",
+        (findings.early_tokens,),
+    ),
+    Statement(
+        "6. The same slopes serve another domain",
+        "ALiBi is ahead of sinusoidal on books as well, and extrapolates (Table 8).",
+        (findings.other_domain,),
+        needs=("alibi", "sinusoidal"),
+        corpus="books",
+    ),
+    Statement(
+        "7. Long tests lose again",
+        "At 1.3B parameters perplexity is best near twice L and gets worse than at L (Figure 6).",
+        (findings.long_tests_lose,),
+    ),
+    Statement(
+        "8. KERPLE is ahead of ALiBi past the training length",
+        "Chi et al. 2022.",
+        (findings.kerple_ahead,),
+    ),
+    Statement(
+        "9. Interpolation helps ALiBi at twice the training length",
+        "Al-Khateeb et al. 2023, with models of billions of parameters.",
+        (findings.interpolation_helps,),
+    ),
+    Statement(
+        "10. No positions at all are close behind",
+        "Later papers; how close is not said, so there is no verdict.",
+        (findings.without_positions,),
+    ),
+)
 
 
 def claims(outcomes: dict[Key, Outcome]) -> list[Claim]:
-    """All claims, in the order of the list in the issue of the study."""
+    """All claims, in their order."""
     results = Results(outcomes)
-    return [
-        Claim(
-            "1. At equal length ALiBi matches or beats sinusoidal",
-            "From L = 256 on; at 64 and 128 it is behind (Table 5).",
-            tuple(equal_length(results)),
-        ),
-        Claim(
-            "2. ALiBi gains from windows up to twice its training length and holds to 16 times; the "
-            "others break",
-            "Sinusoidal within 50 tokens, rotary within a few hundred, T5 bias at 2 to 3 times L "
-            "(Tables 2-4).",
-            (*alibi_extrapolates(results), *others_break(results)),
-            missing=results.missing("alibi", *BREAKING),
-        ),
-        Claim(
-            "3. ALiBi trained short and tested long beats sinusoidal trained long",
-            "At equal tokens, and in less time (section 4.1, Table 5).",
-            tuple(short_beats_long(results)),
-        ),
-        Claim(
-            "4. Order of the methods in training speed and memory",
-            "Sinusoidal and ALiBi are level, rotary is slower, T5 bias takes about twice the time "
-            "(Table 1, on a GPU).",
-            tuple(speeds(results)),
-            note="Of small models on a CPU that they shared with other work: it says little.",
-        ),
-        Claim(
-            "5. The gain from longer tests is mostly the early-token curse",
-            "With windows that slide by one token perplexity is flat (Tables 13-15).",
-            tuple(early_tokens(results)),
-        ),
-        Claim(
-            "6. The same slopes serve another domain",
-            "ALiBi is ahead of sinusoidal on books as well, and extrapolates (Table 8).",
-            tuple(other_domain(results)),
-            missing=results.missing("alibi", "sinusoidal", corpus="books"),
-        ),
-        Claim(
-            "7. Long tests lose again",
-            "At 1.3B parameters perplexity is best near twice L and gets worse than at L (Figure 6).",
-            tuple(long_tests_lose(results)),
-        ),
-        Claim(
-            "8. KERPLE is ahead of ALiBi past the training length",
-            "Chi et al. 2022.",
-            tuple(kerple_ahead(results)),
-        ),
-        Claim(
-            "9. Interpolation helps ALiBi at twice the training length",
-            "Al-Khateeb et al. 2023, with models of billions of parameters.",
-            tuple(interpolation_helps(results)),
-        ),
-        Claim(
-            "10. No positions at all are close behind",
-            "Later papers; how close is not said, so there is no verdict.",
-            tuple(without_positions(results)),
-        ),
-    ]
-
-
-def equal_length(results: Results, corpus: str | None = None) -> Iterator[Finding]:
-    for alibi in results.of("alibi", corpus):
-        if other := results.beside(alibi, "sinusoidal"):
-            length = alibi.key.train_length
-            found = compared(alibi.find(length), other.find(length))
-            agrees = None if found is None else not found.positive
-            what = f"{label(alibi)} against sinusoidal, both trained and tested at {length}"
-            yield Finding(what, found, agrees, counts=length >= AHEAD_FROM)
-
-
-def alibi_extrapolates(results: Results, corpus: str | None = None) -> Iterator[Finding]:
-    for alibi in results.of("alibi", corpus):
-        length = alibi.key.train_length
-        at = alibi.find(length)
-        if found := compared(alibi.find(2 * length), at):
-            what = f"{label(alibi)} tested at {2 * length} against {length}"
-            yield Finding(what, found, decided(found, lower=True))
-        if found := compared(alibi.find(16 * length), at):
-            what = f"{label(alibi)} tested at {16 * length} against {length}"
-            yield Finding(what, found, not found.positive)
-
-
-def others_break(results: Results) -> Iterator[Finding]:
-    """Each is worse at 4 times its training length than at it."""
-    for method in BREAKING:
-        for outcome in results.of(method):
-            length = outcome.key.train_length
-            at = outcome.find(length)
-            for tested in outcome.lengths():
-                if tested > length and (found := compared(outcome.find(tested), at)):
-                    counts = tested == 4 * length
-                    what = f"{label(outcome)} tested at {tested} against {length}"
-                    yield Finding(what, found, decided(found, lower=False), counts)
-
-
-def short_beats_long(results: Results) -> Iterator[Finding]:
-    for short in results.of("alibi"):
-        for long in results.of("sinusoidal", short.key.corpus):
-            length = long.key.train_length
-            if long.key.seed != short.key.seed or length <= short.key.train_length:
-                continue
-            if found := compared(short.find(length), long.find(length)):
-                what = (
-                    f"{label(short)} against sinusoidal trained at {length}, both tested at {length}; "
-                    f"training took {short.hours * 60:.0f} and {long.hours * 60:.0f} minutes"
-                )
-                yield Finding(what, found, decided(found, lower=True))
-
-
-def speeds(results: Results) -> Iterator[Finding]:
-    for outcome in results.outcomes.values():
-        other = results.beside(outcome, "sinusoidal")
-        if other is None or other is outcome or not outcome.tokens_per_second:
-            continue
-        ratio = outcome.tokens_per_second / (other.tokens_per_second or outcome.tokens_per_second)
-        yield Finding(f"{label(outcome)} at {ratio:.2f} times sinusoidal's speed", None, None)
-
-
-def early_tokens(results: Results) -> Iterator[Finding]:
-    """S = 1 changes by less than half of what windows that do not overlap gain."""
-    for alibi in results.of("alibi"):
-        length = alibi.key.train_length
-        sliding = sorted(a for a, stride, changed in alibi.sums if stride == 1 and not changed)
-        for tested in sliding[1:]:
-            gain = compared(alibi.find(tested), alibi.find(length))
-            flat = compared(alibi.find(tested, 1), alibi.find(length, 1))
-            if gain is None or flat is None:
-                continue
-            what = f"{label(alibi)} at {tested} against {length}, without overlap"
-            yield Finding(what, gain, None, counts=False)
-            # Within half of the gain: flat, as far as the interval can tell.
-            bound = abs(gain.value) / 2
-            inside = flat.low > -bound and flat.high < bound
-            outside = flat.high < -bound or flat.low > bound
-            agrees = True if inside else False if outside else None
-            yield Finding(f"{label(alibi)} at {tested} against {length}, S = 1", flat, agrees)
-
-
-def other_domain(results: Results) -> Iterator[Finding]:
-    yield from equal_length(results, "books")
-    yield from alibi_extrapolates(results, "books")
-
-
-def long_tests_lose(results: Results) -> Iterator[Finding]:
-    for alibi in results.of("alibi"):
-        *shorter, longest = alibi.lengths()
-        if shorter:
-            best = min(shorter, key=lambda length: alibi.at(length).loss)
-            found = change(alibi.at(longest), alibi.at(best))
-            what = (
-                f"{label(alibi)} tested at {longest} against {best}, the best of the shorter ones"
-            )
-            yield Finding(what, found, decided(found, lower=False))
-
-
-def kerple_ahead(results: Results) -> Iterator[Finding]:
-    for kerple in results.of("kerple"):
-        length = kerple.key.train_length
-        alibi = results.beside(kerple, "alibi")
-        found = alibi and compared(kerple.find(4 * length), alibi.find(4 * length))
-        if found:
-            what = f"{label(kerple)} against ALiBi, both tested at {4 * length}"
-            yield Finding(what, found, decided(found, lower=True))
-
-
-def interpolation_helps(results: Results) -> Iterator[Finding]:
-    for alibi in results.of("alibi"):
-        twice = 2 * alibi.key.train_length
-        if found := compared(alibi.find(twice, variant=True), alibi.find(twice)):
-            what = f"{label(alibi)}, interpolated against not, tested at {twice}"
-            yield Finding(what, found, decided(found, lower=True))
-
-
-def without_positions(results: Results) -> Iterator[Finding]:
-    for none in results.of("none"):
-        length = none.key.train_length
-        for other in ("alibi", "sinusoidal"):
-            if beside := results.beside(none, other):
-                found = compared(none.find(length), beside.find(length))
-                what = f"{label(none)} against {method_name(other)}, both tested at {length}"
-                yield Finding(what, found, None)
-
-
-def compared(one: Sums | None, other: Sums | None) -> Interval | None:
-    """The change of perplexity; None if one of them was not evaluated."""
-    return None if one is None or other is None else change(one, other)
-
-
-def decided(found: Interval, lower: bool) -> bool | None:
-    """Whether a change is in the claimed direction; None if its interval includes 0."""
-    if found.negative or found.positive:
-        return found.negative if lower else found.positive
-    return None
-
-
-def label(outcome: Outcome) -> str:
-    """``ALiBi trained at 64 (wikipedia)``, with the seed if it is not the first."""
-    key = outcome.key
-    seed = f", seed {key.seed}" if key.seed != 1 else ""
-    return f"{method_name(key.method)} trained at {key.train_length} ({key.corpus}{seed})"
+    return [statement.tried(results) for statement in STATEMENTS]

@@ -9,8 +9,9 @@ from ..reporting import markdown
 from ..reporting.perplexity_by_length import draw_lengths
 from ..reporting.style import figure, method_look, save
 from ..results.points import Point, method_name
-from .claims import FAILS, HOLDS, NOT_RUN, SO_FAR, Claim, Finding, claims
+from .claims import FAILS, HOLDS, NOT_RUN, SO_FAR, Claim, claims
 from .description import Key, Study
+from .findings import Finding
 from .outcomes import Outcome, load_outcomes
 from .statistics import LEVEL, Interval, perplexity
 

@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.compare import budget
-from alibi_fairseq.compare.budget import Cost, makespan, plan, rounded
+from alibi_fairseq.compare.budget import makespan, plan, rounded
 from alibi_fairseq.compare.cell import Cell
+from alibi_fairseq.compare.cost import Cost, model_of
 from alibi_fairseq.compare.description import as_mapping, from_mapping
 from alibi_fairseq.compare.engine import ComparisonWork
 from alibi_fairseq.errors import BadInput
@@ -34,7 +36,7 @@ def cells_of(what, data, folder):
 
 
 def costs_of(cells):
-    return {budget.model_of(c): Cost(10.0, UPDATE[c.method], 0.0, 5.0) for c in cells}
+    return {model_of(c): Cost(10.0, UPDATE[c.method], 0.0, 5.0) for c in cells}
 
 
 def test_the_largest_number_of_updates_that_fits(data_bin, tmp_path):
@@ -91,7 +93,7 @@ class Commands:
             out = words[len(words) - words[::-1].index("--out")]
             lengths = map(int, words[words.index("--lengths") + 1].split(","))
             cells = [evaluation_cell(length=n, seconds=0.5, split_tokens=4000) for n in lengths]
-            save_document(document(*cells), tmp := budget.Path(out))
+            save_document(document(*cells), tmp := Path(out))
             assert tmp.is_file()
         return 0
 

@@ -200,11 +200,11 @@ def test_a_wrong_description_is_bad_input(commands, capsys, change, message):
 
 
 def test_hours_take_the_most_important_cells_that_fit(commands, capsys, monkeypatch):
-    from alibi_fairseq.study import budget
+    from alibi_fairseq.study import fitting
 
     costs = {"alibi": 1000.0, "sinusoidal": 3000.0, "rotary": 500.0}
-    monkeypatch.setattr(budget, "measure", lambda cell: cell.key.method)
-    monkeypatch.setattr(budget, "seconds_of", lambda cell, method: costs[method])
+    monkeypatch.setattr(fitting, "measure", lambda cell: cell.key.method)
+    monkeypatch.setattr(fitting, "seconds_of", lambda cell, method: costs[method])
     assert study(*TALES, "--hours", "1") == 0
     assert trained(commands) == [
         "tales-alibi-16",

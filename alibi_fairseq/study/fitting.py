@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
+from ..compare.budget import PLANNED
 from ..reproduce.estimate import STARTUP, Timing, duration, measure_command, one_thread
 from .data import VALID, document_starts
 from .engine import StudyCell
-
-#: The share of the hours that is planned.
-PLANNED = 0.9
 
 
 def fitting(cells: Sequence[StudyCell], hours: float, parallel: int) -> list[StudyCell]:
