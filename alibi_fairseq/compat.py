@@ -29,6 +29,7 @@ from .data_files import damaged_data_named, damaged_dictionaries_named
 from .durability import newest_whole_checkpoint, whole_checkpoints, whole_checkpoints_or_none
 from .errors import BadInput
 from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
+from .last_batches import last_batch_kept
 from .patching import mentions, run_within, wrap
 from .resuming import same_batches_after_resuming
 
@@ -287,6 +288,7 @@ WORKAROUNDS = (
     unknown_model_named,
     damaged_dictionaries_named,
     damaged_data_named,
+    last_batch_kept,
     whole_checkpoints,
     whole_checkpoints_or_none,
     saving_on_a_signal,

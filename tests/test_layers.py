@@ -16,7 +16,15 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 GLUE = {
     *("models", "tasks", "criterions", "optimisers", "checkpoints", "huggingface", "cli"),
     *("compat", "registration", "preflight", "preemption", "process_groups"),
-    *("hardening", "data_files", "durability", "hydra_keys", "resuming", "reproduce.estimate"),
+    *(
+        "hardening",
+        "data_files",
+        "last_batches",
+        "durability",
+        "hydra_keys",
+        "resuming",
+        "reproduce.estimate",
+    ),
     *("evaluation.checkpoint", "evaluation.data"),
     *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
     "study.data",
