@@ -1,11 +1,13 @@
 """Length extrapolation of language models with fairseq: ALiBi and the methods it is compared with.
 
 Importing this package registers its models and tasks with fairseq, which is what ``--user-dir``
-does. Without fairseq the parts that need PyTorch alone can still be used.
+does; at once if fairseq is there, otherwise when it is first needed. The parts that need PyTorch alone
+can be used without it.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from . import errors, invocation, registration
@@ -18,9 +20,13 @@ __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
 if invocation.is_command():
     errors.install_excepthook()
-if not invocation.asks_for_help():  # importing fairseq and PyTorch takes seconds
+if invocation.asks_for_help():
+    pass  # importing fairseq and PyTorch takes seconds
+elif invocation.is_command() or "fairseq" in sys.modules or __name__ != registration.PACKAGE:
     with errors.interruptible():
         registration.register(__name__)
+else:
+    sys.meta_path.insert(0, registration.RegisterFirst())
 
 
 def __getattr__(name: str):

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 from . import invocation
 from .errors import BadInput
 from .user_dir import FOLDER, PACKAGE
+
+#: Parts of this package that need PyTorch at most.
+WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files", "invocation", "user_dir"}
 
 
 class BrokenFairseq(ImportError):
@@ -46,3 +53,34 @@ def register(name: str) -> None:
     preflight.refuse_separate_jobs()
     compat.apply()
     from . import criterions, models, optimisers, tasks  # noqa: F401
+
+
+class RegisterFirst(MetaPathFinder):
+    """Registers before fairseq, or a part of this package that needs it, is imported.
+
+    Importing fairseq takes seconds, which attention and position methods do without.
+    """
+
+    def find_spec(self, name, path=None, target=None) -> ModuleSpec | None:
+        package, _, part = name.partition(".")
+        part = part.partition(".")[0]
+        if name != "fairseq" and (package != PACKAGE or part in WITHOUT_FAIRSEQ):
+            return None
+        sys.meta_path.remove(self)
+        register(PACKAGE)
+        # Registering imports most parts; the one that is asked for must not be loaded twice.
+        loaded = sys.modules.pop(name, None)
+        return loaded and ModuleSpec(name, _Loaded(loaded))
+
+
+class _Loaded(Loader):
+    """Puts a module back that is loaded already."""
+
+    def __init__(self, module: ModuleType):
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module) -> None:
+        module.__spec__ = self.spec

@@ -99,7 +99,7 @@ class TestFairseq:
         return {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
     def test_a_broken_one_is_not_hidden(self, broken, tmp_path):
-        done = as_process("-c", "import alibi_fairseq", cwd=tmp_path, **broken)
+        done = as_process("-c", "import alibi_fairseq.models", cwd=tmp_path, **broken)
         assert done.returncode == 1
         assert "ValueError: mutable default: use default_factory" in done.stderr
         assert "BrokenFairseq: fairseq is installed, but" in done.stderr
@@ -109,6 +109,33 @@ class TestFairseq:
         assert done.returncode == 2
         assert len(done.stderr.strip().splitlines()) == 1
         assert "check_env.py` to see how to fix it." in done.stderr
+
+
+class TestWhenItIsNeeded:
+    """fairseq takes seconds to import."""
+
+    LIGHT = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
+
+    def loaded(self, statement: str) -> list[str]:
+        script = f"{self.LIGHT}assert 'fairseq' not in sys.modules; {statement}; "
+        script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; import alibi_fairseq.compat as c; "
+        script += "print('alibi_lm' in known, len(c.applied) > 5, c.__spec__.origin == c.__file__)"
+        done = as_process("-c", script)
+        return (done.stdout.strip() or done.stderr).split()
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "import fairseq",
+            "from fairseq.data import data_utils",
+            "import alibi_fairseq.models.language_model",
+            "import alibi_fairseq.compat",
+            "alibi_fairseq.AlibiLanguageModel",
+            "from alibi_fairseq.evaluation import sweep",
+        ],
+    )
+    def test_fairseq_is_imported_and_the_models_registered(self, statement):
+        assert self.loaded(statement) == ["True", "True", "True"]
 
 
 def test_public_names():
