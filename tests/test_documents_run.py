@@ -8,7 +8,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
-from commands import PACKAGE, ROOT, SHORT, in_process, make_data
+from commands import PACKAGE, ROOT, SHORT, as_process, in_process, make_data
 from test_documented_commands import DOCUMENTS, blocks, commands
 
 from alibi_fairseq import cli
@@ -32,8 +32,6 @@ LEFT_OUT = {
     "PYTHONPATH=.:tests": "tests/models/test_golden_run.py",
     "import-checkpoint": "tests/checkpoints/test_released.py",
     "study": "tests/study",
-    "hydra-train": "tests/cli/test_hydra_train.py",
-    "echo": "tests/cli/test_cli.py",
     "import-hf": "tests/huggingface/test_importing.py",
 }
 TINY = ("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32")
@@ -43,6 +41,11 @@ TRAINING = (
     *("--optimizer", "adam", "--lr", "0.001", "--max-update", "2"),
     *("--tokens-per-sample", "16", "--max-tokens", "128"),
     *("--cpu", "--num-workers", "0", "--log-format", "simple"),
+)
+#: The same for hydra-train.
+HYDRA = (
+    "+run_config=cpu_smoke",
+    *(f"model.adaptive_{n}_cutoff='10,20'" for n in ("input", "softmax")),
 )
 
 
@@ -101,6 +104,10 @@ def shell(words: list[str]) -> list[str]:
 
 def run(document: str, words: list[str]) -> None:
     program, *arguments = words
+    if program == "echo":
+        text, pipe, command, *arguments = arguments
+        assert (pipe, command) == ("|", "alibi-fairseq")
+        return process(arguments, stdin=text)
     unfinished = "…" in words
     arguments = shell(arguments)
     if program.endswith("reproduce.sh"):
@@ -111,11 +118,14 @@ def run(document: str, words: list[str]) -> None:
         recipe = [] if named else ["cc100-roberta/alibi-1024", "toy"]
         if "cc100-roberta/alibi-1024" in arguments:
             arguments[arguments.index("--save-dir") - 1] = "toy"
-        return ours(["launch", "--dry-run", *arguments, *recipe])
+        save = [] if "--save-dir" in arguments else ["--save-dir", "runs/launched"]
+        return ours(["launch", "--dry-run", *arguments, *recipe, *save])
     if program.startswith("fairseq-"):
         return fairseqs(program.removeprefix("fairseq-"), document, arguments)
     assert program == "alibi-fairseq", f"say in LEFT_OUT why {program} is not run"
     verb, *rest = arguments
+    if verb == "hydra-train":
+        return hydra(rest)
     if verb in cli.FAIRSEQ_COMMANDS:
         return fairseqs(verb, document, rest)
     if verb == "compare":
@@ -132,6 +142,25 @@ def run(document: str, words: list[str]) -> None:
 
 def ours(arguments: list[str]) -> None:
     assert cli.main(arguments) == 0, arguments
+
+
+def hydra(arguments: list[str]) -> None:
+    """In a process of its own: Hydra can be started once only."""
+    name = arguments[arguments.index("--config-name") + 1]
+    toy = [*HYDRA, f"checkpoint.save_dir=runs/hydra-{name}"]
+    if any(word.startswith("checkpoint.finetune_from_model=") for word in arguments):
+        first = Path("runs/hydra-alibi-512/checkpoint_last.pt")
+        if not first.is_file():
+            (words,) = (w for w in commands(ROOT / "docs" / "commands.md") if "hydra-train" in w)
+            hydra(words[2:])
+        toy.append(f"checkpoint.finetune_from_model={first}")
+    process(["hydra-train", *arguments, *toy])
+
+
+def process(arguments: list[str], stdin: str | None = None) -> None:
+    command = ["-m", "alibi_fairseq", *arguments]
+    done = as_process(*command, cwd=Path.cwd(), stdin=stdin, PYTHONPATH=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def fairseqs(verb: str, document: str, arguments: list[str]) -> None:
