@@ -57,6 +57,7 @@ COUNT = _expect("a whole number, 0 or more", lambda v: _is_integer(v) and v >= 0
 POSITIVE_COUNT = _expect("a whole number, 1 or more", lambda v: _is_integer(v) and v >= 1)
 NUMBER = _expect("a finite number", _is_number)
 NOT_NEGATIVE = _expect("a number, 0 or more", lambda v: _is_number(v) and v >= 0)
+BITS = _expect("a loss in bits, 0 to 1023", lambda v: _is_number(v) and 0 <= v < 1024)
 POSITIVE = _expect("a number above 0", lambda v: _is_number(v) and v > 0)
 UTC_DATE = _expect("a date such as 2026-01-31T12:00:00Z", _is_utc_date)
 SHA256 = _expect(
@@ -118,7 +119,7 @@ REQUIRED: dict[str, dict[str, Check]] = {
         "stride": POSITIVE_COUNT,
         "subset": TEXT,
         "tokens": POSITIVE_COUNT,
-        "loss_bits": NOT_NEGATIVE,
+        "loss_bits": BITS,
         "perplexity": POSITIVE,
     },
     "training": {
@@ -126,7 +127,7 @@ REQUIRED: dict[str, dict[str, Check]] = {
         "train_length": POSITIVE_COUNT,
         "updates": COUNT,
         "subset": TEXT,
-        "loss_bits": NOT_NEGATIVE,
+        "loss_bits": BITS,
     },
     "benchmark": {
         "name": TEXT,
@@ -142,7 +143,7 @@ REQUIRED: dict[str, dict[str, Check]] = {
         "position_from": COUNT,
         "position_to": POSITIVE_COUNT,
         "tokens": POSITIVE_COUNT,
-        "loss_bits": NOT_NEGATIVE,
+        "loss_bits": BITS,
     },
 }
 

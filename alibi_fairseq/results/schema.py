@@ -247,7 +247,7 @@ def _merge_provenance(parts: list[dict]) -> dict:
     merged = _common(parts)
     merged["command"] = "\n".join(dict.fromkeys(part["command"] for part in parts))
     merged["date"] = max(part["date"] for part in parts)
-    merged["seconds"] = math.fsum(part["seconds"] for part in parts)
+    merged["seconds"] = sum(part["seconds"] for part in parts)
     merged["parts"] = parts
     return merged
 

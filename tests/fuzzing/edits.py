@@ -30,6 +30,7 @@ ODD_VALUES = (
 )
 _BYTES_OF_AN_EDIT = 4
 _MOST_EDITS = 8
+_DEEPEST = 20
 
 
 def edited(value, program: bytes, odd: tuple = ODD_JSON):
@@ -50,15 +51,17 @@ def edited(value, program: bytes, odd: tuple = ODD_JSON):
 
 
 def _places(value) -> Iterator[tuple]:
-    """(container, key) of every part of a nested value."""
-    waiting = [value]
+    """(container, key) of every part of a nested value, but for those below ``_DEEPEST`` others:
+    several odd values inside each other would be too deep for Python to copy.
+    """
+    waiting = [(value, 0)]
     while waiting:
-        container = waiting.pop()
+        container, depth = waiting.pop()
         container = vars(container) if isinstance(container, argparse.Namespace) else container
-        if isinstance(container, (dict, list)):
+        if isinstance(container, (dict, list)) and depth < _DEEPEST:
             for key in list(container if isinstance(container, dict) else range(len(container))):
                 yield container, key
-                waiting.append(container[key])
+                waiting.append((container[key], depth + 1))
 
 
 def _edit(container, key, what: int, odd) -> None:
