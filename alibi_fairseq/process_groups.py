@@ -17,6 +17,9 @@ def destroy_process_groups() -> None:
     of C++ code that cannot be unwound, and the process dies with "terminate called without an
     active exception" (SIGABRT) although its work is done. ``destroy_process_group`` ends no thread
     as long as anything refers to a group: fairseq's cache, or the frames of an uncaught exception.
+
+    Nor may DDP's reducer be the last that refers to one. It is freed with the interpreter lock
+    held, then waits for gloo's threads, and these wait for the lock: the job never ends.
     """
     from fairseq.distributed import utils
 
@@ -29,6 +32,7 @@ def destroy_process_groups() -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-    cached.pop("_global_group")
+    groups = [cached.pop("_global_group"), distributed.group.WORLD]
     distributed.destroy_process_group()
-    gc.collect()
+    gc.collect()  # the reducers
+    groups.clear()  # releases the lock while it waits

@@ -41,7 +41,8 @@ def test_one_job_that_can_be_resumed(data_bin, tmp_path, port):
         assert 0 <= cell["updates"] * 2 * 128 - cell["trained_tokens"] < 16
 
 
-#: Makes gloo's threads late, when they need the interpreter lock, until the interpreter shuts down.
+#: Makes gloo's threads late, when they need the interpreter lock, until the interpreter shuts down;
+#: or before they drop the tensors of a collective, for which they take a lock of gloo's.
 LATE_GLOO = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -50,13 +51,21 @@ LATE_GLOO = """
 #include <string.h>
 #include <unistd.h>
 int _Py_IsFinalizing(void);
-void PyEval_RestoreThread(void *state) {
-  char name[32] = "";
+static int late(const char *variable) {
+  char *limit = getenv(variable), name[32] = "";
+  if (!limit) return 0;
   pthread_getname_np(pthread_self(), name, sizeof name);
-  char *limit = getenv("LATE_GLOO_MS");
-  if (limit && strstr(name, "gloo_runloop"))
-    for (int i = atoi(limit); i > 0 && !_Py_IsFinalizing(); i--) usleep(1000);
+  return strstr(name, "gloo_runloop") ? atoi(limit) : 0;
+}
+void PyEval_RestoreThread(void *state) {
+  for (int i = late("LATE_GLOO_MS"); i > 0 && !_Py_IsFinalizing(); i--) usleep(1000);
   ((void (*)(void *))dlsym(RTLD_NEXT, "PyEval_RestoreThread"))(state);
+}
+int pthread_mutex_lock(pthread_mutex_t *mutex) {
+  static int (*next)(pthread_mutex_t *);
+  if (!next) next = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_lock");
+  usleep(1000 * late("SLOW_GLOO_MS"));
+  return next(mutex);
 }
 """
 #: What a distributed run of fairseq is to gloo.
@@ -112,6 +121,33 @@ def test_a_late_gloo_thread_does_not_abort_the_process(port, late_gloo, before, 
         ]
     ends = [run.result() for run in runs]
     assert {end.returncode for end in ends} <= {code}, [end.stderr[-500:] for end in ends]
+
+
+#: DDP in a circle of references, so that it is freed by the garbage collector.
+DDP_PROGRAM = """
+import os
+import torch
+from torch import distributed
+from fairseq.distributed import utils
+import alibi_fairseq
+distributed.init_process_group("gloo")
+def train():
+    model = torch.nn.Linear(3, 3)
+    parallel = torch.nn.parallel.DistributedDataParallel(model, process_group=utils.get_global_group())
+    parallel.itself = [parallel]
+    parallel(torch.ones(2, 3)).sum().backward()
+    os.environ["SLOW_GLOO_MS"] = "300"
+    model.zero_grad()
+    parallel(torch.ones(2, 3)).sum().backward()
+train()
+"""
+
+
+@pytest.mark.slow
+def test_a_reducer_does_not_wait_for_gloo_for_ever(port, late_gloo):
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 1, "RANK": 0}
+    ended = as_process("-c", DDP_PROGRAM, LD_PRELOAD=late_gloo, **job)
+    assert ended.returncode == 0, ended.stderr[-500:]
 
 
 @pytest.mark.slow
