@@ -36,6 +36,11 @@ class Run:
     def log(self) -> Path:
         return self.folder.with_suffix(".log")
 
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do; a damaged checkpoint is to be found first."""
+        return not self.harmed and self.work.done(self.folder)
+
     def start(self, moment: Moment | None) -> Attempt:
         """One attempt, and the checks that follow each; adds its cell if it was interrupted."""
         kept = self.work.kept(self.folder)
@@ -84,7 +89,7 @@ class Run:
 
     def harm(self, chance: random.Random) -> None:
         """Damage ``checkpoint_last.pt`` if another checkpoint can replace it."""
-        if self.harmed or self.work.done(self.folder):
+        if self.harmed or self.done:
             return
         kind = chance.choice(list(DAMAGES))
         lost = damage_last(self.folder, kind, chance)
@@ -116,14 +121,14 @@ def interrupted_run(
     """
     run.folder.mkdir()
     for _ in range(kills):
-        if run.work.done(run.folder):
+        if run.done:
             break
         if not run.start(moment_of(chance, whole)).hit:
             break
         if run.name.startswith("training") and chance.random() < 0.4:
             run.harm(chance)
     else:
-        if not run.work.done(run.folder):
+        if not run.done:
             run.start(None)
     same = run.work.state(run.folder) == expected
     for cell in run.cells:
