@@ -70,7 +70,7 @@ class RegisterFirst(MetaPathFinder):
         register(PACKAGE)
         # Registering imports most parts; the one that is asked for must not be loaded twice.
         loaded = sys.modules.pop(name, None)
-        return loaded and ModuleSpec(name, _Loaded(loaded))
+        return ModuleSpec(name, _Loaded(loaded)) if loaded else None
 
 
 class _Loaded(Loader):
