@@ -11,7 +11,7 @@ import heapq
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import BadInput
@@ -96,11 +96,11 @@ def budget(
     began = time.monotonic()
     print(f"Measuring this machine to plan {hours:g} hours.", flush=True)
     costs = measure(cells, out / "measuring", environments)
-    left = hours * 3600 * PLANNED - (time.monotonic() - began)
+    spent = time.monotonic() - began
     updates = None
     if kept and all(kept["asked"].get(key) == asked[key] for key in _FIXED):
         updates = kept["updates"]
-    found = replace(plan(cells, costs, left, len(environments), updates), hours=hours)
+    found = plan(cells, costs, hours, len(environments), updates, spent)
     with atomic_write(path) as file:
         json.dump({"asked": asked, **asdict(found)}, file, indent=1)
     return found
@@ -109,16 +109,19 @@ def budget(
 def plan(
     cells: Sequence[Cell],
     costs: dict[tuple, Cost],
-    seconds: float,
+    hours: float,
     parallel: int,
     updates: int | None = None,
+    spent: float = 0.0,
 ) -> Budget:
     """The largest number of updates, then the most groups in their order, that fit.
 
     Args:
         costs: by :func:`model_of`.
         updates: settled before; only groups are left out.
+        spent: seconds of the hours that have passed.
     """
+    seconds = hours * 3600 * PLANNED - spent
     groups = list(dict.fromkeys(map(group_of, cells)))
 
     def needed(count: int, groups: Iterable[Group]) -> float:
@@ -140,13 +143,13 @@ def plan(
     while kept and needed(updates, groups[:kept]) > seconds:
         kept -= 1
     if not kept:
-        hours = needed(updates, groups[:1]) / 3600 / PLANNED
+        least = (needed(updates, groups[:1]) + spent) / 3600 / PLANNED
         raise BadInput(
-            f"--hours: {updates} updates of every method take about {hours:.2g} hours on this "
+            f"--hours: {updates} updates of every method take about {least * 1.1:.2g} hours on this "
             "machine; give that many, or compare fewer methods or a smaller --arch."
         )
     needs = needed(updates, groups[:kept])
-    return Budget(seconds / 3600, updates, tuple(groups[kept:]), needs)
+    return Budget(hours, updates, tuple(groups[kept:]), needs)
 
 
 def _largest(fits) -> int:

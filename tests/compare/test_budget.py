@@ -1,6 +1,7 @@
 """``--hours``: what fits, the same for every method, from what a few commands took."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,12 @@ from alibi_fairseq.results.schema import save_document
 
 #: Seconds per update of the stand-ins; ALiBi's is measured as 128 tokens at 640 tokens/s.
 UPDATE = {"alibi": 0.2, "sinusoidal": 0.1}
+
+
+def planned(cells, seconds, **more):
+    """With so many seconds left for the cells."""
+    spent = more.get("spent", 0.0)
+    return plan(cells, costs_of(cells), (seconds + spent) / 3600 / budget.PLANNED, **more)
 
 
 def comparison(data, **changes):
@@ -42,29 +49,37 @@ def costs_of(cells):
 def test_the_largest_number_of_updates_that_fits(data_bin, tmp_path):
     cells = cells_of(comparison(data_bin, seeds=[1, 2]), data_bin, tmp_path)
     # Both seeds of both methods: 4 · 15 s and 0.6 s per update.
-    found = plan(cells, costs_of(cells), 60 + 0.6 * 5000, parallel=1)
+    found = planned(cells, 60 + 0.6 * 5000.5, parallel=1)
     assert (found.updates, found.left_out) == (5000, ())
     assert found.seconds == pytest.approx(3060)
     # Two at a time: seed 1 of both methods, then seed 2 where a place is free first.
-    assert plan(cells, costs_of(cells), 30 + 0.3 * 5000, parallel=2).updates == 5000
+    assert planned(cells, 30 + 0.3 * 5000.5, parallel=2).updates == 5000
 
 
 def test_what_does_not_fit_is_left_out_for_all_methods_alike(data_bin, tmp_path):
     what = comparison(data_bin, seeds=[1, 2, 3])
     cells = cells_of(what, data_bin, tmp_path)
     one_seed = 2 * 15 + 0.3 * budget.LEAST
-    found = plan(cells, costs_of(cells), 2.5 * one_seed, parallel=1)
+    found = planned(cells, 2.5 * one_seed, parallel=1)
     assert found.updates == budget.LEAST and found.left_out == ((3, "toy", 16),)
     assert [found.keeps(cell) for cell in cells] == [cell.seed < 3 for cell in cells]
     said = " ".join(found.sentences())
     assert "Left out: seed 3 of toy, trained at 16, all methods." in said
-    with pytest.raises(BadInput, match="--hours: 100 updates of every method take about"):
-        plan(cells, costs_of(cells), 0.9 * one_seed, parallel=1)
+
+
+def test_the_hours_that_an_error_asks_for_are_enough(data_bin, tmp_path):
+    cells = cells_of(comparison(data_bin), data_bin, tmp_path)
+    with pytest.raises(BadInput, match="100 updates of every method take about") as error:
+        planned(cells, 50, parallel=1, spent=240)
+    hours = float(re.search(r"about (\S+) hours", str(error.value))[1])
+    # Also for a machine that is measured 5 % slower the next time.
+    assert plan(cells, costs_of(cells), hours, parallel=1, spent=252).updates >= budget.LEAST
+    assert hours < 1.2 * (60 + 240) / 3600 / budget.PLANNED
 
 
 def test_added_methods_keep_the_updates_of_the_models_that_are_there(data_bin, tmp_path):
     cells = cells_of(comparison(data_bin), data_bin, tmp_path)
-    assert plan(cells, costs_of(cells), 1e6, parallel=1, updates=700).updates == 700
+    assert plan(cells, costs_of(cells), 1e3, parallel=1, updates=700).updates == 700
 
 
 def test_validation_counts_and_numbers_are_round():
