@@ -61,7 +61,7 @@ def prepared(folder: Path) -> dict[str, Work]:
     found = works(folder / "inputs")
     save_dir, log = folder / "trained", folder / "trained.log"
     training = found["training"]
-    attempt(training.words(save_dir), log, 1, training.begun, None)
+    attempt(training.words(save_dir), log, 1, lambda said: True)
     (save_dir / "checkpoint_last.pt").rename(folder / "inputs" / "checkpoint.pt")
     return found
 

@@ -48,14 +48,14 @@ class Attempt:
         codes: exit codes of its processes, negative for a signal.
         said: what it printed.
         hit: whether the signal was sent before the command came to its end.
-        before: what it had printed when the signal was sent.
+        phase: where it was when the signal was sent.
         seconds: from its start to its end, and the same from when its work had begun.
     """
 
     codes: list[int]
     said: str
     hit: bool = False
-    before: str = ""
+    phase: str = ""
     seconds: float = 0.0
     work_seconds: float = 0.0
 
@@ -116,7 +116,12 @@ class Processes:
 
 
 def attempt(
-    words: list, log: Path, count: int, begun: Callable[[str], bool], moment: Moment | None
+    words: list,
+    log: Path,
+    count: int,
+    begun: Callable[[str], bool],
+    moment: Moment | None = None,
+    phase: Callable[[str], str] = lambda said: "",
 ) -> Attempt:
     """Start a command and end it at a moment, or wait for its end.
 
@@ -125,6 +130,8 @@ def attempt(
         log: an output file, which is replaced.
         count: processes that train together.
         begun: whether the work has begun, by what was printed.
+        moment: when to end it.
+        phase: where it is, by what was printed.
 
     Raises:
         TimeoutError: a process did not end.
@@ -139,7 +146,7 @@ def attempt(
             if not work and begun(log.read_text(errors="replace")):
                 work = now
             if moment and not result.hit and _due(moment, start, work, now):
-                result.before = log.read_text(errors="replace")
+                result.phase = phase(log.read_text(errors="replace"))
                 left, result.hit = processes.send(moment), True
                 deadline = now + PATIENCE
             if result.hit and now > deadline:

@@ -45,7 +45,12 @@ class Run:
         """One attempt, and the checks that follow each; adds its cell if it was interrupted."""
         kept = self.work.kept(self.folder)
         end = attempt(
-            self.work.words(self.folder), self.log, self.work.processes, self.work.begun, moment
+            self.work.words(self.folder),
+            self.log,
+            self.work.processes,
+            lambda said: self.work.begun(said, self.folder),
+            moment,
+            lambda said: self.work.phase(said, self.folder),
         )
         if self.harmed and _RECOVERED in end.said:
             self.harmed["problems"] = ""
@@ -65,7 +70,7 @@ class Run:
         """What one signal did."""
         cell = {
             **self.identity(moment.number.name),
-            "during": self.work.phase(end.before, self.folder),
+            "during": end.phase,
             "receiver": "all processes" if moment.whole else "one process",
             "exit_codes": ",".join(map(str, end.codes)),
         }

@@ -36,7 +36,7 @@ class Work:
 
     Attributes:
         words: of ``alibi-fairseq``, for an empty or a half-filled folder.
-        begun: whether it has come to its work, by what it has printed.
+        begun: whether it has come to its work, by what it has printed and the folder.
         state: its final state as text.
         phase: where it was, by what it had printed and the folder.
         done: whether there is nothing left to do.
@@ -45,7 +45,7 @@ class Work:
     """
 
     words: Callable[[Path], list]
-    begun: Callable[[str], bool]
+    begun: Callable[[str, Path], bool]
     state: Callable[[Path], str]
     phase: Callable[[str, Path], str]
     done: Callable[[Path], bool] = lambda folder: False
@@ -85,7 +85,7 @@ def _texts(inputs: Path) -> tuple[Path, Path]:
 def _training(data: Path, processes: int) -> Work:
     return Work(
         words=lambda folder: ["train", data, *TRAINING, "--save-dir", folder],
-        begun=lambda said: "begin training epoch" in said,
+        begun=lambda said, folder: "begin training epoch" in said,
         state=lambda folder: " ".join(
             states.of_checkpoint(folder / f"checkpoint_{name}.pt") for name in ("last", "best")
         ),
@@ -134,10 +134,11 @@ def _evaluation(data: Path, checkpoint: Path) -> Work:
             *("--lengths", "8,16,24,32,48,64", "--stride", "full,2", "--memory-gb", "0.001"),
             *("--out", folder / "results.json"),
         ],
-        begun=lambda said: "L=" in said,
+        begun=lambda said, folder: "L=" in said,
         state=lambda folder: states.of_results(folder / "results.json"),
         phase=lambda said, folder: "measuring" if "L=" in said else "start-up",
         kept=cells,
+        done=lambda folder: len(cells(folder)) == 24,
     )
 
 
@@ -147,9 +148,10 @@ def _preparation(text: Path) -> Work:
             *("prepare", "cc100-roberta", text, "--out", folder / "out", "--vocab-size", 350),
             *("--valid-tokens", 3000, "--workers", 1, "--shards", 3),
         ],
-        begun=lambda said: bool(said),
+        begun=lambda said, folder: (folder / "out").exists(),
         state=lambda folder: states.of_data(folder / "out" / "data-bin"),
         phase=lambda said, folder: _stage(folder / "out"),
+        done=lambda folder: (folder / "out" / "data-bin" / "manifest.json").exists(),
     )
 
 
@@ -171,9 +173,10 @@ def _comparison(text: Path) -> Work:
             *("--tokenizer", "words", "--vocabulary", 60, "--train-flags", " ".join(MODEL)),
             *("--out", folder / "out"),
         ],
-        begun=lambda said: bool(said),
+        begun=lambda said, folder: (folder / "out").exists(),
         state=lambda folder: _cells_and_checkpoints(folder / "out"),
         phase=_step,
+        done=lambda folder: (folder / "out" / "results.json").exists(),
     )
 
 
@@ -183,9 +186,10 @@ def _reproduction(wikitext: Path) -> Work:
             *("reproduce", "table15", "--scale", "smoke", "--cpu", 1, "--allow-other-text"),
             *("--corpus", f"wikitext-103={wikitext}", "--work-dir", folder / "work"),
         ],
-        begun=lambda said: bool(said),
+        begun=lambda said, folder: (folder / "work").exists(),
         state=lambda folder: _cells_and_checkpoints(folder / "work"),
         phase=_step,
+        done=lambda folder: any(folder.glob("work/*/report*/report.md")),
     )
 
 
