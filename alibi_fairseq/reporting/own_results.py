@@ -103,14 +103,13 @@ def _strides(report: Report, title: str, points: list[Point]) -> None:
 
 
 def other_documents(report: Report, results: Results) -> None:
-    for document in results.of_kind("position_loss"):
-        if document["cells"]:
-            corpus = document["corpus"]
-            title = ", ".join([corpus, *early_token_curse.shared_window(document)])
-            title = f"{results.title or title}: loss in bits per token by position in the window"
-            name = f"{corpus} positions"
-            report.table(name, title, early_token_curse.position_table(document))
-            report.figure(name, title, partial(early_token_curse.draw_positions, document, title))
+    for document in one_per_corpus(results.of_kind("position_loss")):
+        corpus = document["corpus"]
+        title = ", ".join([corpus, *early_token_curse.shared_window(document)])
+        title = f"{results.title or title}: loss in bits per token by position in the window"
+        name = f"{corpus} positions"
+        report.table(name, title, early_token_curse.position_table(document))
+        report.figure(name, title, partial(early_token_curse.draw_positions, document, title))
     for document in results.of_kind("training"):
         if document["cells"]:
             name = f"{document['corpus']} training"
@@ -124,3 +123,15 @@ def other_documents(report: Report, results: Results) -> None:
             machine = speed.machine_of(document["provenance"])
             body = speed.benchmark_tables(document)
             report.table("benchmark", f"Benchmark, {machine}", body)
+
+
+def one_per_corpus(documents: Iterable[dict]) -> list[dict]:
+    """Documents with the cells of all that are about the same text; a cell twice counts once."""
+    found: dict[str, dict] = {}
+    for document in documents:
+        joined = found.setdefault(document["corpus"], {**document, "cells": []})
+        for cell in document["cells"]:
+            cell = {"seed": document["provenance"]["seed"], **cell}
+            if cell not in joined["cells"]:
+                joined["cells"].append(cell)
+    return [document for document in found.values() if document["cells"]]

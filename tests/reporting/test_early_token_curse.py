@@ -1,7 +1,12 @@
+import shutil
+
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.reporting import early_token_curse
+from alibi_fairseq.reporting.collect import collect
+from alibi_fairseq.reporting.report import write_report
 from alibi_fairseq.results.points import evaluation_points
+from alibi_fairseq.results.schema import save_document
 
 
 def test_stride_table_compares_what_was_measured_in_both_ways():
@@ -78,3 +83,21 @@ def test_seeds_make_one_line_with_their_spread():
         ["position in the window", "ALiBi, L=64", "No positions, L=64"],
         ["0", "9.500 ± 0.707", "4.000"],
     ]
+
+
+def test_files_about_the_same_text_share_a_table_and_a_figure(tmp_path):
+    cells = {
+        "one": position_cell(0, 1, 8.0, seed=1, checkpoint="1.pt"),
+        "two": position_cell(0, 1, 9.0, seed=2, checkpoint="2.pt"),
+        "none": position_cell(0, 1, 4.0, position_method="none"),
+    }
+    for name, cell in cells.items():
+        save_document(document(cell, kind="position_loss"), tmp_path / f"{name}.json")
+    shutil.copyfile(tmp_path / "two.json", tmp_path / "two-again.json")
+    page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False)
+    (table,) = (tmp_path / "report" / "tables").glob("*positions*.md")
+    assert cells_of(table.read_text()) == [
+        ["position in the window", "ALiBi, L=64", "No positions, L=64"],
+        ["0", "8.500 ± 0.707", "4.000"],
+    ]
+    assert page.read_text().count("by position in the window](figures/") == 1
