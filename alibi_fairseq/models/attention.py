@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..attention import FutureMask, attend
 from ..positions import Rotation
+from .key_cache import appended
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class SelfAttention(MultiheadAttention):
     def _append_to_cache(self, incremental_state: dict, k: Tensor, v: Tensor):
         saved = self._get_input_buffer(incremental_state)
         if "prev_key" in saved:
-            k = torch.cat([saved["prev_key"], k], dim=2)  # (B, H, S, D)
-            v = torch.cat([saved["prev_value"], v], dim=2)
+            k = appended(saved["prev_key"], k)  # (B, H, S, D)
+            v = appended(saved["prev_value"], v)
         self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
         return k, v
 

@@ -1,0 +1,145 @@
+#!/usr/bin/env python
+"""Write the tables of docs/reliability.md from results/reliability: ``python scripts/reliability_page.py``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from alibi_fairseq.files import atomic_write  # noqa: E402
+from alibi_fairseq.reporting.markdown import table  # noqa: E402
+from alibi_fairseq.results.schema import load_document  # noqa: E402
+
+PAGE = ROOT / "docs" / "reliability.md"
+RESULTS = ROOT / "results" / "reliability"
+
+
+def soak() -> str:
+    """A row for each work and fault: how often, when, and what was lost."""
+    rows = []
+    for path in sorted((RESULTS / "soak").glob("*.json")):
+        cells = sorted(load_document(path)["cells"], key=lambda cell: cell["fault"])
+        for fault, group in groupby(cells, key=lambda cell: cell["fault"]):
+            tried = list(group)
+            phases = Counter(cell["during"] for cell in tried)
+            lost = max((cell.get("lost_updates", 0) for cell in tried), default=0)
+            rows.append(
+                [
+                    tried[0]["work"],
+                    fault,
+                    str(len(tried)),
+                    ", ".join(f"{phase} {count}" for phase, count in phases.most_common()),
+                    str(lost) if "training" in tried[0]["work"] else "–",
+                    str(sum(not cell["same_bits"] for cell in tried)),
+                    str(sum(bool(cell["problems"]) for cell in tried)),
+                ]
+            )
+    headers = ["command", "fault", "times", "when", "updates to repeat, at most"]
+    return table([*headers, "other bits in the end", "other problems"], rows, left=4)
+
+
+def fuzzing() -> str:
+    """A row for each reader."""
+    cells = load_document(RESULTS / "fuzzing.json")["cells"]
+    keys = ("inputs", "accepted", "refused", "failures")
+    rows = [[cell["name"], *(f"{cell[key]:,}" for key in keys)] for cell in cells]
+    headers = ["reader", "inputs", "read", "refused with a sentence", "anything else"]
+    return table(headers, rows, left=1)
+
+
+def load() -> str:
+    """A row for each part."""
+    rows = []
+    for name, describe in _LOADS.items():
+        path = RESULTS / "load" / f"{name}.json"
+        if path.exists():
+            rows.append([name, *describe(load_document(path)["cells"])])
+    return table(["part", "what", "figure"], rows, left=3)
+
+
+def _generation(cells: list[dict]) -> list[str]:
+    first, last = cells[0], cells[-1]
+    pairs = ((cell["token_ms"], cell["attention_ms"]) for cell in (first, last))
+    (token, attention), (token_last, attention_last) = pairs
+    growth = (token_last - token) / (attention_last - attention)
+    memory = [round(cell["peak_memory_mb"]) for cell in (first, cells[len(cells) // 2], last)]
+    return [
+        f"{last['cached_keys']:,} tokens with cached keys",
+        f"{token:.2f} ms a token over {first['cached_keys']:,} keys and {token_last:.2f} ms over "
+        f"{last['cached_keys']:,}; the attention alone {attention:.2f} and {attention_last:.2f} ms, "
+        f"so the growth is {growth:.1f} times the attention's; the process held "
+        f"{memory[0]}, {memory[1]} and {memory[2]} MB at the beginning, in the middle and at the end",
+    ]
+
+
+def _tokens(cells: list[dict]) -> list[str]:
+    less, more = cells
+    return [
+        f"{more['tokens']:,} tokens evaluated in windows of {more['length']:,}",
+        f"peak memory of the process {more['peak_memory_mb']:.0f} MB, and "
+        f"{less['peak_memory_mb']:.0f} MB for {less['tokens']:,} tokens",
+    ]
+
+
+def _shards(cells: list[dict]) -> list[str]:
+    (cell,) = cells
+    return [
+        f"an evaluation in {cell['shards']} parts by as many processes at a time, merged",
+        _bits(cell, "one process"),
+    ]
+
+
+def _resumptions(cells: list[dict]) -> list[str]:
+    (cell,) = cells
+    return [
+        f"a training that was stopped and resumed {cell['resumed']} times in a row",
+        _bits(cell, "a training that was not"),
+    ]
+
+
+def _cells(cells: list[dict]) -> list[str]:
+    (cell,) = cells
+    return [
+        f"a report of {cell['cells']:,} results in {cell['files']} files",
+        f"{cell['seconds']:.0f} s, {cell['peak_memory_mb']:.0f} MB",
+    ]
+
+
+def _bits(cell: dict, other: str) -> str:
+    return f"{'the' if cell['same_bits'] else 'NOT the'} bits of {other}; {cell['seconds']:.0f} s"
+
+
+_LOADS = {
+    "generation": _generation,
+    "tokens": _tokens,
+    "shards": _shards,
+    "resumptions": _resumptions,
+    "cells": _cells,
+}
+TABLES = {"soak": soak, "fuzzing": fuzzing, "load": load}
+
+
+def written(page: str) -> str:
+    """The page with its tables as the results have them."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name}: scripts/reliability_page.py -->\n", f"<!-- end of {name} -->"
+        block = f"{begin}{make().strip()}\n{end}"
+        page, count = re.subn(f"{begin}.*?{end}", lambda _, block=block: block, page, flags=re.S)
+        assert count == 1, f"{PAGE} has no place for {name}"
+    return page
+
+
+def main() -> None:
+    page = written(PAGE.read_text(encoding="utf-8"))
+    with atomic_write(PAGE) as stream:
+        stream.write(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The cache of keys and values is what torch.cat would make, whoever continues from it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from alibi_fairseq.models.key_cache import appended
+
+
+def random(length: int, batch: int = 2) -> torch.Tensor:
+    return torch.randn(batch, 3, length, 4)
+
+
+@pytest.mark.parametrize("lengths", [[1] * 200, [5, 70, 1, 300, 2]])
+def test_the_values_of_cat(lengths):
+    parts = [random(length) for length in (7, *lengths)]
+    cached = parts[0]
+    for number, part in enumerate(parts[1:], 2):
+        cached = appended(cached, part)
+        assert torch.equal(cached, torch.cat(parts[:number], dim=2))
+
+
+def test_a_new_token_copies_nothing_before_it():
+    cached = appended(random(1000), random(1))
+    place = cached.data_ptr()
+    for _ in range(64):
+        cached = appended(cached, random(1))
+    assert cached.data_ptr() == place and cached.shape[2] == 1065
+
+
+def test_two_continuations_of_the_same_tokens():
+    begin = appended(random(5), random(1))
+    kept, one, two = begin.clone(), random(3), random(2)
+    first, second = appended(begin, one), appended(begin, two)
+    assert torch.equal(first, torch.cat([kept, one], dim=2))
+    assert torch.equal(second, torch.cat([kept, two], dim=2))
+    assert torch.equal(begin, kept)
+    assert torch.equal(appended(first, two), torch.cat([kept, one, two], dim=2))
+
+
+def test_reordered_beams():
+    cached = appended(random(5), random(1))
+    order = torch.tensor([1, 1])
+    reordered, new = cached.index_select(0, order), random(1)
+    assert torch.equal(appended(reordered, new), torch.cat([cached[order], new], dim=2))
+    assert torch.equal(appended(cached, new), torch.cat([cached, new], dim=2))
+
+
+def test_gradients_flow_through_what_is_cached():
+    cached, new = random(5).requires_grad_(), random(1).requires_grad_()
+    appended(cached, new).sum().backward()
+    assert cached.grad is not None and new.grad is not None
+    assert torch.equal(new.grad, torch.ones_like(new))
+
+
+def test_what_inference_mode_has_cached():
+    with torch.inference_mode():
+        cached = appended(random(5), random(1))
+    new = random(1)
+    assert torch.equal(appended(cached, new), torch.cat([cached, new], dim=2))
