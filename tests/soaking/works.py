@@ -76,8 +76,12 @@ def _texts(inputs: Path) -> tuple[Path, Path]:
     """A file of documents, and a folder in the layout of WikiText-103 with 900 different words."""
     text, wikitext = inputs / "text.txt", _new(inputs / "wikitext")
     text.write_text("".join(line + ".\n\n" for line in sentences(1, 1000)))
-    for split, seeds in (("train", range(30)), ("valid", range(2)), ("test", range(2))):
-        lines = [f" {line} . \n" for seed in seeds for line in sentences(seed, 40)]
+    for split, seeds in (("train", range(30)), ("valid", [1]), ("test", [2])):
+        lines = [
+            f" {line} . \n"
+            for seed in seeds
+            for line in sentences(seed, 40)[: 40 if split == "train" else 15]
+        ]
         (wikitext / f"wiki.{split}.tokens").write_text("".join([" \n", " = Title = \n", *lines]))
     return text, wikitext
 
@@ -170,7 +174,7 @@ def _comparison(text: Path) -> Work:
         words=lambda folder: [
             *("compare", text, "--methods", "alibi", "--train-lengths", "16", "--parallel", 1),
             *("--eval-lengths", "16,32", "--updates", 300, "--tokens-per-update", 64),
-            *("--tokenizer", "words", "--vocabulary", 60, "--train-flags", " ".join(MODEL)),
+            *("--tokenizer", "words", "--vocab-size", 60, "--train-flags", " ".join(MODEL)),
             *("--out", folder / "out"),
         ],
         begun=lambda said, folder: (folder / "out").exists(),
