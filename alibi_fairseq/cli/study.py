@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import BadInput
@@ -83,9 +84,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def carry_out(work, args: argparse.Namespace) -> None:
-    """Train what is asked for and write the page, also if it is stopped."""
+    """Train what is asked for and write the page, also if it is stopped.
+
+    Models may be trained where no figures can be drawn; the page is then written elsewhere.
+    """
     from ..study.fitting import fitting
-    from ..study.page import write_page
 
     cells = [cell for cell in work.left() if fnmatch.fnmatch(cell.key.name, args.cells or "*")]
     if args.hours is not None and cells:
@@ -93,8 +96,12 @@ def carry_out(work, args: argparse.Namespace) -> None:
     try:
         work.run(cells, args.parallel)
     finally:
-        page = write_page(work.study, args.description, args.results)
-        print(f"\n{page}")
+        if find_spec("matplotlib"):
+            from ..study.page import write_page
+
+            print(f"\n{write_page(work.study, args.description, args.results)}")
+        else:
+            print("matplotlib is not installed: write the page elsewhere, from the same --results.")
 
 
 def sources_of(given: list[str], names: list[str]) -> dict[str, Path]:

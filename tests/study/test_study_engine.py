@@ -11,6 +11,7 @@ import yaml
 from results_documents import document
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.cli import study as study_command
 from alibi_fairseq.launcher import process
 from alibi_fairseq.results.schema import load_document, save_document
 from alibi_fairseq.study import data as study_data
@@ -144,6 +145,16 @@ def test_finished_cells_are_known_where_they_were_not_trained(commands):
     assert study(*TALES, *NOTES, "--work-dir", "elsewhere") == 0
     assert trained(commands) == [*ORDER[1:], "tales-rotary-64"]
     assert study("--work-dir", "third") == 0  # without a text: the page alone
+
+
+def test_cells_are_trained_where_no_figures_can_be_drawn(commands, monkeypatch, capsys):
+    with monkeypatch.context() as without:
+        without.setattr(study_command, "find_spec", lambda name: None)
+        assert study(*NOTES) == 0
+    assert "matplotlib is not installed" in capsys.readouterr().out
+    assert [path.name for path in Path("results").iterdir()] == ["cells"]
+    assert study() == 0
+    assert "1 of 6 are finished" in Path("results/README.md").read_text()
 
 
 def test_cells_made_with_other_settings_or_text_are_refused(commands, capsys):
