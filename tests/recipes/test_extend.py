@@ -1,0 +1,47 @@
+"""``configs/extend`` continues what ``configs/wikitext-103`` trained, both at the size of ``cpu_smoke``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from commands import ROOT, as_process, make_data
+
+from alibi_fairseq.results.schema import load_document
+
+pytestmark = pytest.mark.slow
+
+
+def hydra_train(recipe: str, data, folder, *overrides: str) -> None:
+    """The recipe as the page has it, at the shape of ``cpu_smoke``."""
+    corpus, _, name = recipe.partition("/")
+    command = ["-m", "alibi_fairseq", "hydra-train", "--config-dir", ROOT / "configs" / corpus]
+    command += ["--config-name", name, "+run_config=cpu_smoke", f"task.data={data}"]
+    done = as_process(*command, f"checkpoint.save_dir={folder}", *overrides, PYTHONPATH=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def state_of(folder) -> dict:
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)
+
+
+@pytest.mark.parametrize("length", [512, 2048])
+def test_a_trained_model_is_continued(length, tmp_path):
+    data = make_data(tmp_path, words=700)
+    start, longer = tmp_path / "start", tmp_path / "longer"
+    hydra_train("wikitext-103/alibi-512", data, start)
+    checkpoint = start / "checkpoint_last.pt"
+    change = f"checkpoint.finetune_from_model={checkpoint}"
+    # One update at a rate of nothing leaves the weights that it began with.
+    still = ("optimization.max_update=1", "optimization.lr=[1e-9]", "lr_scheduler.min_lr=1e-10")
+    hydra_train(f"extend/alibi-512-at-{length}", data, longer, change, *still)
+    before, after = state_of(start), state_of(longer)
+    assert after["cfg"]["model"]["train_length"] == length
+    assert after["optimizer_history"][-1]["num_updates"] == 1
+    for name, tensor in before["model"].items():
+        torch.testing.assert_close(after["model"][name], tensor, rtol=0, atol=1e-6, msg=name)
+
+    hydra_train(f"extend/alibi-512-at-{length}", data, tmp_path / "trained", change)
+    cells = load_document(tmp_path / "trained" / "training.json")["cells"]
+    assert cells[-1]["updates"] == 4 and cells[-1]["train_length"] == length
+    moved = state_of(tmp_path / "trained")["model"]
+    assert any(not torch.equal(moved[name], tensor) for name, tensor in before["model"].items())
