@@ -32,7 +32,7 @@ TOKENS = 3072
 def main() -> None:
     parser = common.parser(__doc__, "backends")
     parser.add_argument("--head-sizes", type=int, nargs="+", default=[16, 32, 64, 128])
-    parser.add_argument("--heads", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--heads", type=int, nargs="+", default=[8])
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     args = parser.parse_args()
     common.prepare(args)

@@ -1,7 +1,9 @@
-"""Training steps with our chunked losses beside fairseq's: ``python -m benchmarks.output_layer``.
+"""The step around attention beside fairseq's: ``python -m benchmarks.output_layer``.
 
-The same model with the same weights, once with each criterion, in turns in one process; peak memory
-is that of one model in a process of its own (on a GPU: of its own allocations).
+The same model with the same weights, in turns in one process: with fairseq's loss, with our chunked
+one, and with the chunked one and an option more: ``--optimizer fused_adam``, ``--compile``, or q, k and v
+of every layer from one matrix product, which the models do not offer. Peak memory is that of one
+model in a process of its own (on a GPU: of its own allocations).
 
 On the CPU: 3 layers of width 192 with an adaptive softmax over 120,180 words, 8,192 tokens per step,
 and the small model of ``benchmarks.train`` with a softmax over 8,192 words, fp32. On a GPU: the
@@ -15,6 +17,7 @@ import time
 from dataclasses import replace
 
 import torch
+from fairseq.optim.adam import Adam
 
 from . import common, models
 
@@ -53,6 +56,8 @@ DENSE_16 = models.Shape(
     9216,
 )
 LENGTH = 512
+#: What the chunked losses are measured with besides.
+OPTIONS = ("--optimizer fused_adam", "--compile", "one product for q, k, v")
 
 
 def main() -> None:
@@ -62,14 +67,14 @@ def main() -> None:
     parser.add_argument(
         "--peak-memory-of",
         nargs=2,
-        metavar=("SHAPE", "CRITERION"),
+        metavar=("SHAPE", "VARIANT"),
         help="print the peak memory of two training steps in MB and stop",
     )
     args = parser.parse_args()
     common.prepare(args)
     if args.peak_memory_of:
-        name, criterion = args.peak_memory_of
-        print(peak_memory(next(s for s in shapes() if s.name == name), criterion))
+        name, variant = args.peak_memory_of
+        print(peak_memory(next(s for s in shapes() if s.name == name), variant))
         return
     began = time.time()
     chosen = [s for s in shapes() if args.softmax in (None, kind_of(s))]
@@ -87,40 +92,68 @@ def kind_of(shape: models.Shape) -> str:
     return "adaptive" if shape.criterion == "adaptive_loss" else "plain"
 
 
-def criterions(shape: models.Shape) -> list[str]:
-    """fairseq's criterion, then ours."""
-    return [shape.criterion, f"chunked_{shape.criterion}"]
+def variants(shape: models.Shape) -> list[str]:
+    """fairseq's criterion, ours, and ours with each option."""
+    chunked = f"chunked_{shape.criterion}"
+    return [shape.criterion, chunked, *(f"{chunked}, {option}" for option in OPTIONS)]
 
 
-def stepper(shape: models.Shape, criterion: str):
+def stepper(shape: models.Shape, variant: str):
     """The model and a function that takes one training step."""
     where = common.device()
     torch.manual_seed(1)
-    model, dictionary = models.build("alibi", shape, LENGTH)
+    criterion, _, option = variant.partition(", ")
+    flags = (*shape.flags, option) if option == "--compile" else shape.flags
+    varied = replace(shape, criterion=criterion, flags=flags)
+    model, dictionary = models.build("alibi", varied, LENGTH)
     model.to(where, common.precision(where))
-    step = models.training_step(model, dictionary, replace(shape, criterion=criterion), LENGTH)
+    if option.startswith("one product"):
+        join_projections(model)
+    optimiser = fused_adam if "fused_adam" in option else Adam
+    step = models.training_step(model, dictionary, varied, LENGTH, optimiser=optimiser)
     return model, step
 
 
-def peak_memory(shape: models.Shape, criterion: str) -> float:
+def fused_adam(parameters, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr, fused=True)
+
+
+def join_projections(model) -> None:
+    """Compute q, k and v of each layer in one product; the parameters stay three, by their names."""
+    for layer in model.decoder.layers:
+        attention, thirds = layer.self_attn, []
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+
+        def joined(x, projections=projections, thirds=thirds):
+            weight = torch.cat([p.weight for p in projections])
+            bias = torch.cat([p.bias for p in projections])
+            q, *thirds[:] = torch.nn.functional.linear(x, weight, bias).chunk(3, dim=-1)
+            return q
+
+        attention.q_proj.forward = joined
+        for projection in projections[1:]:
+            projection.forward = lambda x, thirds=thirds: thirds.pop(0)
+
+
+def peak_memory(shape: models.Shape, variant: str) -> float:
     """MB at most in use during two training steps, with the model and its optimiser."""
-    _, step = stepper(shape, criterion)
+    _, step = stepper(shape, variant)
     step()
     step()
     return common.peak_memory_mb(common.device())
 
 
-def memory(shape: models.Shape, criterion: str) -> float:
+def memory(shape: models.Shape, variant: str) -> float:
     if torch.cuda.is_available():
         common.forget_peak()
-        return peak_memory(shape, criterion)
-    own = ("--peak-memory-of", shape.name, criterion)
+        return peak_memory(shape, variant)
+    own = ("--peak-memory-of", shape.name, variant)
     return common.in_a_process_of_its_own("benchmarks.output_layer", *own)
 
 
 def measure(args, shape: models.Shape) -> list[dict]:
-    """One cell per criterion."""
-    names = criterions(shape)
+    """One cell per variant."""
+    names = variants(shape)
     steps = {name: stepper(shape, name)[1] for name in names}
     times = common.seconds_in_turns(steps, args.rounds, shape.name)
     del steps
@@ -146,7 +179,7 @@ def measure(args, shape: models.Shape) -> list[dict]:
             cell["memory_ratio"] = round(cell["peak_memory_mb"] / first["peak_memory_mb"], 3)
         cells.append(cell)
         print(
-            f"{shape.name}  {name:22s} {cell['tokens_per_second']:8.0f} tokens/s  "
+            f"{shape.name}  {name:44s} {cell['tokens_per_second']:8.0f} tokens/s  "
             f"{cell['ratio']:.2f} x  {cell.get('peak_memory_mb', 0):6.0f} MB",
             flush=True,
         )

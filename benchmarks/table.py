@@ -1,8 +1,13 @@
-"""Write ``benchmarks/README.md`` from the JSON of all benchmarks: ``python -m benchmarks.table``."""
+"""Write ``benchmarks/README.md`` from the JSON of all benchmarks: ``python -m benchmarks.table``.
+
+It also writes the sentence about other libraries in the README.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
@@ -12,6 +17,9 @@ from alibi_fairseq.results.schema import load_document
 from .common import RESULTS
 
 PAGE = Path(__file__).resolve().parent / "README.md"
+README = PAGE.parent.parent / "README.md"
+#: Stands above the sentence, which ends with an empty line.
+MARK = "<!-- written by `python -m benchmarks.table`: do not edit -->\n"
 
 HEAD = """# Benchmarks
 
@@ -22,8 +30,7 @@ HEAD = """# Benchmarks
 | `python -m benchmarks.train` | whole training steps beside stock fairseq and the authors' mask |
 | `python -m benchmarks.attention` | attention alone, every backend beside torch's causal kernel |
 | `python -m benchmarks.methods` | the paper's Table 1: all methods, training, evaluation, memory |
-| `python -m benchmarks.output_layer` | training steps with our chunked losses beside fairseq's |
-| `python -m benchmarks.step` | training steps with `--optimizer fused_adam` beside fairseq's |
+| `python -m benchmarks.output_layer` | training steps with our chunked losses, `--optimizer fused_adam` and `--compile` beside fairseq's |
 | `python -m benchmarks.peers` | training steps beside Hugging Face's BLOOM and x-transformers |
 | `python -m benchmarks.backends` | every backend on calls of many shapes |
 | `python -m benchmarks.generate` | decoding with cached keys |
@@ -83,23 +90,14 @@ COLUMNS = {
         ],
     ),
     "output_layer": (
-        "Training steps by criterion",
+        "Training steps by criterion and option",
         [
             ("model", "model", "{}"),
-            ("criterion", "variant", "{}"),
+            ("criterion, option", "variant", "{}"),
             ("tokens/s", "tokens_per_second", "{:.0f}"),
             ("× fairseq's", "ratio", "{:.2f}"),
             ("peak memory, MB", "peak_memory_mb", "{:.0f}"),
             ("memory, × fairseq's", "memory_ratio", "{:.2f}"),
-        ],
-    ),
-    "step": (
-        "Training steps by optimiser",
-        [
-            ("model", "model", "{}"),
-            ("optimiser", "variant", "{}"),
-            ("tokens/s", "tokens_per_second", "{:.0f}"),
-            ("× fairseq's", "ratio", "{:.2f}"),
         ],
     ),
     "peers": (
@@ -110,6 +108,20 @@ COLUMNS = {
             ("length", "length", "{}"),
             ("tokens/s", "tokens_per_second", "{:.0f}"),
             ("ours is faster by", "ours_is_faster", "{:.2f}"),
+        ],
+    ),
+    "backends": (
+        "ALiBi attention by backend and shape, forward and backward",
+        [
+            ("threads", "threads", "{}"),
+            ("head size", "head_size", "{}"),
+            ("heads", "heads", "{}"),
+            ("length", "length", "{}"),
+            ("weights", "weights", "{}"),
+            ("scores kept", "kept_share", "{:.0%}"),
+            ("sdpa, ms", "milliseconds", "{:.1f}"),
+            ("fold, × sdpa", "fold", "{:.2f}"),
+            ("skipping, × sdpa", "skipping", "{:.2f}"),
         ],
     ),
     "generate": (
@@ -147,26 +159,55 @@ def main() -> None:
     with atomic_write(PAGE) as file:
         file.write("\n".join(parts))
     print(f"written to {PAGE}")
+    peers = RESULTS / "peers-cpu.json"
+    if peers.exists():
+        text = README.read_text(encoding="utf-8")
+        new = re.sub(rf"(?<={re.escape(MARK)}).*?(?=\n\n)", peers_sentence(load_document(peers)), text,
+                     count=1, flags=re.DOTALL)  # fmt: skip
+        with atomic_write(README) as file:
+            file.write(new)
+
+
+def peers_sentence(document: dict) -> str:
+    """How much longer other libraries' training steps take at the greatest length."""
+    longest = max(cell["length"] for cell in document["cells"])
+    slower = {
+        cell["variant"]: f"{cell['ours_is_faster']:.1f}"
+        for cell in document["cells"]
+        if cell["length"] == longest
+    }
+    return textwrap.fill(
+        f"On {document['provenance']['threads']} CPU threads a training step of the same shape with ALiBi "
+        f"at {longest:,} tokens takes {slower['bloom']} times as long with Hugging Face's BLOOM, and "
+        f"{slower['x-transformers']} times with x-transformers ({slower['x-transformers, flash']} with its "
+        "flash option): [benchmarks](benchmarks/README.md).",
+        105,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def section(name: str, document: dict, file: str) -> str:
     """Heading, where it was measured, and the table."""
     heading, columns = COLUMNS[name]
+    cells = side_by_side(document["cells"]) if name == "backends" else document["cells"]
     source = document["provenance"]
     hardware = source["hardware"]
-    machine = hardware["gpu"] or f"{hardware['cpu']}, {source['threads']} threads"
-    shown = [c for c in columns if any(cell.get(c[1]) is not None for cell in document["cells"])]
+    threads = source["threads"] or " and ".join(str(part["threads"]) for part in source["parts"])
+    machine = hardware["gpu"] or f"{hardware['cpu']}, {threads} threads"
+    commands = ", ".join(f"`{line}`" for line in source["command"].splitlines())
+    shown = [c for c in columns if any(cell.get(c[1]) is not None for cell in cells)]
     lines = [
         f"## {heading}",
         "",
         f"{machine}; {source['precision']}; torch {source['versions']['torch']}; "
-        f"{source['date'][:10]}; `{source['command']}`; "
+        f"{source['date'][:10]}; {commands}; "
         f"[{file}](../results/benchmarks/{file})",
         "",
         "| " + " | ".join(column[0] for column in shown) + " |",
         "|" + "---|" * len(shown),
     ]
-    for cell in document["cells"]:
+    for cell in cells:
         values = (cell.get(key) for _, key, _ in shown)
         texts = (
             "–" if value is None else style.format(value)
@@ -174,6 +215,17 @@ def section(name: str, document: dict, file: str) -> str:
         )
         lines.append("| " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
+
+
+def side_by_side(cells: list[dict]) -> list[dict]:
+    """One row for the backends of each training call, with the ratios to the first of them."""
+    rows: dict[tuple, dict] = {}
+    for cell in cells:
+        if cell["phase"] == "train":
+            names = ("threads", "head_size", "heads", "length", "weights")
+            row = rows.setdefault(tuple(cell[name] for name in names), dict(cell))
+            row[cell["variant"]] = cell["ratio"]
+    return [rows[key] for key in sorted(rows)]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from alibi_fairseq.results.schema import load_document
-from benchmarks import common, generate, methods, models, output_layer, profile, table
+from benchmarks import backends, common, generate, methods, models, output_layer, profile, table
 
 TOY = dataclasses.replace(
     models.SMALL,
@@ -119,6 +119,7 @@ def test_methods_stand_beside_the_paper():
     assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
 
 
+@pytest.mark.slow  # the C++ compiler takes most of the time
 def test_output_layer(bench, monkeypatch):
     flags = (*TOY.flags, "--adaptive-softmax-cutoff", "16,32")
     adaptive = dataclasses.replace(
@@ -128,8 +129,37 @@ def test_output_layer(bench, monkeypatch):
     monkeypatch.setattr(output_layer, "LENGTH", 16)
     cells = bench("output_layer", "--rounds", "1")
     names = {"adaptive_loss", "chunked_adaptive_loss", "cross_entropy", "chunked_cross_entropy"}
-    check(cells, names)
+    assert names < {cell["variant"] for cell in cells} and len(cells) == 10
+    check(cells, {cell["variant"] for cell in cells})
     assert all(cell["memory_ratio"] == 1 for cell in cells)
+
+
+def test_joined_projections_compute_the_same():
+    torch.manual_seed(1)
+    model, dictionary = models.build("alibi", TOY, 16)
+    model.eval()
+    tokens = models.sample(dictionary, 2, 16, torch.device("cpu"))["net_input"]["src_tokens"]
+    results = []
+    for change in (lambda model: None, output_layer.join_projections):
+        change(model)
+        model.zero_grad()
+        scores = model(tokens)[0]
+        scores.square().mean().backward()
+        results.append([scores.detach(), *(p.grad.clone() for p in model.parameters())])
+    for found, expected in zip(*results, strict=True):
+        assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_backends(bench, monkeypatch):
+    monkeypatch.setattr(backends, "TOKENS", 128)
+    shape = ("--head-sizes", "16", "--heads", "2", "--lengths", "128")
+    cells = bench("backends", *shape, "--rounds", "1")
+    check(cells, set(backends.CANDIDATES))
+    assert {(c["phase"], c["weights"]) for c in cells} == {
+        (phase, weights) for phase in ("train", "evaluate") for weights in ("random", "trained")
+    }
+    (row, _) = table.side_by_side(cells)
+    assert row["sdpa"] == 1 and row["fold"] > 0 and row["skipping"] > 0
 
 
 def test_generate(bench, monkeypatch):

@@ -37,6 +37,7 @@ class SelfAttention(MultiheadAttention):
 
     backend: str = "auto"
 
+    @torch.compiler.disable  # each backend is compiled by itself, or chooses by what it is given
     def forward(
         self,
         query: Tensor,

@@ -70,6 +70,10 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},
     )
+    compile: bool = field(
+        default=False,
+        metadata={"help": "in training, compile all of a layer but its attention (torch.compile)"},
+    )
     # The training length, under a name of its own: the authors' evaluation commands override
     # tokens_per_sample and max_target_positions.
     train_length: int = II("task.tokens_per_sample")
