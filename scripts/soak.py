@@ -5,7 +5,8 @@
 
 Each work of ``tests/soaking/works.py`` is run once to its end. Then it is started again and again in
 an empty folder, and SIGKILL, SIGTERM or SIGINT ends it at a moment drawn by the seed: a quarter of
-them during start-up, the others at any time of the work. After at most ``--kills`` of them it is left
+them during start-up, the others at any time of the work, or, for a training, at the next checkpoint
+or validation after that time. After at most ``--kills`` of them it is left
 alone until it ends. Between two starts of a training, ``checkpoint_last.pt`` is emptied, cut off or
 has one of its bits flipped in two cases of five. In the end the folder must hold the very bits of the
 uninterrupted run.

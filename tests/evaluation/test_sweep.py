@@ -66,6 +66,12 @@ def test_batches_do_not_change_the_loss(sweep, tmp_path):
     assert one["loss_bits"] == pytest.approx(many["loss_bits"], abs=1e-6)
 
 
+def test_the_same_sweep_gives_the_same_bits(sweep, tmp_path):
+    """Determinism: the same checkpoint on the same machine."""
+    one, two = (run_sweep(sweep(strides=[4], out=tmp_path / f"{name}.json")) for name in "ab")
+    assert [measured(cell) for cell in one] == [measured(cell) for cell in two]
+
+
 def test_finished_cells_are_kept(sweep):
     (first,) = run_sweep(sweep(lengths=[16]))
     new = []

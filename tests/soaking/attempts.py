@@ -31,6 +31,7 @@ class Moment:
         whole: SIGKILL for all processes at once, as when a machine is lost; otherwise the signal is
             for the command alone, or for one of the processes that train together.
         which: the process that receives a signal for one of several.
+        during: then wait for this phase.
     """
 
     begun: bool
@@ -38,6 +39,7 @@ class Moment:
     number: signal.Signals
     whole: bool
     which: int = 0
+    during: str = ""
 
 
 @dataclass
@@ -147,8 +149,9 @@ def attempt(
                 work = now
             if moment and not result.hit and _due(moment, start, work, now):
                 result.phase = phase(log.read_text(errors="replace"))
-                left, result.hit = processes.send(moment), True
-                deadline = now + PATIENCE
+                if moment.during in ("", result.phase):
+                    left, result.hit = processes.send(moment), True
+                    deadline = now + PATIENCE
             if result.hit and now > deadline:
                 raise TimeoutError(f"{words[0]} did not end after {moment}")
             time.sleep(PAUSE)

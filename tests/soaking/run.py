@@ -104,14 +104,15 @@ class Run:
             self.cells.append(self.harmed)
 
 
-def moment_of(chance: random.Random, whole: Attempt) -> Moment:
+def moment_of(chance: random.Random, whole: Attempt, training: bool) -> Moment:
     """When to interrupt, given how long an uninterrupted run took."""
     start_up = whole.seconds - whole.work_seconds
     begun = chance.random() < 0.75
     seconds = chance.uniform(0, whole.work_seconds if begun else start_up)
     number, everything = chance.choice(list(_EXPECTED)), chance.random() < 0.5
     everything &= number == signal.SIGKILL
-    return Moment(begun, seconds, number, everything, chance.randrange(2))
+    phases = ("", "", "checkpoint", "checkpoint", "validation") if training and begun else ("",)
+    return Moment(begun, seconds, number, everything, chance.randrange(2), chance.choice(phases))
 
 
 def interrupted_run(
@@ -128,9 +129,10 @@ def interrupted_run(
     for _ in range(kills):
         if run.done:
             break
-        if not run.start(moment_of(chance, whole)).hit:
+        training = run.name.startswith("training")
+        if not run.start(moment_of(chance, whole, training)).hit:
             break
-        if run.name.startswith("training") and chance.random() < 0.4:
+        if training and chance.random() < 0.4:
             run.harm(chance)
     else:
         if not run.done:
