@@ -64,6 +64,11 @@ def data_bytes(data: Data) -> float | None:
     return preparation_bytes(data.source.corpus, source) + excerpt
 
 
+def one_after_another(peaks: list[float]) -> float:
+    """Disk that several preparations take: each leaves less than half of its peak."""
+    return (max(peaks, default=0.0) + sum(peaks)) / 2
+
+
 def folder_bytes(folder: Path) -> int:
     """Bytes in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

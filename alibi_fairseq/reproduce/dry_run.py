@@ -40,12 +40,13 @@ def _line(step: Step) -> str:
 
 def cost_table(pipeline: Pipeline) -> str:
     """Tokens, hours and disk of each run, and their sums."""
-    lines, sums = [], [0.0, 0.0, 0.0]
+    lines, peaks = [], []
     for data in pipeline.data.values():
         disk = costs.data_bytes(data)
-        sums[2] += disk or 0
+        peaks.append(disk or 0.0)
         name = f"data of {data.source.corpus}"
         lines.append([name, "", "", "", gigabytes(disk) if disk else "size of the text?"])
+    sums = [0.0, 0.0, costs.one_after_another(peaks)]
     for run in pipeline.runs:
         tokens, hours, disk = cost_of(pipeline, run)
         sums = [total + more for total, more in zip(sums, (tokens, hours or 0, disk))]

@@ -112,13 +112,14 @@ def look_ahead(pipeline: Pipeline) -> None:
     Raises:
         BadInput: something would fail later.
     """
-    needed = 0.0
+    peaks = []
     for data in pipeline.data.values():
         prepare = next(data.steps())
         if not prepare.done():
             check(data.source)
             prepare.check()
-            needed += costs.preparation_bytes(data.source.corpus, data.source.path)
+            peaks.append(costs.preparation_bytes(data.source.corpus, data.source.path))
+    needed = costs.one_after_another(peaks)
     for run in pipeline.runs:
         steps, training = pipeline.steps(run), pipeline.training(run)
         if all(step.done() for step in steps):
