@@ -2,7 +2,7 @@
 """Feed damaged and hostile files to everything that reads files of others.
 
     pip install "alibi-fairseq[fuzz]"
-    python scripts/fuzz.py [--runs 100000] [--only NAME …] [--out results/reliability/fuzzing.json]
+    python scripts/fuzz.py [--runs 100000] [--only NAME …] [--out results/reliability/fuzzing/all.json]
 
 atheris changes valid files, guided by which lines of this project each change reaches. A reader may
 accept an input or refuse it with one sentence; any other exception is counted, and the input is kept

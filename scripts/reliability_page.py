@@ -46,8 +46,10 @@ def soak() -> str:
 
 def fuzzing() -> str:
     """A row for each reader."""
-    cells = load_document(RESULTS / "fuzzing.json")["cells"]
+    paths = sorted((RESULTS / "fuzzing").glob("*.json"))
+    cells = [cell for path in paths for cell in load_document(path)["cells"]]
     keys = ("inputs", "accepted", "refused", "failures")
+    cells.sort(key=lambda cell: cell["name"])
     rows = [[cell["name"], *(f"{cell[key]:,}" for key in keys)] for cell in cells]
     headers = ["reader", "inputs", "read", "refused with a sentence", "anything else"]
     return table(headers, rows, left=1)
@@ -71,7 +73,7 @@ def _generation(cells: list[dict]) -> list[str]:
     memory = [round(cell["peak_memory_mb"]) for cell in (first, cells[len(cells) // 2], last)]
     return [
         f"{last['cached_keys']:,} tokens with cached keys",
-        f"{token:.2f} ms a token over {first['cached_keys']:,} keys and {token_last:.2f} ms over "
+        f"{token:.2f} ms of processor time a token over {first['cached_keys']:,} keys and {token_last:.2f} ms over "
         f"{last['cached_keys']:,}; the attention alone {attention:.2f} and {attention_last:.2f} ms, "
         f"so the growth is {growth:.1f} times the attention's; the process held "
         f"{memory[0]}, {memory[1]} and {memory[2]} MB at the beginning, in the middle and at the end",
