@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import re
 import typing
 from enum import Enum
@@ -129,7 +128,7 @@ def check_type(option: str, value, declared) -> None:
     if bool in types and isinstance(value, bool):
         return
     if (int in types or float in types) and isinstance(value, (int, float)):
-        number = not isinstance(value, bool) and math.isfinite(value) and abs(value) < LARGEST
+        number = not isinstance(value, bool) and abs(value) < LARGEST  # false for NaN
         if number and (float in types or isinstance(value, int)):
             return
     if isinstance(value, str) and any(issubclass(t, (str, Enum)) for t in types):
