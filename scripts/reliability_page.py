@@ -69,13 +69,12 @@ def _generation(cells: list[dict]) -> list[str]:
     first, last = cells[0], cells[-1]
     pairs = ((cell["token_ms"], cell["attention_ms"]) for cell in (first, last))
     (token, attention), (token_last, attention_last) = pairs
-    growth = (token_last - token) / (attention_last - attention)
     memory = [round(cell["peak_memory_mb"]) for cell in (first, cells[len(cells) // 2], last)]
     return [
         f"{last['cached_keys']:,} tokens with cached keys",
         f"{token:.2f} ms of processor time a token over {first['cached_keys']:,} keys and {token_last:.2f} ms over "
-        f"{last['cached_keys']:,}; the attention alone {attention:.2f} and {attention_last:.2f} ms, "
-        f"so the growth is {growth:.1f} times the attention's; the process held "
+        f"{last['cached_keys']:,}; the attention alone {attention:.2f} and {attention_last:.2f} ms: "
+        f"{token_last / token:.1f} times as much, and {attention_last / attention:.1f} times; the process held "
         f"{memory[0]}, {memory[1]} and {memory[2]} MB at the beginning, in the middle and at the end",
     ]
 

@@ -67,7 +67,8 @@ def evaluation_table(cells: list[dict]) -> str:
     columns = [column for column in _COLUMNS if any(column[1] in cell for cell in cells)]
     rows = [[title for title, _, _ in columns]]
     for cell in cells:
-        rows.append([write(cell[key]) if key in cell else "–" for _, key, write in columns])
+        values = [(cell.get(key), write) for _, key, write in columns]
+        rows.append(["–" if value is None else write(value) for value, write in values])
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
     lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths)) for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
