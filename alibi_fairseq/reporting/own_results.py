@@ -110,14 +110,13 @@ def other_documents(report: Report, results: Results) -> None:
         name = f"{corpus} positions"
         report.table(name, title, early_token_curse.position_table(document))
         report.figure(name, title, partial(early_token_curse.draw_positions, document, title))
-    for document in results.of_kind("training"):
-        if document["cells"]:
-            name = f"{document['corpus']} training"
-            title = f"{results.title or document['corpus']}: training"
-            report.table(name, title, training_curves.training_table(document))
-            lines = training_curves.training_lines(document).values()
-            if any(len(cells) > 1 for cells in lines):
-                report.figure(name, title, partial(training_curves.draw_training, document))
+    for document in one_per_corpus(results.of_kind("training")):
+        name = f"{document['corpus']} training"
+        title = f"{results.title or document['corpus']}: training"
+        report.table(name, title, training_curves.training_table(document))
+        lines = training_curves.training_lines(document).values()
+        if any(len(cells) > 1 for cells in lines):
+            report.figure(name, title, partial(training_curves.draw_training, document, title))
     for document in results.of_kind("benchmark"):
         if document["cells"]:
             machine = speed.machine_of(document["provenance"])

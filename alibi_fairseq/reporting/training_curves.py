@@ -60,9 +60,9 @@ def _optional(cell: dict, key: str) -> str:
     return markdown.NOTHING if value is None else f"{value:.4g}" if value < 100 else f"{value:.0f}"
 
 
-def draw_training(document: dict, *paths: os.PathLike) -> None:
+def draw_training(document: dict, title: str, *paths: os.PathLike) -> None:
     """A ``training`` document: perplexity against updates, one line for each run and split."""
-    with style.figure(f"{document['corpus']}: training") as (figure, [axes]):
+    with style.figure(title) as (figure, [axes]):
         for place, (label, cells) in enumerate(training_lines(document).items()):
             perplexities = [2 ** cell["loss_bits"] for cell in cells]
             look = style.numbered_look(place).line() | {"markevery": max(1, len(cells) // 12)}

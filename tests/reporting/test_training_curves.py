@@ -1,6 +1,9 @@
 from results_documents import cells_of, document
 
 from alibi_fairseq.reporting import training_curves
+from alibi_fairseq.reporting.collect import collect
+from alibi_fairseq.reporting.report import write_report
+from alibi_fairseq.results.schema import save_document
 
 
 def training():
@@ -22,5 +25,19 @@ def test_training_table_shows_where_each_run_ended():
 
 
 def test_a_training_is_drawn(tmp_path):
-    training_curves.draw_training(training(), tmp_path / "training.png")
+    training_curves.draw_training(training(), "Training", tmp_path / "training.png")
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_on_the_same_text_share_a_table_and_a_figure(tmp_path):
+    for method, loss in (("alibi", 4.0), ("sinusoidal", 5.0)):
+        base = {"position_method": method, "train_length": 64, "subset": "valid"}
+        cells = [base | {"updates": updates, "loss_bits": loss} for updates in (100, 200)]
+        save_document(document(*cells, kind="training"), tmp_path / f"{method}.json")
+    page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False).read_text()
+    (table,) = (tmp_path / "report" / "tables").glob("*training*.md")
+    assert [row[0] for row in cells_of(table.read_text())[1:]] == [
+        "Sinusoidal, L=64",
+        "ALiBi, L=64",
+    ]
+    assert page.count("training](figures/") == 1
