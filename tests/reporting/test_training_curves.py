@@ -37,7 +37,7 @@ def test_runs_on_the_same_text_share_a_table_and_a_figure(tmp_path):
     page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False).read_text()
     (table,) = (tmp_path / "report" / "tables").glob("*training*.md")
     assert [row[0] for row in cells_of(table.read_text())[1:]] == [
-        "Sinusoidal, L=64",
         "ALiBi, L=64",
+        "Sinusoidal, L=64",
     ]
     assert page.count("training](figures/") == 1
