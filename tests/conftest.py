@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
+from alibi_fairseq import cli
+from alibi_fairseq.errors import explain
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
 
@@ -87,3 +90,27 @@ def port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+@pytest.fixture
+def arguments_of_pytest_stay(monkeypatch):
+    """Commands change ``sys.argv``."""
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+@pytest.fixture
+def refuse(capsys, arguments_of_pytest_stay):
+    """Runs a command that must fail, as its process would; returns the sentence."""
+
+    def run(*arguments) -> str:
+        capsys.readouterr()
+        try:
+            code = cli.main([str(word) for word in arguments])
+        except Exception as error:  # what the hook of a process turns into a sentence
+            sentence = explain(error)
+            assert sentence, repr(error)
+            return sentence
+        assert code == 2
+        return capsys.readouterr().err.strip().splitlines()[-1]
+
+    return run
