@@ -18,7 +18,7 @@ from .common import RESULTS
 
 PAGE = Path(__file__).resolve().parent / "README.md"
 README = PAGE.parent.parent / "README.md"
-#: Stands above the sentence, which ends with an empty line.
+#: Stands above the sentence about peers, if they were measured, and an empty line.
 MARK = "<!-- written by `python -m benchmarks.table`: do not edit -->\n"
 
 HEAD = """# Benchmarks
@@ -161,11 +161,10 @@ def main() -> None:
     print(f"written to {PAGE}")
     peers = RESULTS / "peers-cpu.json"
     if peers.exists():
+        line = peers_sentence(load_document(peers)) + "\n"
         text = README.read_text(encoding="utf-8")
-        new = re.sub(rf"(?<={re.escape(MARK)}).*?(?=\n\n)", peers_sentence(load_document(peers)), text,
-                     count=1, flags=re.DOTALL)  # fmt: skip
         with atomic_write(README) as file:
-            file.write(new)
+            file.write(re.sub(rf"({re.escape(MARK)})(?:.+\n)*", lambda m: m[1] + line, text))
 
 
 def peers_sentence(document: dict) -> str:

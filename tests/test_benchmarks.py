@@ -8,8 +8,9 @@ import sys
 
 import pytest
 import torch
+from results_documents import document
 
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.results.schema import load_document, save_document
 from benchmarks import backends, common, generate, methods, models, output_layer, profile, table
 
 TOY = dataclasses.replace(
@@ -189,6 +190,26 @@ def test_skipping_on_a_trained_model(bench, trained):
         ("random", 150),
     }
     assert all(0 <= cell["skipped_share"] < 1 and cell["window"] > 0 for cell in cells)
+
+
+def test_the_readme_gets_a_sentence_about_peers(tmp_path, monkeypatch):
+    assert table.README.read_text(encoding="utf-8").count(table.MARK) == 1
+    cells = [
+        {"name": f"step, {name}", "variant": name, "length": length, "baseline": "alibi_fairseq"}
+        | {"ratio": 0.5, "ours_is_faster": factor * length / 1024}
+        for length in (512, 3072)
+        for name, factor in (("bloom", 1), ("x-transformers", 2), ("x-transformers, flash", 0.5))
+    ]
+    save_document(document(*cells, kind="benchmark"), tmp_path / "peers-cpu.json")
+    monkeypatch.setattr(table, "RESULTS", tmp_path)
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(table, "README", tmp_path / "README.md")
+    (tmp_path / "README.md").write_text(f"Before.\n\n{table.MARK}Two\nlines.\n\nBehind.\n")
+    table.main()
+    found = (tmp_path / "README.md").read_text()
+    assert "3,072 tokens takes 3.0 times" in found and "6.0 times" in found and "(1.5" in found
+    assert found.startswith(f"Before.\n\n{table.MARK}On 2 CPU threads")
+    assert found.endswith("\n\nBehind.\n") and "Two" not in found
 
 
 def test_profile(bench, tmp_path, monkeypatch):
