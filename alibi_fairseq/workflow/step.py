@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Queue
@@ -142,20 +142,18 @@ def run_chains(
 
 
 def _run_in_threads(run: Callable[[int, StopRequest], None], count: int, parallel: int) -> None:
+    def run_or_stop_all(number: int) -> None:
+        try:
+            run(number, stop)
+        except BaseException:
+            stop.times = stop.times or 1  # before this thread takes the next chain
+            raise
+
     with StopRequest() as stop, ThreadPoolExecutor(parallel) as pool:
-        futures = [pool.submit(run, number, stop) for number in range(count)]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        if any(future.done() and future.exception() for future in futures):
-            stop.times = stop.times or 1
-            for future in futures:
-                future.cancel()
-    errors = [error for future in futures if (error := _error(future))]
+        futures = [pool.submit(run_or_stop_all, number) for number in range(count)]
+    errors = [error for future in futures if (error := future.exception())]
     for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
         raise error
-
-
-def _error(future: Future) -> BaseException | None:
-    return Stopped() if future.cancelled() else future.exception()
 
 
 def remaining(began: float, done: int, of: int) -> str:
