@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
@@ -127,10 +129,11 @@ def other_documents(report: Report, results: Results) -> None:
 def one_per_corpus(documents: Iterable[dict]) -> list[dict]:
     """Documents with the cells of all that are about the same text; a cell twice counts once."""
     found: dict[str, dict] = {}
+    cells: dict[str, dict[str, dict]] = defaultdict(dict)
     for document in documents:
-        joined = found.setdefault(document["corpus"], {**document, "cells": []})
+        corpus, seed = document["corpus"], document["provenance"]["seed"]
+        found.setdefault(corpus, document)
         for cell in document["cells"]:
-            cell = {"seed": document["provenance"]["seed"], **cell}
-            if cell not in joined["cells"]:
-                joined["cells"].append(cell)
-    return [document for document in found.values() if document["cells"]]
+            cell = {"seed": seed, **cell}
+            cells[corpus].setdefault(json.dumps(cell, sort_keys=True), cell)
+    return [{**found[corpus], "cells": [*those.values()]} for corpus, those in cells.items()]
