@@ -17,12 +17,12 @@ find_python() {
   [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
   for candidate in "${candidates[@]}"; do
     if command -v "$candidate" > /dev/null &&
-      "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null; then
+      "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2> /dev/null; then
       echo "$candidate"
       return
     fi
   done
-  fail "${PYTHON:-no command of the PATH} is not Python 3.11, 3.12 or 3.13 with the venv module; install one or set PYTHON=/path/to/python3.12."
+  fail "${PYTHON:-no command of the PATH} is not Python 3.10, 3.11, 3.12 or 3.13 with the venv module; install one or set PYTHON=/path/to/python3.12."
 }
 
 ensure_environment() {

@@ -4,7 +4,8 @@
 #   scripts/install.sh [EXTRA]     EXTRA is an extra of setup.py, such as "test"
 #
 # Uses `python`, or PYTHON=/path/to/python. A PyTorch that is installed already is kept. The project
-# is installed in editable mode. docs/installation.md has the same with pip alone.
+# is installed in editable mode. docs/installation.md has the same with pip alone. Python 3.10, which
+# needs another fairseq, gets the newest versions that agree with it instead of the pinned ones.
 set -euo pipefail
 
 root="$(cd "$(dirname "$0")/.." && pwd)"
@@ -16,19 +17,27 @@ fail() {
 
 case "${1:-}" in
   -h | --help)
-    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
   -*) fail "unknown option $1; see --help." ;;
 esac
 extra="${1:-}"
 python="$(command -v "${PYTHON:-python}")" || fail "${PYTHON:-python} was not found; activate an environment or set PYTHON."
-"$python" -c 'import sys, pip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2> /dev/null ||
-  fail "$python is not Python 3.11, 3.12 or 3.13 with pip; docs/installation.md has Python 3.10."
+"$python" -c 'import sys, pip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2> /dev/null ||
+  fail "$python is not Python 3.10, 3.11, 3.12 or 3.13 with pip."
 
 constraints="$(mktemp)"
 trap 'rm -f "$constraints"' EXIT
-cp "$root/constraints.txt" "$constraints"
+if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
+  fairseq="fairseq==0.12.2"
+  # fairseq 0.12.2 needs an omegaconf whose metadata later versions of pip refuse (fairseq issue 5436).
+  printf '%s\n' "pip<24.1" "Cython<3.1" "numpy<2.3" > "$constraints"
+  "$python" -m pip install --disable-pip-version-check --quiet "pip<24.1"
+else
+  fairseq="fairseq-fixed"
+  cp "$root/constraints.txt" "$constraints"
+fi
 if "$python" -c 'import torch' 2> /dev/null; then
   sed -i '/^torch==/d' "$constraints"
 fi
@@ -44,7 +53,7 @@ pip_install --quiet setuptools wheel Cython numpy
 # Compiled here where there is no binary wheel (Python 3.11), and before anything that PyTorch's
 # build tools would slow down: with them, this step takes minutes instead of seconds.
 echo "Installing fairseq …"
-PYTHONPATH="$root/scripts/fairseq_build" pip_install --quiet --no-deps fairseq-fixed
+PYTHONPATH="$root/scripts/fairseq_build" pip_install --quiet --no-deps "$fairseq"
 echo "Installing PyTorch and everything else …"
 pip_install --editable "$root${extra:+[$extra]}"
 # fairseq requires torchaudio, which language models do not use. Where it does not match the

@@ -65,6 +65,20 @@ def load() -> str:
     return table(["part", "what", "figure"], rows, left=3)
 
 
+def environments() -> str:
+    """A row for each version of Python."""
+    rows = []
+    paths = (RESULTS / "environments").glob("*.json")
+    for path in sorted(paths, key=lambda path: int(path.stem.rpartition(".")[2])):
+        made = load_document(path)
+        provenance, (cell,) = made["provenance"], made["cells"]
+        versions = [provenance["versions"][key] for key in ("python", "fairseq", "torch", "numpy")]
+        counts = [f"{count:,}" for count in (cell["passed"], cell["skipped"], cell["failed"])]
+        rows.append([*versions, *counts, provenance["git_commit"][:10], provenance["date"][:10]])
+    headers = ["Python", "fairseq", "PyTorch", "NumPy", "passed", "skipped", "failed"]
+    return table([*headers, "commit", "date"], rows, left=4)
+
+
 def _generation(cells: list[dict]) -> list[str]:
     first, last = cells[0], cells[-1]
     pairs = ((cell["token_ms"], cell["attention_ms"]) for cell in (first, last))
@@ -123,7 +137,7 @@ _LOADS = {
     "resumptions": _resumptions,
     "cells": _cells,
 }
-TABLES = {"soak": soak, "fuzzing": fuzzing, "load": load}
+TABLES = {"soak": soak, "fuzzing": fuzzing, "load": load, "environments": environments}
 
 
 def written(page: str) -> str:
