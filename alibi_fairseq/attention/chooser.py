@@ -1,10 +1,10 @@
 """Which backend computes a call.
 
-On the CPU the borders are those of ``results/benchmarks/attention-cpu.json``, which
-``python -m benchmarks.attention`` measures with two threads and a test compares with the choices made
-here: skipping pays where it leaves a small enough share of the scores, and a smaller one for narrow
-heads, whose dense kernels are quicker on several threads. The order on a GPU is reasoned, not
-measured yet.
+On the CPU the borders are those of ``results/benchmarks/backends-cpu.json``, which
+``python -m benchmarks.backends`` measures with one thread and with two, and a test compares with the
+choices made here: skipping pays where it leaves a small enough share of the scores, and on several
+threads a smaller one for narrow heads, whose dense kernels are quicker there. The order on a GPU is
+reasoned, not measured yet.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ BACKENDS: dict[str, Backend] = {
 
 #: Looking for keys to skip pays with so many queries at least …
 QUERIES_TO_SKIP = 128
-#: … and where it leaves at most this share of the scores, by smallest head size (on a single thread
-#: that of wide heads, for all). The share is that of a trained model with these slopes, since the
-#: call's own would take a certificate to know.
-SHARE_TO_SKIP = {0: 0.535, 64: 0.75}
+#: … and where it leaves at most this share of the scores, by smallest head size. The share is that of a
+#: trained model with these slopes, since the call's own would take a certificate to know.
+SHARE_TO_SKIP_IN_TRAINING = {0: 0.65, 32: 0.75}
+SHARE_TO_SKIP_IN_EVALUATION = {0: 0.535, 64: 0.75}
+SHARE_TO_SKIP_ON_ONE_THREAD = {0: 0.75}
 #: Folding pays from so many keys on, by smallest head size.
-KEYS_TO_FOLD = {0: 1024.0, 64: 2048.0}
+KEYS_TO_FOLD_IN_TRAINING = {0: 2048.0}
+KEYS_TO_FOLD_IN_EVALUATION = {0: 1024.0, 64: 2048.0}
 #: On a GPU the dense kernels have more of the machine to themselves: skip only from here on.
 SHORTEST_TO_SKIP_ON_GPU = 4096
 
@@ -106,7 +108,7 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
         return ("sdpa",) if causal or q.device.type == "cpu" else ("flex", "sdpa")
     queries = q.shape[2]
     if q.device.type == "cpu":
-        return _preferences_on_a_cpu(queries, q.shape[-1], mask)
+        return _preferences_on_a_cpu(q, mask)
     if queries == 1:
         return ("flash", "sdpa")
     if queries >= SHORTEST_TO_SKIP_ON_GPU:
@@ -116,15 +118,20 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
     return ("flash", "flex", "fold")
 
 
-def _preferences_on_a_cpu(queries: int, width: int, mask: FutureMask) -> tuple[str, ...]:
+def _preferences_on_a_cpu(q: Tensor, mask: FutureMask) -> tuple[str, ...]:
+    queries, width = q.shape[-2:]
     if queries < QUERIES_TO_SKIP:
         return ()
+    training = q.requires_grad and torch.is_grad_enabled()
+    share = SHARE_TO_SKIP_IN_TRAINING if training else SHARE_TO_SKIP_IN_EVALUATION
+    if torch.get_num_threads() == 1:
+        share = SHARE_TO_SKIP_ON_ONE_THREAD
     assert isinstance(mask.bias, LinearBias)  # see fold.supports()
     slopes = mask.bias.slopes(torch.device("cpu")).tolist()
-    border = at_width(SHARE_TO_SKIP, width if torch.get_num_threads() > 1 else max(width, 64))
-    if typical_share(slopes, queries, mask.keys) <= border:
+    if typical_share(slopes, queries, mask.keys) <= at_width(share, width):
         return ("skipping", "fold")
-    return ("fold",) if mask.keys >= at_width(KEYS_TO_FOLD, width) else ()
+    keys = KEYS_TO_FOLD_IN_TRAINING if training else KEYS_TO_FOLD_IN_EVALUATION
+    return ("fold",) if mask.keys >= at_width(keys, width) else ()
 
 
 def at_width(borders: dict[int, float], width: int) -> float:

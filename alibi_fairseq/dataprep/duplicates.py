@@ -39,7 +39,7 @@ def shingles(text: str, one_in: int = 1) -> np.ndarray:
     codes = np.fromiter(map(cache.__getitem__, words), dtype=np.uint64, count=len(words))
     if len(codes) < GRAM:
         return np.empty(0, dtype=np.uint64)
-    grams = np.zeros(len(codes) - GRAM + 1, dtype=np.uint64)
+    grams: np.ndarray = np.zeros(len(codes) - GRAM + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for word in range(GRAM):
             grams = (grams ^ codes[word : word + len(grams)]) * _MIX

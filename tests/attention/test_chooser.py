@@ -47,29 +47,31 @@ def test_auto_on_the_cpu():
 
 
 def measured() -> dict[tuple, dict[str, float]]:
-    """Milliseconds by backend of each call that ``benchmarks.attention`` measured on a CPU."""
-    document = load_document(ROOT / "results" / "benchmarks" / "attention-cpu.json")
+    """Milliseconds by backend of each call that ``benchmarks.backends`` measured on a CPU, over both
+    sizes of weights, which the choice cannot depend on.
+    """
+    document = load_document(ROOT / "results" / "benchmarks" / "backends-cpu.json")
     calls: dict[tuple, dict[str, float]] = {}
     for cell in document["cells"]:
-        if cell["variant"] in BACKENDS:
-            key = tuple(cell[name] for name in ("batch", "heads", "length", "head_size"))
-            calls.setdefault(key, {})[cell["variant"]] = cell["milliseconds"]
+        names = ("threads", "phase", "batch", "heads", "length", "head_size")
+        times = calls.setdefault(tuple(cell[name] for name in names), {})
+        times[cell["variant"]] = times.get(cell["variant"], 1.0) * cell["milliseconds"] ** 0.5
     return calls
 
 
 def test_auto_takes_nothing_that_was_measured_to_be_slower(monkeypatch):
     """Up to what one measurement differs from the next."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # that it was measured with
     slower = {}
-    for shape, milliseconds in measured().items():
-        _, heads, length, _ = shape
-        q = torch.empty(shape, requires_grad=True)
-        mask = FutureMask(LinearBias(heads), length, length)
+    for call, milliseconds in measured().items():
+        threads, phase, *shape = call
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        q = torch.empty(shape, requires_grad=phase == "train")
+        mask = FutureMask(LinearBias(shape[1]), shape[2], shape[2])
         taken = chooser.choose("auto", q, q, q, mask, 0.0)
         if milliseconds[taken] > 1.05 * min(milliseconds.values()):
-            slower[shape] = taken, milliseconds
+            slower[call] = taken, milliseconds
     assert not slower
-    assert {width for *_, width in measured()} == {16, 64} and len(measured()) == 6
+    assert {call[-1] for call in measured()} == {16, 32, 64, 128} and len(measured()) == 64
 
 
 def test_preferences_on_a_gpu():
