@@ -68,7 +68,9 @@ def clone(checkout: Path) -> str:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", folder, *arguments], check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 

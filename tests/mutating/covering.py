@@ -68,7 +68,9 @@ class Covering:
         """
         for first, last in mutation.lines:
             chosen = {
-                name: [t for t in found["seconds"] if t in self._running(found, mutation, first, last)]
+                name: [
+                    t for t in found["seconds"] if t in self._running(found, mutation, first, last)
+                ]
                 for name, found in self._found.items()
             }
             if any(chosen.values()):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import libcst as cst
+import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.mutators import mutation_operators
 
@@ -22,6 +23,7 @@ PARTS = {
     **{name: f"{name}/*.py" for name in ("evaluation", "checkpoints")},
     "preemption": "preemption.py",
 }
+_TYPE = m.Subscript(value=m.Name("Callable"))
 _NEVER = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.Raise)
 
 
@@ -73,7 +75,7 @@ def mutation(root: Path, file: str, number: int, which: float) -> Mutation:
     operator, changed = ways[int(which * len(ways))]
     before, after = changes.module.code, changes.module.deep_replace(node, changed).code
     compared = list(difflib.ndiff(before.splitlines(), after.splitlines()))
-    shown = [" ".join(l[2:].strip() for l in compared if l.startswith(sign)) for sign in "-+"]
+    shown = [" ".join(x[2:].strip() for x in compared if x.startswith(sign)) for sign in "-+"]
     return Mutation(file, operator, lines, *shown, after)
 
 
@@ -134,11 +136,12 @@ def _is_left_out(node: cst.CSTNode) -> bool:
     if isinstance(node, _NEVER):
         return True
     if isinstance(node, cst.SimpleString):
-        return " " in node.value or node.value.startswith(('"""', "r\"\"\""))
+        return " " in node.value or node.value.startswith(('"""', 'r"""'))
     if isinstance(node, cst.FormattedString):
         return any(isinstance(p, cst.FormattedStringText) and " " in p.value for p in node.parts)
     if isinstance(node, cst.Assign):
-        return any(getattr(target.target, "value", "") == "__all__" for target in node.targets)
+        names = {getattr(target.target, "value", None) for target in node.targets}
+        return bool(names & {"__all__", "logger"}) or m.matches(node.value, _TYPE)
     if isinstance(node, cst.Call):
         owner = getattr(node.func, "value", None)
         return owner in ("len", "isinstance") or getattr(owner, "value", None) == "logger"

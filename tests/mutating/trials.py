@@ -47,7 +47,9 @@ class Trials:
 
     def _ask(self, work, limit: int, *arguments):
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_in_the_copy, args=(theirs, self.folder, work, arguments))
+        process = self._context.Process(
+            target=_in_the_copy, args=(theirs, self.folder, work, arguments)
+        )
         process.start()
         theirs.close()
         try:
