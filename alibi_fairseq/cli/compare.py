@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..compare import run as compare
     from ..compare.engine import ComparisonWork, describe
+    from ..compare.engine import run as compare
     from ..workflow import run_job
 
     if args.parallel is not None and args.parallel < 1:

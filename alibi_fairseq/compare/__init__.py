@@ -6,6 +6,5 @@ resumably, and writes one table and one figure. The demonstration is one such de
 """
 
 from .description import Comparison, Corpus, load
-from .engine import run
 
-__all__ = ["Comparison", "Corpus", "load", "run"]
+__all__ = ["Comparison", "Corpus", "load"]

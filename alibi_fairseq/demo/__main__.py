@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..compare import Comparison, run
+from ..compare import Comparison
 from ..compare.description import from_mapping
+from ..compare.engine import run
 from ..errors import BadInput
 from ..files import atomic_write
 from .corpus import python_documentation

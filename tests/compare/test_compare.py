@@ -7,10 +7,9 @@ import torch
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.compare import run
 from alibi_fairseq.compare.cell import Cell
 from alibi_fairseq.compare.description import from_mapping
-from alibi_fairseq.compare.engine import describe, environments
+from alibi_fairseq.compare.engine import describe, environments, run
 from alibi_fairseq.compare.report import write_report
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results.dictionaries import dictionary_sha256

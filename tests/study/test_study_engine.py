@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from commands import ROOT
 from results_documents import document
 
 from alibi_fairseq.cli import main
@@ -155,6 +158,13 @@ def test_cells_are_trained_where_no_figures_can_be_drawn(commands, monkeypatch, 
     assert [path.name for path in Path("results").iterdir()] == ["cells"]
     assert study() == 0
     assert "1 of 6 are finished" in Path("results/README.md").read_text()
+
+
+def test_nothing_that_trains_or_evaluates_needs_matplotlib():
+    """As on a borrowed GPU machine, where only what training needs is installed."""
+    without = "import sys; sys.modules['matplotlib'] = None; "
+    modules = "import alibi_fairseq.study.fitting, alibi_fairseq.study.evaluate"
+    subprocess.run([sys.executable, "-c", without + modules], check=True, cwd=ROOT)
 
 
 def test_cells_made_with_other_settings_or_text_are_refused(commands, capsys):
