@@ -15,7 +15,7 @@ TESTS = (
     *("positions", "attention", "models", "evaluation", "checkpoints", "tasks"),
     *("security/test_hostile_options.py", "test_preemption.py", "test_signals.py", "test_hub.py"),
     *("test_resume_checks.py", "test_durability.py", "test_errors.py", "test_footguns.py"),
-    *("test_devices.py", "test_one_sentence.py"),
+    *("test_devices.py", "test_one_sentence.py", "recipes/test_published_values.py"),
 )
 
 
@@ -62,7 +62,8 @@ class Covering:
         """Tests that run what changed, for as many seconds: a file's after another's.
 
         Those of the part come first, then what is quick. If no test runs the statement, as for a
-        default that is evaluated at import, those that run its function or else its file do.
+        default that is evaluated at import, those that run its function or else its file do, and if
+        there is none either, those of the part.
         """
         for first, last in mutation.lines:
             chosen = {
@@ -73,7 +74,8 @@ class Covering:
             }
             if any(chosen.values()):
                 return self._affordable(chosen, part, seconds)
-        return {}
+        of_part = {name: [*found["seconds"]] for name, found in self._found.items() if part in name}
+        return self._affordable(of_part, part, seconds)
 
     def _running(self, found: dict, mutation: Mutation, first: int, last: int) -> set[str]:
         lines = found["lines"].get(mutation.file, {})

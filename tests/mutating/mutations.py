@@ -2,7 +2,7 @@
 
 mutmut itself changes undecorated functions alone; here every expression may change. Left out is what
 no program depends on: annotations, documentation, the wording of messages (what is raised or logged,
-and strings that contain a space), decorators, imports, ``__all__``, and the arguments of ``len``
+help, and strings that contain a space), decorators, imports, ``__all__``, and the arguments of ``len``
 and ``isinstance``.
 """
 
@@ -136,7 +136,7 @@ def _is_left_out(node: cst.CSTNode) -> bool:
     if isinstance(node, _NEVER):
         return True
     if isinstance(node, cst.SimpleString):
-        return " " in node.value or node.value.startswith(('"""', 'r"""'))
+        return " " in node.value or node.value == '"help"' or node.value.startswith(('"""', 'r"""'))
     if isinstance(node, cst.FormattedString):
         return any(isinstance(p, cst.FormattedStringText) and " " in p.value for p in node.parts)
     if isinstance(node, cst.Assign):

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
 def _in_the_copy(connection, folder: Path, work, arguments: tuple) -> None:
     checkout, here = folder / "checkout", Path(__file__).resolve().parents[2]
     os.setsid()
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     os.chdir(checkout)
     output = os.open(folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
@@ -87,6 +89,13 @@ def _in_the_copy(connection, folder: Path, work, arguments: tuple) -> None:
     for child in _descendants(os.getpid()):
         child.send_signal(signal.SIGKILL)
     os._exit(0)
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _pytest(folder: Path, file: str, plugin: object, *flags: str) -> int:
