@@ -2,14 +2,14 @@
 """Break the core at random places, one at a time, and count how often its tests notice.
 
     pip install "alibi-fairseq[mutation]"
-    python scripts/mutation.py [--places 40] [--only PART …] [--survivors]
+    python scripts/mutation.py [--places 25] [--only PART …] [--survivors]
 
 A place is an expression or statement of the core that one of mutmut's changes applies to: another
 operator, number, constant or argument, or one less. From each part as many places are drawn, and one
 change for each. All of it happens in a clone of the last commit, in ``runs/mutation``; so commit first. First
-every file of tests runs once, and coverage.py notes which test runs which line. Then the tests that run a
-changed line do, up to ``--seconds`` of them, until one fails. A change is caught if one fails or if they
-do not end. Slow tests are left out.
+the tests of the part run once, and coverage.py notes which test runs which line. Then the tests that run
+a changed line do, up to ``--seconds`` of them, until one fails. A change is caught if one fails or if
+they do not end. Slow tests are left out.
 
 Results are written after every change, a file for each part; the same command goes on.
 ``--survivors`` tries those again that were not caught. Changes that make no difference are
@@ -34,10 +34,10 @@ _TIMES = itertools.count(int(time.time()) + 10_000)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--places", type=int, default=40, help="how many of each part")
+    parser.add_argument("--places", type=int, default=25, help="how many of each part")
     parser.add_argument("--only", nargs="+", metavar="PART", help="these parts alone")
     parser.add_argument("--survivors", action="store_true", help="try what was not caught again")
-    parser.add_argument("--seconds", type=float, default=45, help="of tests for a change")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for a change")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/reliability/mutation"))
     args = parser.parse_args()
@@ -51,8 +51,8 @@ def main() -> int:
     folder = ROOT / "runs" / "mutation"
     commit = clone(folder / "checkout")
     trials, covering = Trials(folder), Covering(folder)
-    covering.measure(trials, lambda paths: tqdm(paths, "which test runs which line"))
     for part in args.only or PARTS:
+        covering.measure(part, trials, lambda paths: tqdm(paths, "tests by line"))
         try_part(args, part, folder / "checkout", commit, trials, covering)
     return 0
 

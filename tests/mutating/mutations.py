@@ -55,8 +55,9 @@ def sample(root: Path, part: str, size: int, seed: int) -> tuple[list[Mutation],
     """Mutations of as many random places of a part, one for each, and how many places there are."""
     found = [place for file in files(root, part) for place in places(root, file)]
     chance = random.Random(f"{seed} {part}")
-    drawn = chance.sample(found, min(size, len(found)))
-    return [mutation(root, *place, chance.random()) for place in drawn], len(found)
+    # Shuffled as a whole, so that a larger sample holds a smaller one.
+    drawn = [(place, chance.random()) for place in chance.sample(found, len(found))]
+    return [mutation(root, *place, which) for place, which in drawn[:size]], len(found)
 
 
 def files(root: Path, part: str) -> list[str]:
