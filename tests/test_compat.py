@@ -51,6 +51,19 @@ def test_a_second_time_changes_nothing():
     assert [getattr(owner, name) for owner, name in PLACES] == before
 
 
+def test_what_every_installation_needs_is_applied_at_import():
+    """Written out, since what is not registered is not in ``WORKAROUNDS`` either."""
+    expected = {
+        *("checkpoints_validated", "no_eval_in_fairseq", "archives_extracted_safely"),
+        *("resuming_with_several_processes", "bf16_without_tpu", "usage_errors_in_one_sentence"),
+        *("process_groups_destroyed_at_exit", "checked_before_start", "unknown_model_named"),
+        *("damaged_dictionaries_named", "damaged_data_named", "last_batch_kept"),
+        *("whole_checkpoints", "whole_checkpoints_or_none", "saving_on_a_signal"),
+        *("same_batches_after_resuming", "this_package_as_user_dir"),
+    }
+    assert expected <= set(compat.applied)
+
+
 class TestNumpy:
     def sentences(self):
         tokens = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])]

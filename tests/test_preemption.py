@@ -99,6 +99,18 @@ def test_signal_handlers_are_restored():
     assert [signal.getsignal(number) for number in preemption.SIGNALS] == before
 
 
+def test_the_trainers_own_step_is_called_as_before():
+    calls = []
+    trainer = SimpleNamespace(
+        train_step=lambda *call: calls.append(call) or "output", data_parallel_world_size=1
+    )
+    with preemption.listening():
+        preemption.save_and_stop_on_request(trainer)
+        assert trainer.train_step("samples") == "output"
+        assert trainer.train_step("samples", raise_oom=True) == "output"
+    assert calls == [("samples", False), ("samples", True)]
+
+
 class TestStopRequest:
     def test_the_second_ctrl_c_interrupts(self):
         request = preemption.StopRequest()
@@ -124,6 +136,27 @@ class TestStopRequest:
         request = preemption.StopRequest()
         request.training, request.stopped_early = True, early
         assert preemption.exit_code(request, environment) == code
+
+    @pytest.mark.parametrize(
+        ("number", "training", "code"),
+        [(signal.SIGTERM, False, 75), (signal.SIGTERM, True, 0), (None, False, 0)],
+    )
+    def test_exit_code_of_a_process_whose_children_train(self, number, training, code):
+        request = preemption.StopRequest()
+        assert (request.training, request.stopped_early) == (False, False)
+        request.signal, request.training = number, training
+        assert preemption.exit_code(request, {}) == code
+
+    def test_children_that_train_are_asked_to_stop(self, monkeypatch):
+        children, asked = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)], []
+        monkeypatch.setattr("multiprocessing.active_children", lambda: children)
+        monkeypatch.setattr(os, "kill", lambda *call: asked.append(call))
+        request = preemption.StopRequest()
+        request.receive(signal.SIGINT)
+        assert asked == [(7, signal.SIGUSR1)]
+        request.training = True  # its children load data
+        request.receive(signal.SIGTERM)
+        assert asked == [(7, signal.SIGUSR1)]
 
     def test_a_signal_after_the_last_update_stops_nothing(self):
         options = SimpleNamespace(max_update=5, stop_time_hours=0)

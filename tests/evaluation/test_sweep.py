@@ -116,6 +116,19 @@ def test_three_shards_are_the_whole_bit_for_bit(sweep, tmp_path, kind, stride):
     assert len(parts) > 1
 
 
+def test_merged_shards_say_what_one_process_would(sweep, tmp_path):
+    parts = []
+    for index, (seconds, memory) in enumerate([(1.25, 300.5), (2.3, 100.5)], 1):
+        out = tmp_path / f"{index}.json"
+        run_sweep(sweep(lengths=[16], memory_budget=200_000, shard=(index, 2), out=out))
+        parts.append(load_document(out))
+        parts[-1]["cells"][0] |= {"seconds": seconds, "peak_memory_mb": memory}
+    (cell,) = merge_shards(parts)["cells"]
+    assert (cell["seconds"], cell["peak_memory_mb"]) == (3.55, 300.5)
+    assert cell["tokens_per_second"] == round(cell["tokens"] / 3.55, 1) != cell["tokens"] // 3.55
+    assert not [key for key in cell if key.startswith(("shard", "split_"))]
+
+
 def test_a_missing_shard_is_noticed(sweep, tmp_path):
     parts = []
     for index in (1, 3):

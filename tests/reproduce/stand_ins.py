@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import zlib
 from pathlib import Path
 
 import torch
@@ -67,8 +67,8 @@ class Commands:
         folder, updates = Path(value(words, "--save-dir")), int(value(words, "--max-update"))
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
-            state = {"optimizer_history": [{"num_updates": updates}], "of": str(folder)}
-            torch.save(state, folder / name)
+            history = {"optimizer_history": [{"num_updates": updates}]}
+            torch.save({**history, "of": str(folder), "name": name}, folder / name)
 
     def eval(self, words: list[str]) -> None:
         from alibi_fairseq.files import sha256_file
@@ -79,13 +79,12 @@ class Commands:
         for length in map(int, value(words, "--lengths").split(",")):
             cells.append(
                 evaluation_cell(
-                    16.0,
+                    perplexity(model, length),
                     length=length,
                     stride=length if stride == "full" else int(stride),
                     subset=value(words, "--subset"),
                     checkpoint=str(model),
                     checkpoint_sha256=sha256_file(model),
-                    loss_bits=math.log2(16.0),
                 )
             )
         unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}
@@ -100,3 +99,9 @@ class Commands:
 def value(words: list[str], flag: str) -> str:
     """What stands behind a flag the last time it is given."""
     return words[len(words) - 1 - words[::-1].index(flag) + 1]
+
+
+def perplexity(model: Path, length: int) -> float:
+    """Another one for every run, every length, and every checkpoint of a run."""
+    text = f"{model.parent.name}/{model.name} at {length}"
+    return 10 + zlib.crc32(text.encode()) % 10_000 / 100
