@@ -7,6 +7,8 @@ import torch
 from attention_calls import Call, assert_close, results
 
 from alibi_fairseq.attention import attend
+from alibi_fairseq.attention.blocks import bounded_block
+from alibi_fairseq.positions.alibi import LinearBias
 
 
 def with_seed(call: Call, backend: str, dropout_p: float):
@@ -59,3 +61,23 @@ def test_dropout_in_evaluation_needs_no_graph():
     torch.manual_seed(5)
     expected, _ = attend(q, k, v, Call().mask(), 0.3, backend="eager")
     torch.testing.assert_close(out, expected)
+
+
+def test_the_bias_is_computed_once_for_all_blocks_and_layers(monkeypatch):
+    """Also in training, unless it is learned."""
+    computed, at = [], LinearBias.at
+    monkeypatch.setattr(LinearBias, "at", lambda *call: computed.append(call) or at(*call))
+    call = Call(length=600, heads=2)
+    mask = call.mask()
+    for _ in range(2):
+        results(call, "sdpa", mask)
+    assert len(computed) == 1
+
+
+@pytest.mark.parametrize(
+    ("heads", "keys", "queries"), [(1, 8192, 256), (1, 8193, 128), (16, 600, 128), (1024, 9999, 16)]
+)
+def test_blocks_fit_into_the_memory_for_scores(heads, keys, queries):
+    """2^21 of them, as long as a block has more than 16 queries."""
+    q = torch.empty(2, heads // 2, 300, 1) if heads > 1 else torch.empty(1, 1, 300, 1)
+    assert bounded_block(q, keys) == queries

@@ -124,6 +124,14 @@ def test_a_bound_that_holds_for_one_head_only_widens_only_the_other():
     assert torch.equal(after[2:], before[2:]) and after[0] == before[0]
 
 
+def test_the_bound_holds_where_scores_differ_by_rounding_alone():
+    """All keys are equal, so that no score exceeds the query's own, and all of them are large."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        q, key = (100 * torch.randn(1, 1, 1, 16, generator=generator) for _ in range(2))
+        assert certify(q, key.expand(1, 1, 50, 16), torch.ones(1)).rise.item() >= 0
+
+
 def test_common_part_of_all_keys_does_not_matter():
     """Softmax does not see it, so the certificate must not either: trained keys have a large one."""
     q, k, _, _ = Call(length=500, batch=1).tensors()
