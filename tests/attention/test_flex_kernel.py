@@ -57,3 +57,13 @@ def test_the_options_are_those_of_this_torch():
 
     assert set(TRITON) < set(FlexKernelOptions.__annotations__)
     assert set(FLASH) < set(FlexKernelOptions.__annotations__) or not module.flash_installed()
+
+
+def test_heads_and_their_size_are_constants_of_the_kernel(monkeypatch):
+    """Lengths and batches are not, or each would be compiled anew."""
+    marked = []
+    monkeypatch.setattr(torch._dynamo, "mark_static", lambda x, dim: marked.append((x, dim)))
+    monkeypatch.setattr(module, "compiled", lambda: lambda q, k, v, **_: q)
+    q, k, v = inputs()
+    assert module.flex_kernel(q, k, v, None, None) is q
+    assert [(id(x), dim) for x, dim in marked] == [(id(x), d) for x in (q, k, v) for d in (1, 3)]

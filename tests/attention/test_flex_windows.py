@@ -9,8 +9,6 @@ from attention_calls import Call
 from alibi_fairseq.attention import attend, flex
 from alibi_fairseq.attention.certificate import certify
 
-pytestmark = pytest.mark.slow  # the C++ compiler takes most of the time
-
 
 def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
     """(H, T, S): blocks of keys that some query of a block of queries needs, causal within them."""
@@ -22,6 +20,27 @@ def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
     return (keys >= begin[..., None]) & (keys <= queries[:, None])
 
 
+@pytest.mark.parametrize("cached", [0, 126, 127])
+def test_blocks_are_those_that_some_query_needs(cached):
+    call = Call(length=700, cached=cached, heads=4)
+    windows = torch.tensor([0.0, 127, 128, 300])
+    found = flex.causal_blocks(call.mask(), torch.device("cpu"), windows[None])
+    shown = visible(call, windows)  # (H, T, S)
+
+    def tiles(beyond: bool) -> torch.Tensor:
+        """(H, R, C, block of queries, block of keys); no key is visible past the end."""
+        rows, columns = (-(-n // flex.BLOCK) for n in shown.shape[1:])
+        whole = torch.full((4, rows * flex.BLOCK, columns * flex.BLOCK), beyond)
+        whole[..., shown.shape[2] :] = False
+        whole[:, :700, : shown.shape[2]] = shown
+        return whole.view(4, rows, flex.BLOCK, columns, flex.BLOCK).transpose(2, 3)
+
+    assert torch.equal(found.to_dense()[0].bool(), tiles(False).any(-1).any(-1))
+    # Those without a masked key, which the kernel does not look at again.
+    assert torch.equal(found.full_kv_num_blocks[0].long(), tiles(True).all(-1).all(-1).sum(-1))
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
 @pytest.mark.parametrize("cached", [0, 70, 130])
 @torch.no_grad()
 def test_windows_skip_whole_blocks_and_no_others(cached):
@@ -36,6 +55,7 @@ def test_windows_skip_whole_blocks_and_no_others(cached):
     torch.testing.assert_close(found.double(), scores.softmax(-1) @ v.double(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow  # the C++ compiler takes most of the time
 @pytest.mark.parametrize("cached", [0, 70])
 @torch.no_grad()
 def test_certified_windows_change_nothing(cached):
@@ -48,6 +68,7 @@ def test_certified_windows_change_nothing(cached):
     torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
 
 
+@pytest.mark.slow  # the C++ compiler takes most of the time
 @torch.no_grad()
 def test_lengths_batches_and_windows_do_not_recompile():
     """One graph for a single sequence and one for several; windows differ between sequences."""

@@ -120,7 +120,10 @@ def test_options_in_a_configuration_are_read_as_well(tmp_path, dictionary):
         "model": {"_name": "transformer_lm_wiki103", "tokens_per_sample": LENGTH, **model},
     }
     expected = import_released(state, read_dictionary(dictionary)).state["cfg"]["model"]
-    for cfg in (groups, OmegaConf.create(groups)):
+    as_namespaces = {name: argparse.Namespace(**group) for name, group in groups.items()}
+    as_namespaces["model"] = {**groups["model"], "tokens_per_sample": LENGTH + 1}
+    as_namespaces["later"] = argparse.Namespace(tokens_per_sample=LENGTH)
+    for cfg in (groups, OmegaConf.create(groups), as_namespaces):
         source = tmp_path / "in.pt"
         torch.save({**state, "args": None, "cfg": cfg}, source)
         found = import_released(read_checkpoint(source), read_dictionary(dictionary))

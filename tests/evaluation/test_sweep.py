@@ -231,6 +231,10 @@ def test_results_of_another_sweep(sweep, tmp_path):
         with pytest.raises(BadInput, match=words):
             run_sweep(sweep(**changes))
     assert sweep().out.read_text() == kept
+    losses = {"lengths": [16], "out": tmp_path / "losses.json"}
+    run_sweep(sweep(**losses, buckets=4))
+    with pytest.raises(BadInput, match="buckets is 4 there and 8 here"):
+        run_sweep(sweep(**losses, buckets=8))
 
 
 def test_another_checkpoint_of_the_same_name(sweep, trained, tmp_path):

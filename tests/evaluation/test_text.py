@@ -62,6 +62,13 @@ def test_wordpiece_tells_words_only():
     assert measure_text(*binarised(lines, vocabulary)) == TextSize(words=4 + 3, bytes=None)
 
 
+def test_one_marked_piece_in_a_hundred_is_enough():
+    vocabulary = ["the", "##s", "fox"]
+    line = ["the", "##s", *["fox"] * 97]
+    assert measure_text(*binarised([line], vocabulary)) == TextSize(words=98 + 1)
+    assert measure_text(*binarised([[*line, "fox"]], vocabulary)) == TextSize()
+
+
 def test_words_without_marks_tell_nothing():
     assert measure_text(*binarised([["the", "fox"]], ["the", "fox"])) == TextSize()
 

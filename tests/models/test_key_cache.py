@@ -47,11 +47,15 @@ def test_reordered_beams():
     assert torch.equal(appended(cached, new), torch.cat([cached, new], dim=2))
 
 
-def test_gradients_flow_through_what_is_cached():
-    cached, new = random(5).requires_grad_(), random(1).requires_grad_()
-    appended(cached, new).sum().backward()
-    assert cached.grad is not None and new.grad is not None
-    assert torch.equal(new.grad, torch.ones_like(new))
+@pytest.mark.parametrize("learns", [(True, True), (True, False), (False, True)])
+def test_gradients_flow_through_what_is_cached(learns):
+    parts = [random(length).requires_grad_(needed) for length, needed in zip((5, 1), learns)]
+    joined = appended(*parts)
+    squares = joined.square().sum()
+    appended(joined, random(2))  # must not touch what the backward pass needs
+    squares.backward()
+    for part, needed in zip(parts, learns):
+        assert not needed or torch.equal(part.grad, 2 * part.detach())
 
 
 def test_what_inference_mode_has_cached():

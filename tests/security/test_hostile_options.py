@@ -13,6 +13,7 @@ import torch
 from commands import in_process
 
 from alibi_fairseq import AlibiLanguageModel, cli
+from alibi_fairseq.checkpoints.options import check_options
 from alibi_fairseq.errors import BadInput, explain
 
 
@@ -161,6 +162,39 @@ def test_types_and_forms(checkpoint, data_bin, tmp_path, change, reason):
     with pytest.raises(BadInput, match="loaded safely") as raised:
         in_process("eval_lm", data_bin, "--path", path, "--cpu")
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sentencepiece", "subword_nmt", "fastbpe", "bytes", "characters", "byte_bpe", "gpt2"),
+        *("moses", "nltk", "space"),
+    ],
+)
+def test_text_encoders_that_read_local_files_are_allowed(name):
+    check_options({"bpe": {"_name": name}, "tokenizer": {"_name": name}}, "model.pt")
+
+
+@pytest.mark.parametrize(
+    "name", ["data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir"]
+)
+def test_paths_may_hold_any_character(name):
+    check_options({"model": {"_name": "alibi_lm", name: "/data (old)/ü & #1"}}, "model.pt")
+
+
+@pytest.mark.parametrize("cutoff", ["24,40", "[24, 40]", "(24,)", [1, 40], None])
+@pytest.mark.parametrize("option", ["adaptive_softmax_cutoff", "adaptive_input_cutoff"])
+def test_cutoffs_are_numbers(option, cutoff):
+    check_options({"model": {"_name": "alibi_lm", option: cutoff}}, "model.pt")
+    for wrong in ("24,many", "24.5", [0, 40], [True]):
+        with pytest.raises(BadInput, match=option):
+            check_options({"model": {"_name": "alibi_lm", option: wrong}}, "model.pt")
+
+
+def test_options_of_fairseqs_named_sizes_have_the_types_of_its_model():
+    with pytest.raises(BadInput, match="decoder_layers is '2', which is no int"):
+        options = {"_name": "transformer_lm_wiki103", "decoder_layers": "2"}
+        check_options({"model": options}, "model.pt")
 
 
 @pytest.mark.parametrize(
