@@ -98,7 +98,8 @@ def try_part(args, part: str, checkout: Path, commit: str, trials, covering) -> 
             continue
         began_one = time.monotonic()
         tests = covering.tests(mutation, part, args.seconds)
-        noticed = attempt(checkout, mutation, trials, tests, int(60 + 5 * args.seconds))
+        limit = int(30 + 3 * covering.seconds(tests))
+        noticed = attempt(checkout, mutation, trials, tests, limit)
         outcome = "survived" if noticed is None else "timed out" if noticed == "time" else "caught"
         cell = {"name": mutation.name, "baseline": None, "ratio": None, "part": part}
         cell |= {"seed": args.seed, "places": places, "commit": commit}

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from alibi_fairseq.attention import FutureMask, attend
+from alibi_fairseq.attention.banded_layout import group_heads
 from alibi_fairseq.attention.certificate import certify
 from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.positions.alibi import LinearBias
@@ -130,6 +131,15 @@ def test_the_bound_holds_where_scores_differ_by_rounding_alone():
     for _ in range(20):
         q, key = (100 * torch.randn(1, 1, 1, 16, generator=generator) for _ in range(2))
         assert certify(q, key.expand(1, 1, 50, 16), torch.ones(1)).rise.item() >= 0
+
+
+def test_neighbouring_heads_with_the_same_window_are_computed_together():
+    """Windows in whole blocks of 64; apart from those whose exponents may overflow."""
+    windows = torch.tensor([64.0, 1, 65, 100, 128, 900, 301])
+    rise = torch.tensor([0.0, 0, 0, 0, math.nan, 0, 0])
+    order = [1, 0, 2, 3, 4, 6, 5]
+    groups = group_heads(windows, rise, order, keys=301)
+    assert groups == [(0, 2, 64, False), (2, 4, 128, False), (4, 5, 128, True), (5, 7, 301, False)]
 
 
 def test_common_part_of_all_keys_does_not_matter():

@@ -12,10 +12,10 @@ from mutating.trials import Trials
 
 #: Where the tests of each part are, without those that take long for what they add.
 TESTS = {
-    "positions": ("positions",),
+    "positions": ("positions", "test_devices.py"),
     "attention": ("attention", "test_devices.py"),
-    "models": ("models", "recipes/test_published_values.py"),
-    "evaluation": ("evaluation",),
+    "models": ("models", "test_devices.py", "recipes/test_published_values.py"),
+    "evaluation": ("evaluation", "test_devices.py"),
     "checkpoints": ("checkpoints", "security/test_hostile_options.py"),
     "preemption": ("test_preemption.py", "test_signals.py"),
 }
@@ -75,18 +75,22 @@ class Covering:
                 return self._affordable(chosen, seconds)
         return self._affordable({n: [*found["seconds"]] for n, found in files.items()}, seconds)
 
+    def seconds(self, tests: dict[str, list[str]]) -> float:
+        """How long these took when they were measured."""
+        measured = {name: self._found[name] for name in tests}
+        return sum(
+            found["start"] + sum(found["seconds"][test] for test in tests[name])
+            for name, found in measured.items()
+        )
+
     def _running(self, found: dict, mutation: Mutation, first: int, last: int) -> list[str]:
         lines = found["lines"].get(mutation.file, {})
         tests = {t for line, tests in lines.items() if first <= int(line) <= last for t in tests}
         return [test for test in found["seconds"] if test in tests]
 
     def _affordable(self, chosen: dict, seconds: float) -> dict[str, list[str]]:
-        def cost(name: str) -> float:
-            found = self._found[name]
-            return found["start"] + sum(found["seconds"][test] for test in chosen[name])
-
         kept: dict[str, list[str]] = {}
-        for name in sorted((name for name in chosen if chosen[name]), key=cost):
+        for name in sorted(filter(chosen.get, chosen), key=lambda n: self.seconds({n: chosen[n]})):
             seconds -= self._found[name]["start"]
             for test in sorted(chosen[name], key=self._found[name]["seconds"].__getitem__):
                 seconds -= self._found[name]["seconds"][test]
