@@ -63,7 +63,7 @@ def test_a_limit_on_the_size_of_files(tmp_path):
 
 
 def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(Exception, match="pickle") as raised:
+    with pytest.raises(Exception, match="pickle|local object") as raised:
         checkpoint_utils.torch_persistent_save(lambda: None, str(tmp_path / "checkpoint.pt"))
     assert not isinstance(raised.value, BadInput) and not list(tmp_path.iterdir())
 

@@ -132,7 +132,7 @@ class Alibi(PositionMethod):
         if self.log_slopes is None:
             return LinearBias(heads, divisor, bias_max, self._given)
         if torch.is_grad_enabled():
-            return TrainableLinearBias(self.log_slopes, divisor)
+            return TrainableLinearBias(self, divisor)
         # Without a gradient, numbers, which every backend for ALiBi takes.
         learned = tuple(self.log_slopes.float().exp().tolist())
         return LinearBias(heads, divisor, bias_max, learned)

@@ -18,11 +18,15 @@ import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from ..errors import BadInput
 from .base import RelativeBias
+
+if TYPE_CHECKING:
+    from .alibi import Alibi
 
 KINDS = ("paper", "trainable", "random")
 
@@ -32,17 +36,19 @@ class TrainableLinearBias(RelativeBias):
     """−m_h·distance with a gradient for the slopes.
 
     Attributes:
-        log_slopes: (H,) parameter.
+        method: the module that holds the logarithms of the slopes, (H,). Not they themselves, since
+            biases are compared, and since Python 3.13 that would compare tensors.
         divisor: all slopes are divided by it.
     """
 
-    log_slopes: Tensor
+    method: Alibi
     divisor: float = 1.0
 
     needs_grad = True
 
     def at(self, distance: Tensor) -> Tensor:
-        slopes = self.log_slopes.float().exp() / self.divisor
+        assert self.method.log_slopes is not None
+        slopes = self.method.log_slopes.float().exp() / self.divisor
         return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
 
 
