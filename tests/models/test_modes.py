@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import build_model, random_tokens, small_model
+from conftest import build_model, dictionary_of, random_tokens, small_model
 
 from alibi_fairseq.attention import FutureMask
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.models import AlibiLanguageModel
 from alibi_fairseq.models.attention import AttentionContext
 from alibi_fairseq.positions.alibi import LinearBias
 
@@ -98,6 +101,10 @@ def test_nothing_in_the_state_dict_depends_on_a_length():
         assert not any("slope" in name or "embed_positions" in name for name in shapes[0])
 
 
+def test_fairseq_is_told_of_no_limit_to_the_length():
+    assert small_model("alibi").max_positions() >= 10**9
+
+
 def test_a_mask_is_shared_by_layers_and_independent_of_the_batch():
     model = small_model("alibi")
     real = torch.ones(5, 600, dtype=torch.bool)
@@ -105,6 +112,15 @@ def test_a_mask_is_shared_by_layers_and_independent_of_the_batch():
     assert contexts[0].mask is contexts[1].mask
     q = torch.zeros(5, 8, 256, 8)
     assert contexts[0].mask.block(q, q, 0, torch.float32).shape == (1, 8, 256, 256)
+
+
+def test_a_memory_needs_a_task_of_contiguous_segments():
+    """Those of fairseq know nothing of segments, and do not say that they have none."""
+    options = small_model("transformer_xl", "--mem-len", "10", sequential=True).decoder.args
+    words = dictionary_of(60)
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    with pytest.raises(BadInput, match="add --task segment_language_modeling"):
+        AlibiLanguageModel.build_model(options, task)
 
 
 def test_a_bare_forward_pass_keeps_no_state():
