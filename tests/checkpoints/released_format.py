@@ -116,13 +116,20 @@ def released_state(half: bool = False) -> dict:
     return {
         "args": argparse.Namespace(**ARGS),
         "model": weights,
+        # One entry for each time that the optimizer was set up.
         "optimizer_history": [
+            {
+                "criterion_name": "CrossEntropyCriterion",
+                "optimizer_name": "FairseqAdam",
+                "lr_scheduler_state": {},
+                "num_updates": 1000,
+            },
             {
                 "criterion_name": "AdaptiveLoss",
                 "optimizer_name": "FP16Optimizer",
                 "lr_scheduler_state": {"best": 4.2},
                 "num_updates": 286000,
-            }
+            },
         ],
         "extra_state": {
             "train_iterator": {"version": 2, "epoch": 205, "iterations_in_epoch": 100},

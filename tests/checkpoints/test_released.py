@@ -21,7 +21,7 @@ from conftest import random_tokens
 from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 
-from alibi_fairseq.checkpoints.loading import read_checkpoint
+from alibi_fairseq.checkpoints.loading import read_checkpoint, updates_of
 from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
@@ -136,7 +136,17 @@ def test_nothing_of_the_authors_machine_stays(dictionary):
     state = import_released(released_state(), read_dictionary(dictionary)).state
     assert "somebody" not in str(state["cfg"])
     assert "last_optimizer_state" not in state
-    assert state["optimizer_history"][0]["num_updates"] == 286000
+    (history,) = state["optimizer_history"]
+    assert (history["num_updates"], history["optimizer_name"]) == (286000, "FP16Optimizer")
+    assert history["criterion_name"] == "AdaptiveLoss"
+
+
+def test_updates_are_those_of_the_last_optimizer(tmp_path):
+    torch.save(released_state(), tmp_path / "in.pt")
+    assert updates_of(tmp_path / "in.pt") == 286000
+    torch.save({**released_state(), "optimizer_history": []}, tmp_path / "in.pt")
+    with pytest.raises(BadInput, match="does not say how many updates"):
+        updates_of(tmp_path / "in.pt")
 
 
 def broken(change):
