@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--places", type=int, default=25, help="how many of each part")
     parser.add_argument("--only", nargs="+", metavar="PART", help="these parts alone")
     parser.add_argument("--survivors", action="store_true", help="try what was not caught again")
-    parser.add_argument("--seconds", type=float, default=60, help="of tests for a change")
+    parser.add_argument("--seconds", type=float, default=120, help="of tests for a change")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/reliability/mutation"))
     args = parser.parse_args()

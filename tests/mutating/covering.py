@@ -63,8 +63,9 @@ class Covering:
         return lines
 
     def tests(self, mutation: Mutation, part: str, seconds: float) -> dict[str, list[str]]:
-        """Tests of the part that run what changed, for as many seconds: quick files first.
+        """Tests of the part that run what changed, for as many seconds.
 
+        A file that is named after the changed one comes first, then what is quick.
         If no test runs the statement, as for a default that is evaluated at import, those that run
         its function or else its file do, and if there is none either, all.
         """
@@ -72,8 +73,10 @@ class Covering:
         for first, last in mutation.lines:
             chosen = {n: self._running(found, mutation, first, last) for n, found in files.items()}
             if any(chosen.values()):
-                return self._affordable(chosen, seconds)
-        return self._affordable({n: [*found["seconds"]] for n, found in files.items()}, seconds)
+                break
+        else:
+            chosen = {name: [*found["seconds"]] for name, found in files.items()}
+        return self._affordable(chosen, Path(mutation.file).stem, seconds)
 
     def seconds(self, tests: dict[str, list[str]]) -> float:
         """How long these took when they were measured."""
@@ -88,9 +91,12 @@ class Covering:
         tests = {t for line, tests in lines.items() if first <= int(line) <= last for t in tests}
         return [test for test in found["seconds"] if test in tests]
 
-    def _affordable(self, chosen: dict, seconds: float) -> dict[str, list[str]]:
+    def _affordable(self, chosen: dict, stem: str, seconds: float) -> dict[str, list[str]]:
+        def order(name: str) -> tuple[bool, float]:
+            return stem not in Path(name).stem, self.seconds({name: chosen[name]})
+
         kept: dict[str, list[str]] = {}
-        for name in sorted(filter(chosen.get, chosen), key=lambda n: self.seconds({n: chosen[n]})):
+        for name in sorted((name for name in chosen if chosen[name]), key=order):
             seconds -= self._found[name]["start"]
             for test in sorted(chosen[name], key=self._found[name]["seconds"].__getitem__):
                 seconds -= self._found[name]["seconds"][test]
