@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -17,6 +18,10 @@ from pathlib import Path
 import psutil
 
 _PRELOADED = ["torch", "fairseq.trainer", "hydra.core", "pytest", "hypothesis", "transformers"]
+
+
+#: Bytes that one process may hold: a change can make a list grow without end.
+MEMORY = 4 * 2**30
 
 
 class Trials:
@@ -76,6 +81,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
 def _in_the_copy(connection, folder: Path, work, arguments: tuple) -> None:
     checkout, here = folder / "checkout", Path(__file__).resolve().parents[2]
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     os.chdir(checkout)
     output = os.open(folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
