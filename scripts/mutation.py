@@ -75,8 +75,8 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def try_part(args, part: str, checkout: Path, commit: str, trials, covering) -> None:
-    """Try the drawn changes of a part, and write what became of each."""
-    from mutating.mutations import sample
+    """Try changes of a part, and write what became of each."""
+    from mutating.mutations import find, sample
     from tqdm import tqdm
 
     from alibi_fairseq.results.provenance import collect_provenance
@@ -90,25 +90,27 @@ def try_part(args, part: str, checkout: Path, commit: str, trials, covering) -> 
     out = args.out / f"{part}.json"
     earlier = load_document(out) if out.exists() else None
     cells = {(c["name"], c["after"]): c for c in (earlier or {"cells": []})["cells"]}
-    drawn, places = sample(checkout, part, args.places, args.seed)
+    if args.survivors:
+        survived = [c for c in cells.values() if c["outcome"] == "survived"]
+        drawn = [(find(checkout, c["name"], c["before"], c["after"]), c) for c in survived]
+    else:
+        found, places = sample(checkout, part, args.places, args.seed)
+        case = {"baseline": None, "ratio": None, "part": part, "seed": args.seed, "places": places}
+        new = [m for m in found if (m.name, m.after) not in cells]
+        drawn = [(m, {"name": m.name, **case, "before": m.before, "after": m.after}) for m in new]
     began, tried = time.monotonic(), []
-    for mutation in (bar := tqdm(drawn, part)):
-        known = cells.get((mutation.name, mutation.after))
-        if known and not (args.survivors and known["outcome"] == "survived"):
+    for mutation, case in (bar := tqdm(drawn, part)):
+        if mutation is None:  # its code is no longer there
             continue
         began_one = time.monotonic()
         tests = covering.tests(mutation, part, args.seconds)
         limit = int(30 + 3 * covering.seconds(tests))
         noticed = attempt(checkout, mutation, trials, tests, limit)
         outcome = "survived" if noticed is None else "timed out" if noticed == "time" else "caught"
-        cell = {"name": mutation.name, "baseline": None, "ratio": None, "part": part}
-        cell |= {"seed": args.seed, "places": places, "commit": commit}
-        cell |= {"before": mutation.before, "after": mutation.after}
-        cell |= {"outcome": outcome, "at_first": (known or {}).get("at_first", outcome)}
-        cell |= {"noticed_by": noticed, "tests": sum(map(len, tests.values()))}
-        cell |= {"seconds": round(time.monotonic() - began_one, 1)}
-        tried.append(cell)
-        cells.pop((mutation.name, mutation.after), None)
+        tried.append({"at_first": outcome, **case, "outcome": outcome, "commit": commit})
+        tried[-1] |= {"noticed_by": noticed, "tests": sum(map(len, tests.values()))}
+        tried[-1] |= {"seconds": round(time.monotonic() - began_one, 1)}
+        cells.pop((case["name"], case["after"]), None)
         bar.set_postfix_str(f"{outcome}: {mutation.name}")
         provenance = collect_provenance(
             seconds=time.monotonic() - began, seed=args.seed, command=["python", *sys.argv]

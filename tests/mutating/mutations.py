@@ -71,9 +71,26 @@ def places(root: Path, file: str) -> list[tuple[str, int]]:
 
 def mutation(root: Path, file: str, number: int, which: float) -> Mutation:
     """One of the changes of a place; ``which`` is between 0 and 1."""
+    ways = _Changes.of(root / file).found[number][2]
+    return _mutation(root, file, number, int(which * len(ways)))
+
+
+def find(root: Path, name: str, before: str, after: str) -> Mutation | None:
+    """The change that an earlier run gave this name; None if the code has changed since."""
+    file, operator = name.split(":")[0], name.split()[-1]
+    for number, (_, _, ways) in enumerate(_Changes.of(root / file).found):
+        for way, (kind, _) in enumerate(ways):
+            if kind == operator:
+                found = _mutation(root, file, number, way)
+                if (found.before, found.after) == (before, after):
+                    return found
+    return None
+
+
+def _mutation(root: Path, file: str, number: int, way: int) -> Mutation:
     changes = _Changes.of(root / file)
     node, lines, ways = changes.found[number]
-    operator, changed = ways[int(which * len(ways))]
+    operator, changed = ways[way]
     before, after = changes.module.code, changes.module.deep_replace(node, changed).code
     compared = list(difflib.ndiff(before.splitlines(), after.splitlines()))
     shown = [" ".join(x[2:].strip() for x in compared if x.startswith(sign)) for sign in "-+"]

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("mutmut", reason='needs the extra "mutation"')
 
-from mutating.mutations import sample
+from mutating.mutations import find, sample
 from mutating.trials import Trials
 
 SOURCE = '''\
@@ -50,6 +50,10 @@ def test_what_is_changed(checkout):
     }
     assert all(compile(mutation.code, "", "exec") for mutation in found)
     assert sample(checkout, "preemption", 3, 1)[0] == found[:3]
+    for mutation in found:
+        known = mutation.name, mutation.before, mutation.after
+        assert find(checkout, *known) == mutation
+        assert find(checkout, mutation.name, "x = 1", mutation.after) is None
     assert {m.name for m in sample(checkout, "preemption", 100, 2)[0]} == {m.name for m in found}
 
 
