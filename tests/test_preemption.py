@@ -158,11 +158,21 @@ class TestStopRequest:
         request.receive(signal.SIGTERM)
         assert asked == [(7, signal.SIGUSR1)]
 
-    def test_a_signal_after_the_last_update_stops_nothing(self):
-        options = SimpleNamespace(max_update=5, stop_time_hours=0)
+    @pytest.mark.parametrize(
+        ("updates", "last", "early"), [(4, 5, True), (5, 5, False), (9, 0, True)]
+    )
+    @pytest.mark.parametrize(
+        ("number", "named"), [(signal.SIGUSR1, "SIGUSR1"), (None, "a signal to another process")]
+    )
+    def test_a_signal_after_the_last_update_stops_nothing(
+        self, caplog, updates, last, early, number, named
+    ):
+        options = SimpleNamespace(max_update=last, stop_time_hours=0)
         cfg = SimpleNamespace(optimization=options, dataset=SimpleNamespace())
-        for updates, early in ((4, True), (5, False)):
-            trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda updates=updates: updates)
-            request = preemption.StopRequest()
+        trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates)
+        request = preemption.StopRequest()
+        request.signal = number
+        with caplog.at_level("INFO", logger="alibi_fairseq"):
             preemption.stop_after_this_update(request, trainer)
-            assert request.stopped_early == early
+        assert request.stopped_early == early
+        assert f"stopping because of {named}: saving after update {updates}" in caplog.text
