@@ -11,7 +11,7 @@ import torch
 from attention_calls import Call
 from commands import ROOT
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, attend, chooser, flash
+from alibi_fairseq.attention import BACKENDS, FutureMask, attend, chooser, flash, skipping
 from alibi_fairseq.attention.certificate import certify
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.positions.alibi import LinearBias
@@ -221,6 +221,29 @@ def test_flash_refuses_what_it_cannot_do(monkeypatch):
     assert "padding" in flash.unsupported_reason(on_gpu, k, v, Call(padded=True).mask(), 0.0)
     assert "ALiBi" in flash.unsupported_reason(on_gpu, k, v, Call(method="t5").mask(), 0.0)
     assert flash.unsupported_reason(on_gpu, k, v, Call().mask(), 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "flash_says", "flex_says", "expected"),
+    [
+        ("cuda", None, "flex does not", None),
+        ("cuda", "flash does not", None, None),
+        (
+            "cuda",
+            "flash does not",
+            "flex does not",
+            "skipping uses flex on a GPU, and flex does not",
+        ),
+        ("cpu", "flash does not", "flex does not", None),
+    ],
+)
+def test_skipping_on_a_gpu_needs_one_of_two_kernels(
+    monkeypatch, device, flash_says, flex_says, expected
+):
+    monkeypatch.setattr(skipping.flash, "unsupported_reason", lambda *call: flash_says)
+    monkeypatch.setattr(skipping.flex, "unsupported_reason", lambda *call: flex_says)
+    q = types.SimpleNamespace(device=torch.device(device))
+    assert skipping.unsupported_reason(q, q, q, Call().mask(), 0.0) == expected
 
 
 def test_an_unknown_backend_is_one_sentence():
