@@ -187,14 +187,16 @@ def _equal(cell: dict, reasons: dict) -> bool:
 def _share(parts: dict[str, list[dict]], key: str) -> str:
     """What was caught, in percent, with its 95 % interval; each part counts by its places."""
     places = sum(cells[0]["places"] for cells in parts.values())
-    share = variance = 0.0
+    share = centre = variance = 0.0
     for cells in parts.values():
         caught, weight = sum(c[key] != "survived" for c in cells), cells[0]["places"] / places
         share += weight * caught / len(cells)
         # Agresti and Coull: two more of either kind, or no interval is left where all are caught.
         rate = (caught + 2) / (len(cells) + 4)
+        centre += weight * rate
         variance += weight**2 * rate * (1 - rate) / (len(cells) + 4)
-    return f"{100 * share:.0f} % ± {100 * 1.96 * variance**0.5:.0f}"
+    reach = 1.96 * variance**0.5
+    return f"{share:.0%} ({max(0, centre - reach):.0%} to {min(1, centre + reach):.0%})"
 
 
 _LOADS = {
