@@ -139,9 +139,9 @@ def mutation() -> str:
         parts = {part: list(group) for part, group in groupby(of_seed, key=lambda c: c["part"])}
         rows += [_tried(str(seed), part, {part: group}, reasons) for part, group in parts.items()]
         rows.append(_tried(str(seed), "all", parts, reasons))
-    headers = ["sample", "part", "places", "tried", "without end", "caught at first", "caught"]
-    headers += ["of those that make a difference"]
-    return table(headers, rows, left=2)
+    difference = "of those that make a difference"
+    headers = ["sample", "part", "places", "tried", "without end", "caught at first", difference]
+    return table([*headers, "caught", difference], rows, left=2)
 
 
 def survivors() -> str:
@@ -174,9 +174,7 @@ def _tried(seed: str, part: str, parts: dict[str, list[dict]], reasons: dict) ->
     return [
         *(seed, part, f"{sum(cells[0]['places'] for cells in parts.values()):,}", str(len(every))),
         str(sum(cell["outcome"] == "timed out" for cell in every)),
-        _share(parts, "at_first"),
-        _share(parts, "outcome"),
-        _share(others, "outcome"),
+        *(_share(group, key) for key in ("at_first", "outcome") for group in (parts, others)),
     ]
 
 
@@ -185,18 +183,17 @@ def _equal(cell: dict, reasons: dict) -> bool:
 
 
 def _share(parts: dict[str, list[dict]], key: str) -> str:
-    """What was caught, in percent, with its 95 % interval; each part counts by its places."""
+    """What was caught, in percent, with Wilson's 95 % interval; each part counts by its places."""
     places = sum(cells[0]["places"] for cells in parts.values())
-    share = centre = variance = 0.0
+    share = variance = 0.0  # of the estimate, in units of share · (1 − share)
     for cells in parts.values():
-        caught, weight = sum(c[key] != "survived" for c in cells), cells[0]["places"] / places
-        share += weight * caught / len(cells)
-        # Agresti and Coull: two more of either kind, or no interval is left where all are caught.
-        rate = (caught + 2) / (len(cells) + 4)
-        centre += weight * rate
-        variance += weight**2 * rate * (1 - rate) / (len(cells) + 4)
-    reach = 1.96 * variance**0.5
-    return f"{share:.0%} ({max(0, centre - reach):.0%} to {min(1, centre + reach):.0%})"
+        weight = cells[0]["places"] / places
+        share += weight * sum(cell[key] != "survived" for cell in cells) / len(cells)
+        variance += weight**2 / len(cells)
+    squared = 1.96**2 * variance
+    centre = (share + squared / 2) / (1 + squared)
+    reach = (squared * share * (1 - share) + squared**2 / 4) ** 0.5 / (1 + squared)
+    return f"{share:.0%} ({centre - reach:.0%} to {centre + reach:.0%})"
 
 
 _LOADS = {

@@ -59,8 +59,9 @@ def test_what_no_test_noticed_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     rows = {row[1]: row for row in cells_of(page.mutation())}
     shares = {part: [share.split("%")[0] for share in rows[part][5:]] for part in (*found, "all")}
-    assert shares["small"] == ["50", "50", "100"] and shares["large"] == ["50", "100", "100"]
-    assert shares["all"] == ["50", "95", "100"]  # 0.1 · 50 % + 0.9 · 100 %
+    assert shares["small"] == ["50", "100", "50", "100"]
+    assert shares["large"] == ["50", "50", "100", "100"]
+    assert shares["all"] == ["50", "55", "95", "100"]  # such as 0.1 · 50 % + 0.9 · 100 %
     assert rows["all"][2:5] == ["100", "4", "1"]
     (survivor,) = [line for line in page.survivors().splitlines() if "small.py:1" in line]
     assert "unused" in survivor and "a \\| 2" in survivor
