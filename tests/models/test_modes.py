@@ -15,6 +15,7 @@ from alibi_fairseq.attention import FutureMask
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.models import AlibiLanguageModel
 from alibi_fairseq.models.attention import AttentionContext
+from alibi_fairseq.models.decoder import hidden_padding
 from alibi_fairseq.positions.alibi import LinearBias
 
 TINY = ["--arch", "alibi_lm_tiny"]
@@ -99,6 +100,12 @@ def test_nothing_in_the_state_dict_depends_on_a_length():
             shapes.append({name: value.shape for name, value in model.state_dict().items()})
         assert shapes[0] == shapes[1]
         assert not any("slope" in name or "embed_positions" in name for name in shapes[0])
+
+
+def test_padding_is_hidden_unless_every_real_token_precedes_it():
+    real = torch.tensor([[True, False, True], [True, True, True]])
+    assert torch.equal(hidden_padding(real), ~real)
+    assert hidden_padding(torch.tensor([[True, True, False]])) is None
 
 
 def test_fairseq_is_told_of_no_limit_to_the_length():
