@@ -99,6 +99,11 @@ class AlibiLanguageModel(FairseqLanguageModel):
         args.no_token_positional_embeddings = True
         embed_tokens = cls.build_embedding(args, task.source_dictionary)
         model = cls(AlibiDecoder(args, task.target_dictionary, embed_tokens))
+        for name, buffer in model.named_buffers():
+            if name.endswith("_float_tensor"):
+                # fairseq's adaptive input and softmax leave it as they find the memory, so that the
+                # checkpoints of two equal trainings would differ in it.
+                buffer.zero_()
         if model.decoder.embed_positions.memory_length and not getattr(
             task, "is_sequential", False
         ):

@@ -141,3 +141,13 @@ def test_layerdrop_is_the_probability_of_dropping_a_layer():
     decoder = build_model(*TINY, "--decoder-layerdrop", "0.2").train().decoder
     dropped = sum(decoder._is_dropped() for _ in range(2000)) / 2000
     assert dropped == pytest.approx(0.2, abs=0.04)  # more than 4 standard deviations
+
+
+def test_nothing_of_a_model_is_left_as_the_memory_was(monkeypatch):
+    """Or equal trainings would have checkpoints of other bits."""
+    monkeypatch.setattr(torch, "FloatTensor", lambda size: torch.full((size,), torch.nan))
+    flags = "--adaptive-input --adaptive-input-cutoff 20,40 --adaptive-softmax-cutoff 20,40"
+    flags += " --no-share-decoder-input-output-embed"
+    state = small_model("alibi", *flags.split()).state_dict()
+    assert "decoder.embed_tokens._float_tensor" in state
+    assert all(tensor.isfinite().all() for tensor in state.values())

@@ -95,6 +95,12 @@ class Processes:
     def running(self) -> bool:
         return any(process.poll() is None for process in self.started)
 
+    @property
+    def failed(self) -> bool:
+        """Whether one of several has ended, and not well."""
+        codes = [process.poll() for process in self.started]
+        return self.count > 1 and any(code not in (None, 0) for code in codes)
+
     def all(self) -> list[psutil.Process]:
         """The processes and their descendants."""
         found: list[psutil.Process] = []
@@ -152,19 +158,27 @@ def attempt(
                 if moment.during in ("", result.phase):
                     left, result.hit = processes.send(moment), True
                     deadline = now + PATIENCE
+            if result.hit and not work and processes.failed:
+                # As srun does with --kill-on-bad-exit: one whose partner ended before they had met
+                # would look for it for half an hour, which is PyTorch's limit.
+                _kill(processes.all())
             if result.hit and now > deadline:
                 raise TimeoutError(f"{words[0]} did not end after {moment}")
             time.sleep(PAUSE)
         psutil.wait_procs(left, timeout=PATIENCE)
     finally:
-        for process in processes.all():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        _kill(processes.all())
     end = time.monotonic()
     result.codes = [process.wait() for process in processes.started]
     result.said = log.read_text(errors="replace")
     result.seconds, result.work_seconds = end - start, end - (work or end)
     return result
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _due(moment: Moment, start: float, work: float, now: float) -> bool:

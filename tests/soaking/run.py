@@ -76,7 +76,7 @@ class Run:
         }
         allowed = _EXPECTED[moment.number]
         if self.work.processes > 1 and moment.number != signal.SIGKILL and 75 not in end.codes:
-            allowed = (*allowed, 1, -6)  # the other process has nobody left to talk to
+            allowed = (*allowed, 1, -6, -9)  # the other process has nobody left to talk to
         if not set(end.codes) <= set(allowed):
             problems.append(f"exit codes {end.codes}")
         if self.name.startswith("training") and not self.harmed:

@@ -205,12 +205,13 @@ def _step(said: str, folder: Path) -> str:
 
 def _cells_and_checkpoints(folder: Path) -> str:
     """Every result and the last checkpoint of every run."""
-    found = [*folder.rglob("results*.json"), *folder.rglob("checkpoint_last.pt")]
+    results = {*folder.rglob("results*.json"), *folder.rglob("results/**/*.json")}
+    found = [*results, *folder.rglob("checkpoint_last.pt")]
+    assert results, f"no results in {folder}"
     states_of = {
         path.relative_to(folder).as_posix(): states.of_results(path)
         if path.suffix == ".json"
         else states.of_checkpoint(path)
         for path in sorted(found)
     }
-    assert states_of, f"nothing in {folder}"
     return json.dumps(states_of)
