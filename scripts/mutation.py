@@ -105,6 +105,10 @@ def try_part(args, part: str, checkout: Path, commit: str, trials, covering) -> 
         began_one = time.monotonic()
         tests = covering.tests(mutation, part, args.seconds)
         limit = int(30 + 3 * covering.seconds(tests))
+        if not tried and (failed := trials.run(tests, limit)):
+            raise SystemExit(
+                f"{failed} fails without any change; there is nothing to compare with."
+            )
         noticed = attempt(checkout, mutation, trials, tests, limit)
         outcome = "survived" if noticed is None else "timed out" if noticed == "time" else "caught"
         tried.append({"at_first": outcome, **case, "outcome": outcome, "commit": commit})

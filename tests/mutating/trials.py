@@ -59,6 +59,10 @@ class Trials:
         process.start()
         theirs.close()
         try:
+            ours.recv()
+        except EOFError:
+            raise RuntimeError("the process that runs the tests did not begin") from None
+        try:
             waited = (ours.poll(1) for _ in range(limit))
             return ours.recv() if any(waited) else "time"
         except EOFError:
@@ -81,7 +85,8 @@ def _descendants(pid: int) -> list[psutil.Process]:
 def _in_the_copy(connection, folder: Path, work, arguments: tuple) -> None:
     checkout, here = folder / "checkout", Path(__file__).resolve().parents[2]
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY if hard < 0 else min(MEMORY, hard), hard))
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     os.chdir(checkout)
     output = os.open(folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -91,6 +96,7 @@ def _in_the_copy(connection, folder: Path, work, arguments: tuple) -> None:
     os.environ.update(PYTHONPATH=str(checkout), OMP_NUM_THREADS="1")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    connection.send("begun")
     connection.send(work(folder, *arguments))
     for child in _descendants(os.getpid()):
         child.send_signal(signal.SIGKILL)
