@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 
-import fairseq
 import hydra
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.utils import split_paths
@@ -52,9 +51,8 @@ def make_paths_absolute(cfg: DictConfig, start: str) -> None:
             cfg.checkpoint.restore_file = os.path.join(start, cfg.checkpoint.restore_file)
 
 
-@hydra.main(
-    config_path=os.path.join(os.path.dirname(fairseq.__file__), "config"), config_name="config"
-)
+# Hydra counts packages here. Version 1.0, which the fairseq of Python 3.10 needs, takes no other path.
+@hydra.main(config_path="../../fairseq/config", config_name="config")
 def _started(cfg: DictConfig) -> float:
     make_paths_absolute(cfg, HydraConfig.get().runtime.cwd)
     return _hydra_main(cfg)
