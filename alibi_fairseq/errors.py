@@ -172,7 +172,9 @@ def _mismatch(text: str, checkpoint: str) -> str:
 # in "Type: message"; the first match counts.
 _SENTENCES = (
     (
-        r"^InterpolationKeyError: Interpolation key 'task.tokens_per_sample' not found",
+        # The second wording is that of omegaconf 2.0, which the fairseq of Python 3.10 needs.
+        r"^(?:InterpolationKeyError: I|ConfigKeyError: str i)nterpolation key 'task.tokens_per_sample' "
+        r"not found",
         r"This model is a language model; add --task language_modeling (fairseq's default task is "
         r"translation).",
     ),

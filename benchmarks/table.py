@@ -192,7 +192,9 @@ def section(name: str, document: dict, file: str) -> str:
     cells = side_by_side(document["cells"]) if name == "backends" else document["cells"]
     source = document["provenance"]
     hardware = source["hardware"]
-    threads = source["threads"] or " and ".join(str(part["threads"]) for part in source["parts"])
+    threads = source["threads"] or " and ".join(
+        dict.fromkeys(str(part["threads"]) for part in source["parts"])
+    )
     machine = hardware["gpu"] or f"{hardware['cpu']}, {threads} threads"
     commands = ", ".join(f"`{line}`" for line in source["command"].splitlines())
     shown = [c for c in columns if any(cell.get(c[1]) is not None for cell in cells)]

@@ -33,7 +33,6 @@ if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
   fairseq="fairseq==0.12.2"
   # fairseq 0.12.2 needs an omegaconf whose metadata later versions of pip refuse (fairseq issue 5436).
   printf '%s\n' "pip<24.1" "Cython<3.1" "numpy<2.3" > "$constraints"
-  "$python" -m pip install --disable-pip-version-check --quiet "pip<24.1"
 else
   fairseq="fairseq-fixed"
   cp "$root/constraints.txt" "$constraints"
@@ -49,7 +48,7 @@ pip_install() {
 }
 
 echo "Installing the build requirements …"
-pip_install --quiet setuptools wheel Cython numpy
+pip_install --quiet pip setuptools wheel Cython numpy
 # Compiled here where there is no binary wheel (Python 3.11), and before anything that PyTorch's
 # build tools would slow down: with them, this step takes minutes instead of seconds.
 echo "Installing fairseq …"

@@ -212,6 +212,16 @@ def test_the_readme_gets_a_sentence_about_peers(tmp_path, monkeypatch):
     assert found.endswith("\n\nBehind.\n") and "Two" not in found
 
 
+def test_numbers_of_threads_are_named_once():
+    made = document(
+        {"name": "attention, sdpa", "variant": "sdpa", "baseline": "sdpa", "ratio": 1.0},
+        kind="benchmark",
+    )
+    parts = [{"threads": threads} for threads in (1, 2, 1, 2)]
+    made["provenance"] |= {"threads": None, "parts": parts}
+    assert ", 1 and 2 threads;" in table.section("attention", made, "attention-cpu.json")
+
+
 def test_profile(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(profile, "FOLDER", tmp_path / "profiles")
     monkeypatch.setattr(sys, "argv", ["profile", "--lengths", "16"])
