@@ -28,6 +28,7 @@ GLUE = {
     *("evaluation.checkpoint", "evaluation.data"),
     *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
     "study.data",
+    "study.speeds",
 }
 
 

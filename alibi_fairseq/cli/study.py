@@ -60,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="of finished cells and the page; cells found there are done (default: %(default)s)",
     )
+    parser.add_argument(
+        "--speeds",
+        action="store_true",
+        help="train nothing: time updates of all models of the given corpora, in turns; a minute or "
+        "two in which nothing else should run",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("--parallel must be at least 1.")
     if args.hours is not None and not args.hours > 0:
         raise BadInput(f"--hours must be above 0, not {args.hours}.")
+    if args.speeds and (args.hours is not None or not args.corpus):
+        raise BadInput("--speeds trains nothing: it needs --corpus, and takes no --hours.")
     study = description.load(args.description)
     sources = sources_of(args.corpus, list(study.corpora))
     work = StudyWork(study, args.description, sources, args.work_dir, args.results)
@@ -84,17 +92,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def carry_out(work, args: argparse.Namespace) -> None:
-    """Train what is asked for and write the page, also if it is stopped.
+    """Train or time what is asked for and write the page, also if it is stopped.
 
     Models may be trained where no figures can be drawn; the page is then written elsewhere.
     """
-    from ..study.fitting import fitting
-
-    cells = [cell for cell in work.left() if fnmatch.fnmatch(cell.key.name, args.cells or "*")]
-    if args.hours is not None and cells:
-        cells = fitting(cells, args.hours, args.parallel)
     try:
-        work.run(cells, args.parallel)
+        if args.speeds:
+            time_models(work, args)
+        else:
+            train_models(work, args)
     finally:
         if find_spec("matplotlib"):
             from ..study.page import write_page
@@ -102,6 +108,26 @@ def carry_out(work, args: argparse.Namespace) -> None:
             print(f"\n{write_page(work.study, args.description, args.results)}")
         else:
             print("matplotlib is not installed: write the page elsewhere, from the same --results.")
+
+
+def train_models(work, args: argparse.Namespace) -> None:
+    from ..study.fitting import fitting
+
+    cells = [cell for cell in work.left() if is_wanted(cell, args)]
+    if args.hours is not None and cells:
+        cells = fitting(cells, args.hours, args.parallel)
+    work.run(cells, args.parallel)
+
+
+def time_models(work, args: argparse.Namespace) -> None:
+    from ..study.speeds import measure
+
+    for path in measure([cell for cell in work.given() if is_wanted(cell, args)], args.results):
+        print(path)
+
+
+def is_wanted(cell, args: argparse.Namespace) -> bool:
+    return fnmatch.fnmatch(cell.key.name, args.cells or "*")
 
 
 def sources_of(given: list[str], names: list[str]) -> dict[str, Path]:

@@ -176,6 +176,7 @@ OPTIONAL: dict[str, Check] = {
     "mean_context": NOT_NEGATIVE,
     "document_tokens": NUMBERS,
     "document_bits": NUMBERS,
+    "round_seconds": NUMBERS,
     "tokens_per_second": POSITIVE,
     "tokens_per_second_batch_1": POSITIVE,
     "step_ms": POSITIVE,

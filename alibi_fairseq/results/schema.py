@@ -42,7 +42,9 @@ _IDENTITY = {
     "position_loss": (*_RUN, "subset", "length", "stride", "shard", "position_from"),
 }
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
-_MEASURED = ("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "ratio")
+_MEASURED = (
+    *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
+)
 
 # Perplexity is 2^loss_bits; logs round it to two decimals, which near 1 is this many bits.
 _PERPLEXITY_TOLERANCE_BITS = 0.01

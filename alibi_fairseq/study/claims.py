@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from . import findings
 from .description import Key
 from .findings import Finding, Results
-from .outcomes import Outcome
+from .outcomes import Outcome, Speeds
 
 HOLDS, SO_FAR, FAILS, OPEN, NOT_RUN = (
     "reproduced",
@@ -90,14 +90,15 @@ STATEMENTS = (
     Statement(
         "3. ALiBi trained short and tested long beats sinusoidal trained long",
         "At equal tokens, and in less time (section 4.1, Table 5).",
-        (findings.short_beats_long,),
+        (findings.short_beats_long, findings.short_is_faster),
     ),
     Statement(
         "4. Order of the methods in training speed and memory",
         "Sinusoidal and ALiBi are level, rotary is slower, T5 bias takes about twice the time "
         "(Table 1, on a GPU).",
-        (findings.speeds,),
-        note="Of small models on a CPU that they shared with other work: it says little.",
+        (findings.speeds, findings.memory),
+        note="Updates of all models, timed in turns on one machine. Memory is all that a training "
+        "process held.",
     ),
     Statement(
         "5. The gain from longer tests is mostly the early-token curse",
@@ -134,7 +135,11 @@ STATEMENTS = (
 )
 
 
-def claims(outcomes: dict[Key, Outcome]) -> list[Claim]:
-    """All claims, in their order."""
-    results = Results(outcomes)
+def claims(outcomes: dict[Key, Outcome], speeds: Speeds | None = None) -> list[Claim]:
+    """All claims, in their order.
+
+    Args:
+        speeds: as :func:`.outcomes.load_speeds` gives them.
+    """
+    results = Results(outcomes, speeds)
     return [statement.tried(results) for statement in STATEMENTS]

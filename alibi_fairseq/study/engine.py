@@ -172,9 +172,18 @@ class StudyWork:
             for name, source in self.sources.items()
         }
 
+    def given(self) -> list[StudyCell]:
+        """Cells whose text is given."""
+        return [cell for cell in self.cells() if cell.key.corpus in self.sources]
+
     def left(self) -> list[StudyCell]:
-        """Cells that are not done and whose text is given."""
-        return [cell for cell in self.cells() if not cell.done and cell.key.corpus in self.sources]
+        """Those of them that are not done.
+
+        Raises:
+            BadInput: any cell of the study was made with other settings.
+        """
+        done = [cell.key for cell in self.cells() if cell.done]
+        return [cell for cell in self.given() if cell.key not in done]
 
     def run(self, cells: Sequence[StudyCell], parallel: int) -> None:
         """Train and evaluate cells; see :func:`alibi_fairseq.workflow.run_chains`."""

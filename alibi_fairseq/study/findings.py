@@ -1,23 +1,28 @@
 """What the finished cells of a study say: comparisons, claim by claim.
 
-Numbers are changes of perplexity in per cent, with 95 % intervals. Where an interval includes 0,
-nothing is claimed.
+Numbers are changes of perplexity, or of speed, in per cent, with 95 % intervals. Where an interval
+includes 0, nothing is claimed.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..results.points import method_name
 from .description import Key
-from .outcomes import Outcome
-from .statistics import Interval, Sums, change
+from .outcomes import Outcome, Speeds
+from .statistics import Interval, Sums, change, speed_up
 
 #: The length from which on the paper has ALiBi ahead of sinusoidal at equal lengths (Table 5).
 AHEAD_FROM = 256
 #: Methods that do not extrapolate.
 BREAKING = ("sinusoidal", "rotary", "t5")
+#: Methods that the paper measured to train more slowly than sinusoidal.
+SLOWER = ("rotary", "t5")
+#: Two speeds that differ by less are level: in the paper's Table 1 ALiBi and sinusoidal do so by 1 %.
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Finding:
 
     Attributes:
         what: the comparison in words.
-        number: the change of perplexity; None for what is no comparison.
+        number: the change of perplexity or speed; None for what has no interval.
         agrees: with the claim: True, False, or None if the interval includes both.
         counts: for the verdict; otherwise it is shown only.
     """
@@ -38,10 +43,19 @@ class Finding:
 
 
 class Results:
-    """Finished cells with what claims ask for."""
+    """Finished cells with what claims ask for.
 
-    def __init__(self, outcomes: dict[Key, Outcome]):
+    Args:
+        speeds: of training.
+    """
+
+    def __init__(
+        self,
+        outcomes: dict[Key, Outcome],
+        speeds: Speeds | None = None,
+    ):
         self.outcomes = outcomes
+        self.speeds = speeds or {}
 
     def of(self, method: str, corpus: str | None = None) -> list[Outcome]:
         """Finished cells of a method, by corpus, seed and length."""
@@ -105,20 +119,42 @@ def short_beats_long(results: Results) -> Iterator[Finding]:
             if long.key.seed != short.key.seed or length <= short.key.train_length:
                 continue
             if found := compared(short.find(length), long.find(length)):
-                what = (
-                    f"{label(short)} against sinusoidal trained at {length}, both tested at {length}; "
-                    f"training took {short.hours * 60:.0f} and {long.hours * 60:.0f} minutes"
-                )
+                what = f"{label(short)} against sinusoidal trained at {length}, both tested at {length}"
                 yield Finding(what, found, decided(found, lower=True))
 
 
+def short_is_faster(results: Results) -> Iterator[Finding]:
+    """No slower: as many tokens in no more time."""
+    for short, long in itertools.product(sorted(results.speeds), repeat=2):
+        (corpus, method, length), (other_corpus, other, other_length) = short, long
+        if (method, other) != ("alibi", "sinusoidal") or corpus != other_corpus:
+            continue
+        if length < other_length:
+            found = speed_up(results.speeds[short], results.speeds[long])
+            what = f"speed of training ALiBi at {length} ({corpus}) against sinusoidal at {other_length}"
+            yield Finding(what, found, no_slower(found))
+
+
 def speeds(results: Results) -> Iterator[Finding]:
+    for (corpus, method, length), timed in sorted(results.speeds.items()):
+        baseline = results.speeds.get((corpus, "sinusoidal", length))
+        if method == "sinusoidal" or baseline is None:
+            continue
+        found = speed_up(timed, baseline)
+        agrees = decided(found, lower=True) if method in SLOWER else no_slower(found)
+        what = f"speed of training {method_name(method)} at {length} ({corpus}) against sinusoidal"
+        yield Finding(what, found, agrees, counts=method in ("alibi", *SLOWER))
+
+
+def memory(results: Results) -> Iterator[Finding]:
     for outcome in results.outcomes.values():
         other = results.beside(outcome, "sinusoidal")
-        if other is None or other is outcome or not outcome.tokens_per_second:
+        if other is None or other is outcome or outcome.key.seed != 1:
             continue
-        ratio = outcome.tokens_per_second / (other.tokens_per_second or outcome.tokens_per_second)
-        yield Finding(f"{label(outcome)} at {ratio:.2f} times sinusoidal's speed", None, None)
+        if outcome.peak_memory_mb and other.peak_memory_mb:
+            ratio = outcome.peak_memory_mb / other.peak_memory_mb
+            what = f"{label(outcome)}: {ratio:.2f} times the peak memory of sinusoidal"
+            yield Finding(what, None, None, counts=False)
 
 
 def early_tokens(results: Results) -> Iterator[Finding]:
@@ -196,6 +232,13 @@ def decided(found: Interval, lower: bool) -> bool | None:
     if found.negative or found.positive:
         return found.negative if lower else found.positive
     return None
+
+
+def no_slower(found: Interval) -> bool | None:
+    """Whether a speed is at least level; None if its interval includes both."""
+    if found.low > -LEVEL:
+        return True
+    return False if found.high < -LEVEL else None
 
 
 def label(outcome: Outcome) -> str:

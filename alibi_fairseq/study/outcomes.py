@@ -11,6 +11,11 @@ from ..results.schema import load_document
 from .description import Key
 from .statistics import Sums
 
+#: Folder of the speeds in the results, a document per corpus.
+SPEEDS = "speeds"
+#: Tokens per second in training, by corpus, method and training length: (R,) one per round.
+Speeds = dict[tuple[str, str, int], np.ndarray]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -58,6 +63,16 @@ def load_outcomes(cells: Path, keys: list[Key]) -> dict[Key, Outcome]:
         key: load_outcome(cells / key.name, key)
         for key in keys
         if (cells / key.name / "cell.json").is_file()
+    }
+
+
+def load_speeds(results: Path) -> Speeds:
+    """Those that were measured, see :mod:`.speeds`."""
+    return {
+        (path.stem, cell["position_method"], cell["train_length"]): cell["tokens"]
+        / np.array(cell["round_seconds"])
+        for path in sorted((results / SPEEDS).glob("*.json"))
+        for cell in load_document(path)["cells"]
     }
 
 

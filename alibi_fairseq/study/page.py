@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from ..files import atomic_write
 from ..reporting import markdown
-from ..reporting.perplexity_by_length import draw_lengths
-from ..reporting.style import figure, method_look, save
-from ..results.points import Point, method_name
+from ..results.points import method_name
 from .claims import FAILS, HOLDS, NOT_RUN, SO_FAR, Claim, claims
 from .description import Key, Study
+from .figures import draw
 from .findings import Finding
-from .outcomes import Outcome, load_outcomes
+from .outcomes import Outcome, load_outcomes, load_speeds
 from .statistics import LEVEL, Interval, perplexity
 
 #: Claims that failed come first.
@@ -28,8 +28,8 @@ def write_page(study: Study, description: Path, folder: Path) -> Path:
     """
     keys = [key for key, _ in study.cells()]
     outcomes = load_outcomes(folder / "cells", keys)
-    found = claims(outcomes)
-    figures = draw(study, outcomes, folder)
+    found = claims(outcomes, load_speeds(folder))
+    figures = draw(list(study.corpora), outcomes, folder)
     missing = [key for key in keys if key not in outcomes]
     parts = [
         f"# {study.title}",
@@ -40,6 +40,7 @@ def write_page(study: Study, description: Path, folder: Path) -> Path:
         "## Every perplexity",
         f"With {LEVEL:.0%} intervals over documents. Windows do not overlap.",
         *(perplexity_table(corpus, outcomes) for corpus in study.corpora),
+        seed_section(outcomes),
         "## Cells",
         cell_table(list(outcomes.values())),
     ]
@@ -63,7 +64,7 @@ def introduction(study: Study, description: Path, outcomes: dict[Key, Outcome]) 
         "them is WikiText-103 or the Toronto BookCorpus. Models and trainings are thousands of times "
         f"smaller than the paper's: each model reads {' or '.join(tokens)} tokens and is still early in "
         "its training. What holds or fails here need not do so there.\n\n"
-        f"A change is in per cent of perplexity, with a {LEVEL:.0%} interval over documents that both "
+        f"A change is in per cent of perplexity (or of speed, where it says so), with a {LEVEL:.0%} interval over documents that both "
         "models were tested on; it covers the choice of documents, not of the seed."
     )
 
@@ -133,6 +134,33 @@ def perplexity_table(corpus: str, outcomes: dict[Key, Outcome]) -> str:
     return f"### {corpus}\n\n{markdown.table(headers, rows, left=1)}"
 
 
+def seed_section(outcomes: dict[Key, Outcome]) -> str:
+    """How far models that differ in the seed alone are apart, which no interval covers."""
+    models: dict[tuple[str, str, int], list[Outcome]] = {}
+    for key, outcome in outcomes.items():
+        models.setdefault((key.corpus, key.method, key.train_length), []).append(outcome)
+    rows = []
+    for (corpus, method, length), members in sorted(models.items()):
+        if len(members) < 2:
+            continue
+        found = [
+            outcome.at(length).perplexity for outcome in sorted(members, key=lambda o: o.key.seed)
+        ]
+        mean = statistics.fmean(found)
+        rows.append(
+            [
+                f"{method_name(method)} trained and tested at {length} ({corpus})",
+                ", ".join(map(markdown.perplexity, found)),
+                markdown.perplexity(mean),
+                f"{100 * statistics.stdev(found) / mean:.1f} %",
+            ]
+        )
+    if not rows:
+        return ""
+    headers = ["model", "perplexity of each seed", "mean", "standard deviation"]
+    return f"## Seeds\n\n{markdown.table(headers, rows, left=2)}"
+
+
 def cell_table(outcomes: list[Outcome]) -> str:
     """Where each model comes from."""
     rows = [
@@ -148,63 +176,3 @@ def cell_table(outcomes: list[Outcome]) -> str:
     ]
     headers = ["cell", "text", "updates", "minutes", "tokens/s", "commit"]
     return markdown.table(headers, rows, left=2)
-
-
-def draw(study: Study, outcomes: dict[Key, Outcome], folder: Path) -> list[Path]:
-    """The main figure of each corpus: perplexity by evaluation length; and the loss by position."""
-    made = []
-    for corpus in study.corpora:
-        of_corpus = [
-            outcome for key, outcome in outcomes.items() if key.corpus == corpus and key.seed == 1
-        ]
-        points = [point for outcome in of_corpus for point in points_of(outcome)]
-        if points:
-            path = folder / f"{corpus}.png"
-            draw_lengths(points, f"{corpus}: small models", path, path.with_suffix(".svg"))
-            made.append(path)
-        shown = [outcome for outcome in of_corpus if outcome.positions]
-        if shown:
-            made.append(draw_positions(corpus, shown, folder / f"{corpus}-positions.png"))
-    return made
-
-
-def points_of(outcome: Outcome) -> list[Point]:
-    return [
-        Point(
-            position_method=outcome.key.method,
-            train_length=outcome.key.train_length,
-            length=length,
-            stride=length,
-            subset="test",
-            perplexity=outcome.at(length).perplexity,
-        )
-        for length in outcome.lengths()
-    ]
-
-
-def draw_positions(corpus: str, outcomes: list[Outcome], path: Path) -> Path:
-    """Loss by position within the window, at 8 times the shortest training length."""
-    shortest = min(outcome.key.train_length for outcome in outcomes)
-    with figure(f"{corpus}: loss by position in a window, trained at {shortest}") as (
-        drawing,
-        axes,
-    ):
-        for outcome in outcomes:
-            if outcome.key.train_length != shortest:
-                continue
-            places = outcome.positions.get(8 * shortest, [])
-            middles = [(first + end - 1) / 2 + 1 for first, end, _ in places]
-            look = method_look(outcome.key.method)
-            axes[0].plot(
-                middles,
-                [bits for _, _, bits in places],
-                label=method_name(outcome.key.method),
-                **look.line(),
-            )
-        axes[0].axvline(shortest, color="#888888", linewidth=0.8)
-        axes[0].set_xscale("log", base=2)
-        axes[0].set_xlabel("position in the window (tokens)")
-        axes[0].set_ylabel("loss (bits per token)")
-        axes[0].legend()
-        save(drawing, path, path.with_suffix(".svg"))
-    return path

@@ -32,8 +32,18 @@ def outcome(method: str, shifts: dict, train_length: int = 256, corpus="wikipedi
     return Outcome(key, "text-study", found, {}, 1000.0, 500.0, 0.1, 300, "abc")
 
 
-def verdicts(*outcomes: Outcome) -> dict[str, str]:
-    found = claims({each.key: each for each in outcomes})
+def speeds(**of_method: float) -> dict:
+    """Of nine rounds in which the machine becomes slower, with some noise of each model's own."""
+    noise = np.random.default_rng(2)
+    machine = np.linspace(1000, 400, 9)
+    return {
+        ("wikipedia", method, 256): machine * speed * noise.uniform(0.99, 1.01, 9)
+        for method, speed in of_method.items()
+    }
+
+
+def verdicts(*outcomes: Outcome, timed: dict | None = None) -> dict[str, str]:
+    found = claims({each.key: each for each in outcomes}, timed)
     return {claim.title.split(".")[0]: claim.verdict for claim in found}
 
 
@@ -59,9 +69,10 @@ def test_everything_as_in_the_paper():
         outcome("kerple", {256: 0.0, 1024: -0.2}),
         outcome("alibi", ALIBI, corpus="books"),
         outcome("sinusoidal", SINUSOIDAL, corpus="books"),
+        timed=speeds(sinusoidal=1, alibi=0.99, rotary=0.7, t5=0.5, kerple=0.4),
     )
     # Long tests lose nothing here: every model is best at its longest test.
-    expected = dict.fromkeys("1235689", HOLDS) | {"4": OPEN, "7": FAILS, "10": NOT_RUN}
+    expected = dict.fromkeys("12345689", HOLDS) | {"7": FAILS, "10": NOT_RUN}
     assert found == expected
 
 
@@ -103,6 +114,29 @@ def test_equal_lengths_below_256_are_shown_and_do_not_count():
 def test_the_early_token_claim_fails_where_sliding_windows_gain_as_much():
     gains = {64: 0.2, 128: 0.0, (64, 1, False): 0.1, (128, 1, False): -0.1}
     assert verdicts(outcome("alibi", gains, 64))["5"] == FAILS
+
+
+@pytest.mark.parametrize(
+    ("timed", "verdict"),
+    [
+        (speeds(sinusoidal=1, alibi=0.9), FAILS),
+        (speeds(sinusoidal=1, alibi=1.3), HOLDS),
+        (speeds(sinusoidal=1, alibi=0.95), OPEN),
+        (speeds(sinusoidal=1, alibi=1, rotary=1.1), FAILS),
+        (speeds(sinusoidal=1, alibi=1, t5=1), OPEN),
+        (speeds(alibi=1), NOT_RUN),
+    ],
+)
+def test_the_order_of_speeds(timed, verdict):
+    assert verdicts(timed=timed)["4"] == verdict
+
+
+@pytest.mark.parametrize(("speed", "verdict"), [(1.1, HOLDS), (0.9, FAILS)])
+def test_trained_short_must_take_no_longer_than_trained_long(speed, verdict):
+    pair = [outcome("alibi", {64: 0.2, 256: 0.0}, 64), outcome("sinusoidal", SINUSOIDAL)]
+    timed = speeds(sinusoidal=1)
+    timed["wikipedia", "alibi", 64] = speed * timed["wikipedia", "sinusoidal", 256]
+    assert verdicts(*pair, timed=timed)["3"] == verdict
 
 
 def test_failed_claims_come_first():

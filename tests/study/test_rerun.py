@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ def numbers(folder: Path) -> list[list]:
     return [[cell.get(key) for key in NUMBERS] for cell in cells]
 
 
+def made_with(folder: Path) -> list:
+    """What the bits of a cell may depend on, besides its settings."""
+    found = load_document(folder / "training.json")["provenance"]
+    return [found["versions"]["torch"], found["hardware"]["cpu"], found["threads"]]
+
+
+def cheapest(folders: Iterable[Path]) -> Path:
+    """Of cells: attention costs least where it is shortest."""
+    return min(folders, key=lambda folder: (int(folder.name.split("-")[2]), folder.name))
+
+
 @pytest.mark.slow
 def test_a_cell_repeated_elsewhere_has_the_same_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -71,11 +83,14 @@ def test_a_cell_repeated_elsewhere_has_the_same_numbers(tmp_path, monkeypatch):
     "STUDY_CORPUS" not in os.environ, reason="needs the text: STUDY_CORPUS=NAME=PATH"
 )
 def test_a_committed_cell_can_be_repeated(tmp_path, monkeypatch):
-    """The same bits need the same processor and versions; elsewhere they agree closely."""
+    """The same bits on such a processor and such versions; elsewhere they agree closely."""
     monkeypatch.chdir(ROOT)
     corpus = os.environ["STUDY_CORPUS"]
-    folder = min(Path("results/study/cells").glob(f"{corpus.partition('=')[0]}-*"))
+    folder = cheapest(Path("results/study/cells").glob(f"{corpus.partition('=')[0]}-*"))
     flags = ["--corpus", corpus, "--cells", folder.name, "--work-dir", str(tmp_path / "work")]
     assert main(["study", *flags, "--results", str(tmp_path / "results")]) == 0
-    for old, new in zip(numbers(folder), numbers(tmp_path / "results" / "cells" / folder.name)):
+    again = tmp_path / "results" / "cells" / folder.name
+    if made_with(folder) == made_with(again):
+        assert numbers(folder) == numbers(again)
+    for old, new in zip(numbers(folder), numbers(again), strict=True):
         assert old[:2] == new[:2] and new[2] == pytest.approx(old[2], rel=1e-3)
