@@ -17,6 +17,11 @@ from .statistics import LEVEL, Interval, perplexity
 
 #: Claims that failed come first.
 _ORDER = (FAILS, HOLDS, SO_FAR)
+REPEAT = (
+    "Each is trained and evaluated again by `scripts/reproduce.sh study --corpus … --cells NAME "
+    "--results FOLDER`, with a folder that does not hold it; on such a processor with the same versions "
+    "and threads, which its JSON names, the numbers are the same to the last digit."
+)
 
 
 def write_page(study: Study, description: Path, folder: Path) -> Path:
@@ -42,6 +47,7 @@ def write_page(study: Study, description: Path, folder: Path) -> Path:
         *(perplexity_table(corpus, outcomes) for corpus in study.corpora),
         seed_section(outcomes),
         "## Cells",
+        REPEAT,
         cell_table(list(outcomes.values())),
     ]
     if missing:
