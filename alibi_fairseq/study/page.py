@@ -107,10 +107,10 @@ def finding_row(finding: Finding) -> list[str]:
 
 
 def change_text(number: Interval | None) -> tuple[str, str]:
-    """Per cent, with one decimal; no decimals where it is large."""
+    """Per cent, with one decimal; two where it is small, none where it is large."""
     if number is None:
         return "", ""
-    digits = 0 if abs(number.value) >= 1 else 1
+    digits = 0 if abs(number.value) >= 1 else 1 if abs(number.value) >= 0.01 else 2
     value, low, high = (
         f"{100 * part:+,.{digits}f} %" for part in (number.value, number.low, number.high)
     )
