@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ..reporting import style
-from ..reporting.perplexity_by_length import draw_panels
+from ..reporting.perplexity_by_length import draw_panels, without_length
 from ..results.points import Point, Series, method_name, method_order, series
 from .description import Key
 from .outcomes import Outcome
@@ -20,7 +19,7 @@ PAIR = ("alibi", "sinusoidal")
 
 
 def draw(corpora: Sequence[str], outcomes: dict[Key, Outcome], folder: Path) -> list[Path]:
-    """Two figures of each corpus.
+    """The figures of each corpus, as far as there are models for them.
 
     Returns:
         The ``.png`` of each; there is an ``.svg`` beside it.
@@ -28,31 +27,33 @@ def draw(corpora: Sequence[str], outcomes: dict[Key, Outcome], folder: Path) -> 
     made = []
     for corpus in corpora:
         of_corpus = [outcome for key, outcome in outcomes.items() if key.corpus == corpus]
-        if of_corpus:
-            made.append(folder / f"{corpus}.png")
-            title = f"{corpus}: small models, windows that do not overlap"
-            draw_panels(title, panels_of(of_corpus), made[-1], made[-1].with_suffix(".svg"))
+        lines = series(point for outcome in of_corpus for point in points_of(outcome))
+        title = f"{corpus}: small models, windows that do not overlap"
+        for name, panels in ((corpus, by_length(lines)), (f"{corpus}-methods", by_method(lines))):
+            if panels:
+                made.append(folder / f"{name}.png")
+                draw_panels(title, panels, made[-1], made[-1].with_suffix(".svg"))
         shown = [outcome for outcome in of_corpus if outcome.positions and outcome.key.seed == 1]
         if shown:
             made.append(draw_positions(corpus, shown, folder / f"{corpus}-positions.png"))
     return made
 
 
-def panels_of(outcomes: Sequence[Outcome]) -> dict[str, list[Series]]:
-    """ALiBi and sinusoidal by their training lengths, and all methods at the two lengths at which
-    most others are trained; seeds are averaged.
-    """
-    lines = series(point for outcome in outcomes for point in points_of(outcome))
+def by_length(lines: Sequence[Series]) -> dict[str, list[Series]]:
+    """A panel of ALiBi and sinusoidal at all training lengths; none if there is but one."""
     pair = [line for line in lines if line.position_method in PAIR]
-    trained = {(outcome.key.method, outcome.key.train_length) for outcome in outcomes}
-    others = Counter(length for method, length in trained if method not in PAIR)
-    found = {}
-    if len({line.train_length for line in pair}) > 1:
-        found["ALiBi and sinusoidal"] = pair
-    most = sorted(others, key=lambda length: (-others[length], length))[:2]
-    for length in sorted(most) or ([] if found else [outcomes[0].key.train_length]):
-        found[f"trained at {length}"] = [line for line in lines if line.train_length == length]
-    return found
+    several = len({line.train_length for line in pair}) > 1
+    return {"ALiBi and sinusoidal by training length": pair} if several else {}
+
+
+def by_method(lines: Sequence[Series]) -> dict[str, list[Series]]:
+    """Panels of all methods at each of the two training lengths of most of them, if there are lines."""
+    at: dict[int, list[Series]] = {}
+    for line in lines:
+        at.setdefault(line.train_length or 0, []).append(line)
+    most = sorted(at, key=lambda length: (-len(at[length]), length))[:2]
+    several = [length for length in sorted(most) if len(at[length]) > 1]
+    return {f"trained at {n}": without_length(at[n]) for n in several or most[:1]}
 
 
 def points_of(outcome: Outcome) -> list[Point]:

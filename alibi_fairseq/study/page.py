@@ -40,7 +40,9 @@ def write_page(study: Study, description: Path, folder: Path) -> Path:
         f"# {study.title}",
         introduction(study, description, outcomes),
         summary(found),
-        *(f"![Perplexity by evaluation length]({path.name})" for path in figures),
+        *(f"![{path.stem}]({path.name})" for path in figures),
+        "Where a model was trained with several seeds, lines are their mean and bands one standard "
+        "deviation; the loss by position is that of the first seed.",
         *(claim_section(claim) for claim in in_order(found)),
         "## Every perplexity",
         f"With {LEVEL:.0%} intervals over documents. Windows do not overlap.",

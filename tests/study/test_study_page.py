@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from alibi_fairseq.results.points import series
 from alibi_fairseq.study.description import Key
-from alibi_fairseq.study.figures import draw, panels_of
+from alibi_fairseq.study.figures import by_length, by_method, draw, points_of
 from alibi_fairseq.study.outcomes import Outcome
 from alibi_fairseq.study.page import seed_section
 from alibi_fairseq.study.statistics import Sums
@@ -35,41 +36,47 @@ def names(lines) -> list[tuple[str, int]]:
     return [(line.position_method, line.train_length) for line in lines]
 
 
-def test_panels_show_the_pair_by_length_and_where_most_methods_are():
-    found = panels_of(
-        [
-            *(
-                outcome(method, length)
-                for method in ("alibi", "sinusoidal")
-                for length in (64, 128)
-            ),
-            *(outcome("rotary", length) for length in (64, 512, 1024)),
-            *(outcome("t5", length) for length in (64, 512)),
-        ]
+def lines_of(*outcomes: Outcome):
+    return series(point for each in outcomes for point in points_of(each))
+
+
+def test_panels_show_the_pair_by_length_and_the_lengths_of_most_methods():
+    found = lines_of(
+        *(outcome(method, length) for method in ("alibi", "sinusoidal") for length in (64, 128)),
+        *(outcome("rotary", length) for length in (64, 512, 1024)),
+        *(outcome("t5", length) for length in (64, 512, 1024)),
+        *(outcome("alibi", length) for length in (512, 2048)),
     )
-    assert list(found) == ["ALiBi and sinusoidal", "trained at 64", "trained at 512"]
-    assert len(found["ALiBi and sinusoidal"]) == 4
-    methods = [method for method, _ in names(found["trained at 64"])]
-    assert methods == ["alibi", "sinusoidal", "rotary", "t5"]
+    (pair,) = by_length(found).values()
+    assert names(pair) == [
+        *(("alibi", length) for length in (64, 128, 512, 2048)),
+        *(("sinusoidal", length) for length in (64, 128)),
+    ]
+    panels = by_method(found)
+    assert list(panels) == ["trained at 64", "trained at 512"]
+    assert names(panels["trained at 64"]) == [
+        (method, 64) for method in ("alibi", "sinusoidal", "rotary", "t5")
+    ]
 
 
 def test_one_length_is_one_panel_with_the_mean_of_seeds():
-    seeds = [outcome("alibi", seed=1), outcome("alibi", seed=2, bits=7.5), outcome("sinusoidal")]
-    found = panels_of(seeds)
-    assert list(found) == ["trained at 64"]
-    alibi = found["trained at 64"][0]
-    assert alibi.points[0].perplexity == pytest.approx((2**7 + 2**7.5) / 2)
-    assert alibi.points[0].seeds == 2
+    found = lines_of(outcome("alibi"), outcome("alibi", seed=2, bits=7.5), outcome("sinusoidal"))
+    assert by_length(found) == {}
+    (panel,) = by_method(found).values()
+    first = panel[0].points[0]
+    assert first.seeds == 2 and first.perplexity == pytest.approx((2**7 + 2**7.5) / 2)
 
 
-def test_both_figures_are_drawn_with_readable_lengths(tmp_path):
+def test_all_figures_are_drawn_with_readable_lengths(tmp_path):
     found = [outcome("alibi"), outcome("sinusoidal", bits=7.2), outcome("alibi", 128)]
     made = draw(["tales", "notes"], {each.key: each for each in found}, tmp_path)
-    assert [path.name for path in made] == ["tales.png", "tales-positions.png"]
+    assert [path.name for path in made] == ["tales.png", "tales-methods.png", "tales-positions.png"]
     for path in made:
         assert path.stat().st_size > 10_000 and path.with_suffix(".svg").is_file()
         svg = path.with_suffix(".svg").read_text()
         assert "<!-- 64 -->" in svg and "mathdefault" not in svg
+    one = draw(["tales"], {found[0].key: found[0]}, tmp_path / "one")
+    assert [path.name for path in one] == ["tales-methods.png", "tales-positions.png"]
 
 
 def test_seeds_are_a_table_where_there_are_several():
