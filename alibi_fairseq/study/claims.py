@@ -37,7 +37,11 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        counted = [finding.agrees for finding in self.findings if finding.counts]
+        of_seeds: dict[str, list[bool | None]] = {}
+        for finding in self.findings:
+            if finding.counts:
+                of_seeds.setdefault(finding.what, []).append(finding.agrees)
+        counted = [agreed(found) for found in of_seeds.values()]
         if not counted:
             return NOT_RUN
         if False in counted:
@@ -45,6 +49,17 @@ class Claim:
         if None in counted:
             return OPEN
         return SO_FAR if self.missing else HOLDS
+
+
+def agreed(of_seeds: list[bool | None]) -> bool | None:
+    """What one comparison says with several seeds: nothing if they contradict each other.
+
+    Intervals over documents do not cover the seed, so a small difference may be beyond doubt with
+    each of two seeds, and have the opposite sign.
+    """
+    if {True, False} <= set(of_seeds):
+        return None
+    return next((verdict for verdict in (False, None) if verdict in of_seeds), True)
 
 
 @dataclass(frozen=True)

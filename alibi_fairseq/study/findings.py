@@ -30,16 +30,18 @@ class Finding:
     """One comparison.
 
     Attributes:
-        what: the comparison in words.
+        what: the comparison in words, the same for all seeds.
         number: the change of perplexity or speed; None for what has no interval.
         agrees: with the claim: True, False, or None if the interval includes both.
         counts: for the verdict; otherwise it is shown only.
+        seed: of the models compared.
     """
 
     what: str
     number: Interval | None
     agrees: bool | None
     counts: bool = True
+    seed: int = 1
 
 
 class Results:
@@ -84,7 +86,7 @@ def equal_length(results: Results, corpus: str | None = None) -> Iterator[Findin
             found = compared(alibi.find(length), other.find(length))
             agrees = None if found is None else not found.positive
             what = f"{label(alibi)} against sinusoidal, both trained and tested at {length}"
-            yield Finding(what, found, agrees, counts=length >= AHEAD_FROM)
+            yield Finding(what, found, agrees, counts=length >= AHEAD_FROM, seed=alibi.key.seed)
 
 
 def alibi_extrapolates(results: Results, corpus: str | None = None) -> Iterator[Finding]:
@@ -93,10 +95,10 @@ def alibi_extrapolates(results: Results, corpus: str | None = None) -> Iterator[
         at = alibi.find(length)
         if found := compared(alibi.find(2 * length), at):
             what = f"{label(alibi)} tested at {2 * length} against {length}"
-            yield Finding(what, found, decided(found, lower=True))
+            yield Finding(what, found, decided(found, lower=True), seed=alibi.key.seed)
         if found := compared(alibi.find(16 * length), at):
             what = f"{label(alibi)} tested at {16 * length} against {length}"
-            yield Finding(what, found, not found.positive)
+            yield Finding(what, found, not found.positive, seed=alibi.key.seed)
 
 
 def others_break(results: Results) -> Iterator[Finding]:
@@ -109,7 +111,9 @@ def others_break(results: Results) -> Iterator[Finding]:
                 if tested > length and (found := compared(outcome.find(tested), at)):
                     counts = tested == 4 * length
                     what = f"{label(outcome)} tested at {tested} against {length}"
-                    yield Finding(what, found, decided(found, lower=False), counts)
+                    yield Finding(
+                        what, found, decided(found, lower=False), counts, seed=outcome.key.seed
+                    )
 
 
 def short_beats_long(results: Results) -> Iterator[Finding]:
@@ -120,7 +124,7 @@ def short_beats_long(results: Results) -> Iterator[Finding]:
                 continue
             if found := compared(short.find(length), long.find(length)):
                 what = f"{label(short)} against sinusoidal trained at {length}, both tested at {length}"
-                yield Finding(what, found, decided(found, lower=True))
+                yield Finding(what, found, decided(found, lower=True), seed=short.key.seed)
 
 
 def short_is_faster(results: Results) -> Iterator[Finding]:
@@ -154,7 +158,7 @@ def memory(results: Results) -> Iterator[Finding]:
         if outcome.peak_memory_mb and other.peak_memory_mb:
             ratio = outcome.peak_memory_mb / other.peak_memory_mb
             what = f"{label(outcome)}: {ratio:.2f} times the peak memory of sinusoidal"
-            yield Finding(what, None, None, counts=False)
+            yield Finding(what, None, None, counts=False, seed=outcome.key.seed)
 
 
 def early_tokens(results: Results) -> Iterator[Finding]:
@@ -168,13 +172,18 @@ def early_tokens(results: Results) -> Iterator[Finding]:
             if gain is None or flat is None:
                 continue
             what = f"{label(alibi)} at {tested} against {length}, without overlap"
-            yield Finding(what, gain, None, counts=False)
+            yield Finding(what, gain, None, counts=False, seed=alibi.key.seed)
             # Within half of the gain: flat, as far as the interval can tell.
             bound = abs(gain.value) / 2
             inside = flat.low > -bound and flat.high < bound
             outside = flat.high < -bound or flat.low > bound
             agrees = True if inside else False if outside else None
-            yield Finding(f"{label(alibi)} at {tested} against {length}, S = 1", flat, agrees)
+            yield Finding(
+                f"{label(alibi)} at {tested} against {length}, S = 1",
+                flat,
+                agrees,
+                seed=alibi.key.seed,
+            )
 
 
 def other_domain(results: Results) -> Iterator[Finding]:
@@ -191,7 +200,7 @@ def long_tests_lose(results: Results) -> Iterator[Finding]:
             what = (
                 f"{label(alibi)} tested at {longest} against {best}, the best of the shorter ones"
             )
-            yield Finding(what, found, decided(found, lower=False))
+            yield Finding(what, found, decided(found, lower=False), seed=alibi.key.seed)
 
 
 def kerple_ahead(results: Results) -> Iterator[Finding]:
@@ -201,7 +210,7 @@ def kerple_ahead(results: Results) -> Iterator[Finding]:
         found = alibi and compared(kerple.find(4 * length), alibi.find(4 * length))
         if found:
             what = f"{label(kerple)} against ALiBi, both tested at {4 * length}"
-            yield Finding(what, found, decided(found, lower=True))
+            yield Finding(what, found, decided(found, lower=True), seed=kerple.key.seed)
 
 
 def interpolation_helps(results: Results) -> Iterator[Finding]:
@@ -209,7 +218,7 @@ def interpolation_helps(results: Results) -> Iterator[Finding]:
         twice = 2 * alibi.key.train_length
         if found := compared(alibi.find(twice, variant=True), alibi.find(twice)):
             what = f"{label(alibi)}, interpolated against not, tested at {twice}"
-            yield Finding(what, found, decided(found, lower=True))
+            yield Finding(what, found, decided(found, lower=True), seed=alibi.key.seed)
 
 
 def without_positions(results: Results) -> Iterator[Finding]:
@@ -219,7 +228,7 @@ def without_positions(results: Results) -> Iterator[Finding]:
             if beside := results.beside(none, other):
                 found = compared(none.find(length), beside.find(length))
                 what = f"{label(none)} against {method_name(other)}, both tested at {length}"
-                yield Finding(what, found, None)
+                yield Finding(what, found, None, seed=none.key.seed)
 
 
 def compared(one: Sums | None, other: Sums | None) -> Interval | None:
@@ -242,7 +251,6 @@ def no_slower(found: Interval) -> bool | None:
 
 
 def label(outcome: Outcome) -> str:
-    """``ALiBi trained at 64 (wikipedia)``, with the seed if it is not the first."""
+    """``ALiBi trained at 64 (wikipedia)``."""
     key = outcome.key
-    seed = f", seed {key.seed}" if key.seed != 1 else ""
-    return f"{method_name(key.method)} trained at {key.train_length} ({key.corpus}{seed})"
+    return f"{method_name(key.method)} trained at {key.train_length} ({key.corpus})"

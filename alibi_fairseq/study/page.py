@@ -111,7 +111,8 @@ def finding_row(finding: Finding) -> list[str]:
     if not finding.counts:
         agrees = "not part of the claim" if finding.agrees is not None else ""
     change, interval = change_text(finding.number)
-    return [finding.what, change, interval, agrees]
+    seed = f", seed {finding.seed}" if finding.seed != 1 else ""
+    return [finding.what + seed, change, interval, agrees]
 
 
 def change_text(number: Interval | None) -> tuple[str, str]:

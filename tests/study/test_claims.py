@@ -22,9 +22,11 @@ def sums(shift: float, noise: float = 0.002, seed: int = 0) -> Sums:
     return Sums((TEXT + shift + own) * TOKENS, TOKENS)
 
 
-def outcome(method: str, shifts: dict, train_length: int = 256, corpus="wikipedia", noise=0.002):
+def outcome(
+    method: str, shifts: dict, train_length: int = 256, corpus="wikipedia", noise=0.002, seed=1
+):
     """Shifts by length, or by (length, stride, variant)."""
-    key = Key(corpus, method, train_length, 1)
+    key = Key(corpus, method, train_length, seed)
     found = {
         case if isinstance(case, tuple) else (case, case, False): sums(shift, noise, number)
         for number, (case, shift) in enumerate(shifts.items())
@@ -137,6 +139,20 @@ def test_trained_short_must_take_no_longer_than_trained_long(speed, verdict):
     timed = speeds(sinusoidal=1)
     timed["wikipedia", "alibi", 64] = speed * timed["wikipedia", "sinusoidal", 256]
     assert verdicts(*pair, timed=timed)["3"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("of_seeds", "verdict"),
+    [((-0.1, -0.2), HOLDS), ((-0.1, 0.1), OPEN), ((0.1, 0.2), FAILS), ((0.1, None), FAILS)],
+)
+def test_seeds_that_contradict_each_other_decide_nothing(of_seeds, verdict):
+    """``None``: a seed whose difference is within the noise."""
+    cells = []
+    for seed, shift in enumerate(of_seeds, start=1):
+        noise = {"noise": 0.5} if shift is None else {}
+        cells.append(outcome("alibi", {1024: 0.0}, seed=seed, **noise))
+        cells.append(outcome("kerple", {1024: shift or 0.0}, seed=seed))
+    assert verdicts(*cells)["8"] == verdict
 
 
 def test_failed_claims_come_first():
