@@ -109,12 +109,14 @@ class Study:
         corpora: by name.
         tests: the evaluations.
         parts: trainings with the same settings, the most important first.
+        note: for the page, in Markdown.
     """
 
     title: str
     corpora: dict[str, StudyCorpus]
     tests: Tests
     parts: tuple[Comparison, ...]
+    note: str = ""
 
     def cells(self) -> Iterator[tuple[Key, Comparison]]:
         """Each cell once, in the order of importance."""
@@ -149,7 +151,8 @@ def load(path: Path) -> Study:
 def _study(values: dict) -> Study:
     corpora = {each["name"]: _corpus(each) for each in values["corpora"]}
     parts = tuple(_part(part, values["training"], corpora) for part in values["parts"])
-    return Study(values["title"], corpora, _tests(values["tests"]), parts)
+    note = str(values.get("note", ""))
+    return Study(values["title"], corpora, _tests(values["tests"]), parts, note)
 
 
 def _corpus(values: dict) -> StudyCorpus:
