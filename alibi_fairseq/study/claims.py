@@ -112,8 +112,8 @@ STATEMENTS = (
         "Sinusoidal and ALiBi are level, rotary is slower, T5 bias takes about twice the time "
         "(Table 1, on a GPU).",
         (findings.speeds, findings.memory),
-        note="Updates of all models, timed in turns on one machine. Memory is all that a training "
-        "process held.",
+        note="The order counts, not how far the paper's GPU had the methods apart. Updates of all models "
+        "were timed in turns on one machine. Memory is all that a training process held.",
     ),
     Statement(
         "5. The gain from longer tests is mostly the early-token curse",
@@ -136,6 +136,7 @@ STATEMENTS = (
         "8. KERPLE is ahead of ALiBi past the training length",
         "Chi et al. 2022.",
         (findings.kerple_ahead,),
+        note="One seed says little about differences as small as these.",
     ),
     Statement(
         "9. Interpolation helps ALiBi at twice the training length",
