@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speeds",
         action="store_true",
-        help="train nothing: time updates of all models of the given corpora, in turns; a minute or "
-        "two in which nothing else should run",
+        help="train nothing: time updates of all models of the given corpora, in turns; a few "
+        "minutes in which nothing else should run",
     )
 
 

@@ -95,26 +95,7 @@ def measure_command(
         sequences, length: of an update.
         ends: the lengths of the forward passes.
     """
-    from fairseq import options, tasks
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-
-    from ..launcher.plan import TRAIN
-
-    words = command[command.index(TRAIN[-1]) + 1 :]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    cfg = convert_namespace_to_omegaconf(args)
-    task = tasks.setup_task(cfg.task)
-    model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
-    tokens = random_tokens(task, sequences, length)
-    sample = {
-        "net_input": {
-            "src_tokens": tokens,
-            "src_lengths": torch.full((sequences,), length),
-        },
-        "target": tokens,
-        "ntokens": tokens.numel(),
-        "nsentences": sequences,
-    }
+    _, task, model, criterion, sample = built(command, sequences, length)
 
     def update() -> None:
         criterion(model, sample)[0].backward()
@@ -125,6 +106,36 @@ def measure_command(
     with torch.no_grad():
         forward = [timed(partial(model, random_tokens(task, 1, n))) / n for n in ends]
     return Timing(seconds, (ends[0], forward[0]), (ends[1], forward[1]))
+
+
+def built(command: list[str], sequences: int, length: int) -> tuple:
+    """``(cfg, task, model, criterion, sample)`` of a training command, on the CPU.
+
+    Args:
+        sequences, length: of the sample, which is random.
+    """
+    from fairseq import options, tasks
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    from ..launcher.plan import TRAIN
+
+    words = command[command.index(TRAIN[-1]) + 1 :]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    cfg = convert_namespace_to_omegaconf(args)
+    task = tasks.setup_task(cfg.task)
+    model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    tokens = random_tokens(task, sequences, length)  # (B, T)
+    sample = {
+        "id": torch.arange(sequences),
+        "net_input": {
+            "src_tokens": tokens,
+            "src_lengths": torch.full((sequences,), length),
+        },
+        "target": tokens,
+        "ntokens": tokens.numel(),
+        "nsentences": sequences,
+    }
+    return cfg, task, model, criterion, sample
 
 
 def random_tokens(task, sequences: int, length: int) -> torch.Tensor:

@@ -15,15 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 from tqdm import tqdm
 
 from ..evaluation.data import corpus_name
-from ..launcher.plan import TRAIN
-from ..reproduce.estimate import one_thread, random_tokens
+from ..reproduce.estimate import built, one_thread
 from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document
 from .engine import StudyCell
@@ -41,26 +38,11 @@ class TimedModel:
     """
 
     def __init__(self, cell: StudyCell):
-        command = cell.model.train_command.words
-        words = command[command.index(TRAIN[-1]) + 1 :]
-        args = options.parse_args_and_arch(options.get_training_parser(), words)
-        cfg = convert_namespace_to_omegaconf(args)
-        task = tasks.setup_task(cfg.task)
-        model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
         self.length = cell.key.train_length
         self.tokens = cell.model.comparison.tokens_per_update
-        sequences = self.tokens // self.length
-        tokens = random_tokens(task, sequences, self.length)  # (B, T)
-        self.sample = {
-            "id": torch.arange(sequences),
-            "nsentences": sequences,
-            "ntokens": tokens.numel(),
-            "net_input": {
-                "src_tokens": tokens,
-                "src_lengths": torch.full((sequences,), self.length),
-            },
-            "target": tokens,
-        }
+        cfg, task, model, criterion, self.sample = built(
+            cell.model.train_command.words, self.tokens // self.length, self.length
+        )
         self.method, self.arch = cell.key.method, cfg.model._name
         self.trainer = Trainer(cfg, task, model, criterion)
         self.seconds: list[float] = []
@@ -138,7 +120,7 @@ def rows_of(models: list[TimedModel]) -> list[dict]:
             "tokens": model.tokens,
             "step_ms": round(1000 * seconds, 2),
             "tokens_per_second": round(model.tokens / seconds, 1),
-            "round_seconds": [round(each, 5) for each in model.seconds],
+            "round_seconds": [round(each, 7) for each in model.seconds],
             "baseline": None,
             "ratio": None,
         }
