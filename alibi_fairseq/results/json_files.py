@@ -1,13 +1,24 @@
-"""Reading JSON that somebody else may have written."""
+"""Reading JSON that somebody else may have written, and writing it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from alibi_fairseq.errors import BadInput
+
+_NUMBER = r"-?\d[\d.eE+-]*"
+# Strings of a JSON text hold no line breaks, so this only finds lists.
+_LIST_OF_NUMBERS = re.compile(rf"\[\s*\n\s*({_NUMBER}(?:,\s+{_NUMBER})*)\s*\n\s*\]")
+
+
+def json_text(content: Any) -> str:
+    """JSON with one key per line and every list of numbers on one line; NaN is refused."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return _LIST_OF_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def read_json(path: str | os.PathLike) -> Any:

@@ -6,7 +6,6 @@ words and bytes of each split from it for word-level perplexity and bits per byt
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from importlib import metadata
@@ -15,7 +14,7 @@ from pathlib import Path
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, sha256_file
 from alibi_fairseq.results.dictionaries import dictionary_sha256
-from alibi_fairseq.results.json_files import read_json
+from alibi_fairseq.results.json_files import json_text, read_json
 from alibi_fairseq.results.provenance import collect_provenance
 
 FORMAT = "alibi_fairseq/corpus"
@@ -58,9 +57,9 @@ def load(data: str | os.PathLike) -> dict | None:
 def save(manifest: dict, folder: str | os.PathLike) -> None:
     """Write a manifest made by :func:`describe` into a folder."""
     path = Path(folder) / FILE_NAME
-    text = json.dumps(_validated(manifest, path), indent=2, ensure_ascii=False)
+    text = json_text(_validated(manifest, path))
     with atomic_write(path) as stream:
-        stream.write(text + "\n")
+        stream.write(text)
 
 
 def summary(data: str | os.PathLike) -> dict | None:

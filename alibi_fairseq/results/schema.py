@@ -6,7 +6,6 @@ what (``provenance``). Losses are in bits per token, and their keys say so.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from typing import Any
@@ -26,7 +25,7 @@ from alibi_fairseq.results.fields import (
     VERSIONS,
     Check,
 )
-from alibi_fairseq.results.json_files import read_json
+from alibi_fairseq.results.json_files import json_text, read_json
 
 SCHEMA = "alibi_fairseq/results"
 VERSION = 1
@@ -190,11 +189,10 @@ def _describe(kind: str, cell: dict) -> str:
 
 
 def save_document(document: dict, path: str | os.PathLike) -> None:
-    """Validate, then write as indented JSON; the file is whole or not there at all."""
+    """Validate, then write as indented JSON, lists of numbers on one line; the file is whole or not there at all."""
     validate_document(document, str(path))
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     with atomic_write(path) as stream:
-        stream.write(text + "\n")
+        stream.write(json_text(document))
 
 
 def load_document(path: str | os.PathLike) -> dict:

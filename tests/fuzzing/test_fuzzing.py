@@ -1,4 +1,4 @@
-"""Damaged and hostile files are read or refused with one sentence; scripts/fuzz.py tries many more."""
+"""Damaged and hostile files are read or refused with one sentence."""
 
 from __future__ import annotations
 

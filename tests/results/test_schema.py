@@ -7,6 +7,7 @@ from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import fields, schema
+from alibi_fairseq.results.json_files import json_text
 
 
 def test_saved_document_is_read_back(tmp_path):
@@ -187,3 +188,16 @@ def test_every_key_is_documented():
     keys |= {*fields.VERSIONS, *fields.HARDWARE}
     keys |= {key for required in fields.REQUIRED.values() for key in required}
     assert {key for key in keys if f"`{key}`" not in text} == set()
+
+
+def test_lists_of_numbers_stand_on_one_line_and_read_back_equal():
+    content = {
+        "numbers": [1, -2.5, 1e-7, 3e22],
+        "texts": ["a", "[\n  1,\n  2\n]"],
+        "mixed": [1, None],
+        "nested": [[1, 2], []],
+    }
+    text = json_text(content)
+    assert json.loads(text) == content
+    assert '"numbers": [1, -2.5, 1e-07, 3e+22],' in text.splitlines()[1]
+    assert text.count("[1, 2]") == 1
