@@ -7,4 +7,4 @@ set -euo pipefail
 source "$(dirname "$0")/environment.sh"
 ensure_environment
 cd "$root"
-exec python -m alibi_fairseq.demo "$@"
+exec python -m alibi_fairseq demo "$@"

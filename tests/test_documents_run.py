@@ -31,7 +31,7 @@ LEFT_OUT = {
     "./scripts/test.sh": "is this",
     "PYTHONPATH=.:tests": "tests/models/test_golden_run.py",
     "import-checkpoint": "tests/checkpoints/test_released.py",
-    "study": "tests/study",
+    "study": "tests/experiments/study",
     "import-hf": "tests/huggingface/test_importing.py",
 }
 TINY = ("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32")

@@ -9,8 +9,8 @@ import pytest
 from commands import ROOT
 
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.experiments.study.description import load
 from alibi_fairseq.results.schema import load_document
-from alibi_fairseq.study.description import load
 from benchmarks import gpu_check
 
 TESTS = """

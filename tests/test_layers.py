@@ -23,12 +23,10 @@ GLUE = {
         "durability",
         "hydra_keys",
         "resuming",
-        "reproduce.estimate",
     ),
     *("evaluation.checkpoint", "evaluation.data"),
-    *("dataprep.binarise", "dataprep.shards", "reproduce.excerpt", "compare.engine"),
-    "study.data",
-    "study.speeds",
+    *("dataprep.binarise", "dataprep.shards"),
+    *("experiments.excerpt", "experiments.compare", "experiments.timing", "experiments.study.data"),
 }
 
 

@@ -1,6 +1,6 @@
 """Ctrl-C, SIGTERM and SIGUSR1 save and exit with 75 under every command that trains.
 
-``train.sh`` is tested in ``tests/launcher``.
+``train.sh`` is tested in ``tests/experiments``.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ PROGRAM = "alibi-fairseq"
 #: Our own verbs: module and one line of help.
 VERBS = {
     "compare": ("compare", "compare position methods on your own text, from text to figure"),
+    "demo": ("demo", "train short and test long, in minutes, on text that Python carries"),
     "models": ("models", "list the registered models with their sizes, and the position methods"),
     "prepare": ("prepare", "turn a corpus of the paper, or any text, into fairseq's binary data"),
     "eval": ("eval", "perplexity at any window length and stride"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import BadInput
-from .slurm_options import add_slurm_arguments, hand_over, wants_slurm, words_of_a_job
+from .experiment_options import add_experiment_arguments, check_numbers, run_experiment
 
 # Options that describe the comparison: absent ones keep the defaults of the description.
 _LISTS = {
@@ -23,7 +23,6 @@ _LISTS = {
 _VALUES = {
     "arch": (str, "alibi_lm_tiny", "a model of `alibi-fairseq models`"),
     "updates": (int, "1000", "optimizer steps of each run"),
-    "hours": (float, "none", "instead: as many updates as fit, the same for all, measured here"),
     "tokens_per_update": (int, "4096", "of each run, whatever its training length"),
     "lr": (float, "0.001", "peak learning rate of Adam"),
     "train_flags": (str, "none", "further options of fairseq-train, in one string"),
@@ -61,61 +60,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{text} (default: {default})",
         )
     parser.add_argument(
-        "--parallel",
-        type=int,
-        metavar="N",
-        help="runs at a time (default: one per GPU; without a GPU one per core)",
-    )
-    parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="for everything that is made"
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the commands of all runs and their tokens"
-    )
-    add_slurm_arguments(parser)
+    add_experiment_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..compare.engine import ComparisonWork, describe
-    from ..compare.engine import run as compare
-    from ..workflow import run_job
+    from ..experiments.compare import Compare, check_model
 
-    if args.parallel is not None and args.parallel < 1:
-        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
+    check_numbers(args)
     comparison = comparison_of(args)
+    check_model(comparison)
+    command = None
     if args.job:
         command = ["alibi-fairseq", *args.arguments[: args.arguments.index("--job")]]
-        work = ComparisonWork(comparison, args.out, command=command)
-        return run_job(work, args.job, "--out")
-    if wants_slurm(args):
-        return submit(args, ComparisonWork(comparison, args.out))
-    if args.dry_run:
-        print(describe(comparison, args.out))
-        return 0
-    return compare(comparison, args.out, args.parallel)
-
-
-def submit(args: argparse.Namespace, work) -> int:
-    """Hand a comparison to SLURM: a GPU for each run, unless an option says otherwise."""
-    import torch
-
-    from ..compare.engine import check_model
-    from ..workflow import stages_of
-
-    if work.comparison.hours is not None:
-        raise BadInput("--hours measures the machine it runs on; with --slurm give --updates.")
-    check_model(work.comparison)
-    gpus = 1 if args.slurm or torch.cuda.is_available() else 0
-    stages = stages_of(work, words_of_a_job(args, "--parallel"), gpus)
-    return hand_over(args, stages, args.out, at_once=args.parallel)
+    experiment = Compare(comparison, args.out, args.parallel, command=command)
+    return run_experiment(args, experiment, plans_itself=True)
 
 
 def comparison_of(args: argparse.Namespace):
     """The comparison that the options or the YAML file describe."""
-    from ..compare.description import from_mapping, load
+    from ..experiments.comparison import from_mapping, load
 
-    given = {name: getattr(args, name) for name in (*_LISTS, *_VALUES, *_TEXT)}
+    given = {name: getattr(args, name) for name in (*_LISTS, *_VALUES, *_TEXT, "hours")}
     given = {name: value for name, value in given.items() if value is not None}
     if any(source.endswith((".yaml", ".yml")) for source in args.sources):
         if len(args.sources) > 1 or given:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..evaluation.sweep import run_sweep
-    from .slurm_options import wants_slurm
+    from .experiment_options import wants_slurm
     from .sweep_options import submit_shards, sweep_of
 
     if wants_slurm(args):

@@ -39,13 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Returns the training's exit code; 75 if it saved and stopped because of a signal."""
-    from ..launcher import plan, process
-    from ..launcher.plan import TRAIN, refuse_being_one_of_many
-    from ..recipes import find_recipe
+    from ..experiments import process
+    from ..experiments.launch import launcher_flags, refuse_being_one_of_many, train_flags
+    from ..experiments.run import ALIBI
+    from ..paper.catalogue import find_recipe
 
     refuse_being_one_of_many(os.environ, args.nnodes)
     recipe = find_recipe(args.recipe)
-    command = plan(recipe, args.data, machine(args), args.flags, args.max_restarts)
+    where = machine(args)
+    train = [args.data, *train_flags(recipe, where), *args.flags]
+    python, *module = ALIBI
+    command = [python, *launcher_flags(where, args.max_restarts), *module, "train", *train]
     if recipe.starts_from and flag_value(args.flags, "--finetune-from-model") is None:
         raise BadInput(
             f"{recipe.path} goes on with a model of {recipe.starts_from}: name its checkpoint with "
@@ -55,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if save_dir is None:
         raise BadInput("Name a folder for the checkpoints: --save-dir DIR behind the data folder.")
     check_data(args.data)
-    train_flags = command[command.index(TRAIN[-1]) + 1 :]
-    check_flags(train_flags)
+    check_flags(train)
     if args.dry_run:
         print(shlex.join(command))
         return 0
@@ -68,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine(args: argparse.Namespace):
-    from ..launcher import Machine
+    from ..experiments.launch import Machine
 
     processes = args.gpus if args.cpu is None else args.cpu
     if args.cpu is not None and args.gpus is not None:

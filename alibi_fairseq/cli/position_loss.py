@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     from ..evaluation.sweep import run_sweep
     from ..reporting.early_token_curse import position_table
     from ..results.schema import load_document
-    from .slurm_options import wants_slurm
+    from .experiment_options import wants_slurm
     from .sweep_options import submit_shards, sweep_of
 
     bucket_edges(1, args.buckets)  # raises BadInput before anything is loaded

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import BadInput
+from .experiment_options import add_experiment_arguments, check_numbers, run_experiment
 
 #: The description in the repository.
 DESCRIPTION = Path("configs/study/cpu.yaml")
@@ -29,19 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PATH",
         help="text of one of the study's corpora, or a folder of binary data prepared from it "
         "(repeatable); models on corpora that are not given are not trained",
-    )
-    parser.add_argument(
-        "--hours",
-        type=float,
-        metavar="H",
-        help="measure this machine first, and train what fits, the most important first",
-    )
-    parser.add_argument(
-        "--parallel",
-        type=int,
-        default=1,
-        metavar="N",
-        help="models at a time, with one thread each (default: %(default)s)",
     )
     parser.add_argument(
         "--cells", metavar="PATTERN", help="only cells with such names, e.g. 'wikipedia-alibi-*'"
@@ -66,68 +52,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train nothing: time updates of all models of the given corpora, in turns; a few "
         "minutes in which nothing else should run",
     )
+    add_experiment_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..study import description
-    from ..study.engine import StudyWork
-    from ..workflow import exit_code, locked
+    from ..experiments.study import description
+    from ..experiments.study.runs import StudyExperiment
 
-    if args.parallel < 1:
-        raise BadInput("--parallel must be at least 1.")
-    if args.hours is not None and not args.hours > 0:
-        raise BadInput(f"--hours must be above 0, not {args.hours}.")
+    check_numbers(args)
     if args.speeds and (args.hours is not None or not args.corpus):
         raise BadInput("--speeds trains nothing: it needs --corpus, and takes no --hours.")
     study = description.load(args.description)
     sources = sources_of(args.corpus, list(study.corpora))
-    work = StudyWork(study, args.description, sources, args.work_dir, args.results)
+    pattern = args.cells or "*"
+    experiment = StudyExperiment(
+        study, args.description, sources, args.work_dir, args.results, pattern
+    )
+    return time_models(experiment) if args.speeds else run_experiment(args, experiment)
+
+
+def time_models(experiment) -> int:
+    """Time the models of the given texts in turns, and write the page."""
+    from ..experiments.runner import exit_code
+    from ..experiments.study.speeds import measure
+    from ..files import locked
 
     def everything() -> None:
-        with locked(args.work_dir, "--work-dir"):
-            carry_out(work, args)
+        with locked(experiment.folder / "lock", experiment.option, "command"):
+            experiment.prepare()
+            runs = {run.evaluations[-1].key: run for run in experiment.runs}
+            print(*measure(runs, experiment.results), sep="\n")
+            experiment.report()
 
     return exit_code(everything)
-
-
-def carry_out(work, args: argparse.Namespace) -> None:
-    """Train or time what is asked for and write the page, also if it is stopped.
-
-    Models may be trained where no figures can be drawn; the page is then written elsewhere.
-    """
-    try:
-        if args.speeds:
-            time_models(work, args)
-        else:
-            train_models(work, args)
-    finally:
-        if find_spec("matplotlib"):
-            from ..study.page import write_page
-
-            print(f"\n{write_page(work.study, args.description, args.results)}")
-        else:
-            print("matplotlib is not installed: write the page elsewhere, from the same --results.")
-
-
-def train_models(work, args: argparse.Namespace) -> None:
-    from ..study.fitting import fitting
-
-    cells = [cell for cell in work.left() if is_wanted(cell, args)]
-    if args.hours is not None and cells:
-        cells = fitting(cells, args.hours, args.parallel)
-    work.run(cells, args.parallel)
-
-
-def time_models(work, args: argparse.Namespace) -> None:
-    from ..study.speeds import measure
-
-    for path in measure([cell for cell in work.given() if is_wanted(cell, args)], args.results):
-        print(path)
-
-
-def is_wanted(cell, args: argparse.Namespace) -> bool:
-    return fnmatch.fnmatch(cell.key.name, args.cells or "*")
 
 
 def sources_of(given: list[str], names: list[str]) -> dict[str, Path]:

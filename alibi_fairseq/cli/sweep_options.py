@@ -12,7 +12,7 @@ import torch
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
 from ..evaluation.sweep import Sweep
-from .slurm_options import add_slurm_arguments, hand_over, wants_slurm, words_of_a_job
+from .experiment_options import add_slurm_arguments, hand_over, shared_arguments, wants_slurm
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 
 def submit_shards(args: argparse.Namespace) -> int:
     """Hand a sweep to SLURM, a job for each shard, and one that merges their results."""
-    from ..workflow import Stage
+    from ..experiments.slurm import Stage
 
     sweep = sweep_of(args)  # finds wrong options now
     if args.shard:
@@ -77,7 +77,7 @@ def submit_shards(args: argparse.Namespace) -> int:
     if args.shards is None or args.shards < 1:
         raise BadInput("--slurm needs --shards N, the number of jobs.")
     folder = sweep.out.with_name(f"{sweep.out.stem}-shards")
-    words = words_of_a_job(args, "--shards", "--out")
+    words = shared_arguments(args, "--shards", "--out")
     parts = [(f"{i}/{args.shards}", str(folder / f"{i}.json")) for i in range(1, args.shards + 1)]
     jobs = [[*words, "--shard", shard, "--out", out] for shard, out in parts]
     merge = ["merge-shards", *(out for _, out in parts), "--out", str(sweep.out)]

@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.workflow.progress import progress
 
 _UINT16_LIMIT = 65500  # fairseq stores tokens in two bytes below this many dictionary entries
 

@@ -18,6 +18,7 @@ from alibi_fairseq.dataprep.books import count_raw, is_line_edition, normalise_t
 from alibi_fairseq.dataprep.duplicates import groups, keep_one_in, shingles
 from alibi_fairseq.dataprep.encode import encode_file
 from alibi_fairseq.dataprep.parallel import map_in_order
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.dataprep.sources import describe_sources, estimated_text_bytes, text_files
 from alibi_fairseq.dataprep.splits import (
     SPLITS,
@@ -38,7 +39,6 @@ from alibi_fairseq.dataprep.workspace import Workspace
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, check_disk, sha256_file
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.workflow.progress import progress
 
 CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line

@@ -14,8 +14,8 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.workflow.progress import progress
 
 # Some mirrors refuse urllib's default.
 _USER_AGENT = "alibi-fairseq data preparation (Python urllib)"

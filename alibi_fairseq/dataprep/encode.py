@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from alibi_fairseq.dataprep.parallel import map_in_order
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.dataprep.text import TextCounts, not_utf8
 from alibi_fairseq.dataprep.tokenisers import Tokeniser
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.workflow.progress import progress
 
 _BLOCK = 1 << 21  # bytes of text given to a process at a time
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from alibi_fairseq.dataprep.binarise import binarise
 from alibi_fairseq.dataprep.bookcorpus import sample_lines
 from alibi_fairseq.dataprep.encode import encode_file
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.dataprep.sources import estimated_text_bytes, text_files, texts
 from alibi_fairseq.dataprep.splits import SPLITS
 from alibi_fairseq.dataprep.text import not_utf8, single_spaced
@@ -25,7 +26,6 @@ from alibi_fairseq.dataprep.workspace import Workspace
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, check_disk, sha256_file
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.workflow.progress import progress
 
 TOKENIZERS = ("sentencepiece", "words")
 #: Files of a folder that are read; files named one by one may have any name.

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from alibi_fairseq.dataprep.parallel import map_in_order
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.dataprep.shuffle import KEYS, SortedRun, documents_between
 from alibi_fairseq.dataprep.tokenisers import END_OF_LINE, UNKNOWN, Tokeniser
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.workflow.progress import progress
 
 COUNTS = ("documents", "lines", "words", "bytes", "tokens", "unknown")
 _BATCH = 1 << 20  # bytes of text tokenised at a time

@@ -23,8 +23,8 @@ import numpy as np
 
 from alibi_fairseq.dataprep.documents import Portion, read
 from alibi_fairseq.dataprep.parallel import map_in_order
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.workflow.progress import progress
 
 KEYS = 1 << 64  # keys are below it
 RUN = 128_000_000  # bytes of text in one run

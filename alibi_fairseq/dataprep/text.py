@@ -7,8 +7,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.workflow.progress import progress
 
 
 @dataclass

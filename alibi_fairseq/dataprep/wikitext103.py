@@ -14,12 +14,12 @@ from pathlib import Path
 
 from alibi_fairseq.dataprep.binarise import binarise
 from alibi_fairseq.dataprep.download import Mirror, download, hash_file
+from alibi_fairseq.dataprep.progress import progress
 from alibi_fairseq.dataprep.text import count_text
 from alibi_fairseq.dataprep.workspace import Workspace
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import check_disk, sha256_file, sha256_files
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.workflow.progress import progress
 
 CORPUS = "wikitext-103"
 SPLITS = ("train", "valid", "test")

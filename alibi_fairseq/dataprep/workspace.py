@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.workflow import Claim, Stamp, locked, once
-from alibi_fairseq.workflow.stamp import check_settings
+from alibi_fairseq.results.stamps import Claim, Stamp, check_settings, once
 
 
 class Workspace:
     """``OUT/work`` holds the steps of an unfinished preparation, ``OUT/data-bin`` a finished one.
 
     A context manager that locks the folder. The steps are functions of one process, stamped by
-    :mod:`alibi_fairseq.workflow`; what is added here is that the finished folder appears at once and
+    :mod:`alibi_fairseq.results.stamps`; what is added here is that the finished folder appears at once and
     that bad input found before the first step is finished leaves nothing behind.
 
     Args:
@@ -81,7 +81,7 @@ class Workspace:
     def __enter__(self) -> Workspace:
         self._made_out = not self.out.exists()
         with ExitStack() as stack:
-            stack.enter_context(locked(self.work, "--out"))
+            stack.enter_context(locked(self.work / "lock", "--out", "preparation"))
             claim = Claim(self.work / "settings.json", self.settings)
             claim.check(f"{self.work} holds an unfinished preparation", self._ADVICE)
             claim.write()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tqdm import tqdm
 
 from ..errors import BadInput
 from ..files import locked, sha256_file
+from ..results.schema import load_document
+from ..training_record import FILE_NAME
 from .batches import make_batches, shard_of, windows_per_batch
 from .cells import evaluation_cell, position_cell, shard_cell
 from .checkpoint import LoadedModel, load_checkpoint
@@ -133,11 +136,12 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
                 sweep.overrides,
                 sweep.trained_with,
             )
+            known = {"checkpoint_sha256": hashes[path], **train_command(path)}
             for point in (point for point in pending if point.checkpoint == path):
                 run = "/".join(path.parts[-2:])
                 bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
                 cells = measure_point(sweep, model, splits[point.subset], point, bar.update)
-                store.add([{**cell, "checkpoint_sha256": hashes[path]} for cell in cells])
+                store.add([{**cell, **known} for cell in cells])
                 for cell in cells:
                     on_cell(cell)
     return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
@@ -145,6 +149,14 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
 
 def passes_of(split: Split, point: SweepPoint) -> list[Window]:
     return share_start(plan_windows(len(split.tokens), point.length, point.stride))
+
+
+def train_command(checkpoint: Path) -> dict[str, str]:
+    """``train_command`` as the training has recorded it beside its checkpoints; empty if it has not."""
+    with suppress(BadInput):
+        record = load_document(checkpoint.parent / FILE_NAME)
+        return {"train_command": record["provenance"]["command"]}
+    return {}
 
 
 def measure_point(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import paper
+from alibi_fairseq.paper import published as paper
 from alibi_fairseq.results.points import Point, evaluation_points
 from alibi_fairseq.results.schema import load_document
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from alibi_fairseq.reporting import markdown, paper
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.points import Point, method_name, model_label, series
 
 # Where the paper gives a model's number of updates, ours may differ by this share: Tables 11 and 12

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
+from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import (
     early_token_curse,
-    paper,
     perplexity_by_length,
     speed,
     training_curves,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 
-from alibi_fairseq.reporting import comparison, paper, style
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import comparison, style
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
 from alibi_fairseq.reporting.speed import TRAINING, draw_bars, speed_bars, speeds

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from alibi_fairseq.reporting import comparison, markdown, paper, speed
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import comparison, markdown, speed
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast, training_speeds
 from alibi_fairseq.results.points import Point, method_name, model_label

@@ -6,7 +6,8 @@ import os
 from functools import partial
 from pathlib import Path
 
-from alibi_fairseq.reporting import markdown, own_results, paper, paper_tables, speed
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import markdown, own_results, paper_tables, speed
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.markdown import Report
 from alibi_fairseq.reporting.paper_figures import FIGURES

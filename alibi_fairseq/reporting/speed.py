@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from alibi_fairseq.reporting import markdown, paper, style
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import markdown, style
 from alibi_fairseq.results.points import method_name, method_order
 
 # Benchmark cells of these phases are the two columns of Table 1.

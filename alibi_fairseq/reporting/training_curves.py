@@ -7,7 +7,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from alibi_fairseq.reporting import markdown, paper, style
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import markdown, style
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.results.points import labels, method_order, model_label
 

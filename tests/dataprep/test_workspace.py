@@ -63,7 +63,7 @@ def test_unfinished_data_of_other_settings_is_refused(tmp_path):
 
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path):
-    with Workspace(tmp_path, {}), pytest.raises(BadInput, match="Another process"):
+    with Workspace(tmp_path, {}), pytest.raises(BadInput, match="another preparation"):
         Workspace(tmp_path, {}).__enter__()
 
 

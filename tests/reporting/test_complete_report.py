@@ -12,8 +12,9 @@ import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq import cli
-from alibi_fairseq.recipes.targets import CURVE_UPDATES, curve_evaluations
-from alibi_fairseq.reporting import paper, paper_tables
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.targets import CURVE_UPDATES, curve_evaluations
+from alibi_fairseq.reporting import paper_tables
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.reporting.paper_figures import FIGURES
 from alibi_fairseq.results.schema import save_document

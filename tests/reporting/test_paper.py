@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import paper
+from alibi_fairseq.paper import published as paper
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 from results_documents import cells_of
 
-from alibi_fairseq.reporting import paper, paper_tables
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import paper_tables
 from alibi_fairseq.reporting.collect import Results
 
 MODELS = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}

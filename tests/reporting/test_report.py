@@ -7,7 +7,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import paper
+from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.results.schema import save_document
 

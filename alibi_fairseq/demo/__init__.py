@@ -1,1 +1,0 @@
-"""Train short, test long, in minutes, on text that every Python carries: one comparison."""

@@ -1,0 +1,216 @@
+"""``alibi-fairseq compare``: the runs of a comparison, and its table and figure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+
+import torch
+import yaml
+
+from ..dataprep import own_text
+from ..dataprep.parallel import cores
+from ..errors import BadInput
+from ..files import atomic_write, sha256_file
+from .budget import Budget, budget
+from .comparison import Comparison, Corpus, as_mapping
+from .run import Run, Sweep
+from .runner import default_parallel
+
+
+@dataclass(frozen=True)
+class Compare:
+    """A comparison as an :class:`.runner.Experiment`.
+
+    Attributes:
+        comparison: what to compare.
+        folder: the folder for everything.
+        parallel: number of runs at a time, for which ``hours`` are planned.
+        results: the folder for table and figure (default: ``folder``).
+        command: the command to name in the results (default: this program's own).
+    """
+
+    comparison: Comparison
+    folder: Path
+    parallel: int | None = None
+    results: Path | None = None
+    command: list[str] | None = None
+
+    option = "--out"
+    gpus = 1
+    threads = None
+    partial = False
+
+    @property
+    def prepared(self) -> bool:
+        folders = [data_folder(corpus, self.folder) for corpus in self.comparison.corpora]
+        return all((folder / "train.bin").is_file() for folder in folders)
+
+    def prepare(self) -> None:
+        """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
+        check_model(self.comparison)
+        with atomic_write(self.folder / "comparison.yaml") as file:
+            yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
+        for corpus in self.comparison.corpora:
+            prepare_data(corpus, self.folder)
+        if self.budget:
+            print(*self.budget.sentences(), sep="\n", flush=True)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        if not (self.comparison.hours and self.prepared):
+            return runs_of(self.comparison, self.folder)
+        assert self.budget is not None
+        settled = replace(self.comparison, hours=None, updates=self.budget.updates)
+        return runs_of(settled, self.folder, self.budget.left_out)
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        """What fits into the hours, measured the first time; None if the updates were given."""
+        if self.comparison.hours is None:
+            return None
+        places = self.parallel or default_parallel(self, len(list(self.comparison.cells())))
+        return budget(self.comparison, self.folder, places, runs_of)
+
+    def report(self) -> None:
+        from .comparison_report import write_report
+
+        notes = self.budget.sentences() if self.budget else []
+        folder = self.results or self.folder
+        report = write_report(self.comparison, self.runs, folder, self.command, notes)
+        print(f"\n{report.text}\n", *report.files, sep="\n")
+
+    def cost(self) -> str:
+        count, what = len(self.runs), self.comparison
+        if what.hours is not None:
+            return (
+                "--hours will set --max-update, the same for all, once the data is prepared.\n"
+                f"{count} runs at most, in {what.hours:g} hours"
+            )
+        return f"{count} runs of {what.tokens:,} tokens, {count * what.tokens:,} in all"
+
+
+def runs_of(
+    comparison: Comparison, folder: Path, left_out: tuple[tuple[int, str, int], ...] = ()
+) -> list[Run]:
+    """The runs in their order.
+
+    Args:
+        left_out: (seed, corpus, training length) of runs that are not wanted.
+    """
+    runs = []
+    for corpus, method, length, seed in comparison.cells():
+        if (seed, corpus.name, length) in left_out:
+            continue
+        data = data_folder(corpus, folder)
+        name = f"{corpus.name}/{method}-{length}-seed{seed}"
+        run = run_of(comparison, name, method, length, seed, data, folder / name)
+        # The table of learned positions ends at the training length.
+        overrides = {"clamp_learned_positions": True} if method == "learned" else {}
+        flags = ("--model-overrides", json.dumps(overrides)) if overrides else ()
+        sweep = Sweep(
+            folder / name / "results.json",
+            comparison.eval_lengths,
+            comparison.strides,
+            comparison.subset,
+            flags=(*flags, *_user_dir(comparison)),
+        )
+        runs.append(replace(run, evaluations=(sweep,)))
+    return runs
+
+
+def run_of(
+    comparison: Comparison,
+    name: str,
+    method: str,
+    train_length: int,
+    seed: int,
+    data: Path,
+    folder: Path,
+) -> Run:
+    """The training of one model of a comparison, without evaluations."""
+    options = training_options(comparison, method, train_length, seed)
+    settings = {
+        "options": options,
+        "train": sha256_if_there(data / "train.bin"),
+        "dictionary": sha256_if_there(data / "dict.txt"),
+    }
+    save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
+    flags = (
+        *options,
+        *("--tensorboard-logdir", str(folder / "tensorboard")),
+        *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
+        *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
+        *(() if torch.cuda.is_available() else ("--cpu",)),
+    )
+    return Run(name, folder, str(data), flags, settings, comparison.updates)
+
+
+def training_options(
+    comparison: Comparison, method: str, train_length: int, seed: int
+) -> list[str]:
+    """Options of ``fairseq-train`` that determine the trained model, besides the data."""
+    what = comparison
+    return [
+        *_task(method, train_length),
+        *("--arch", what.arch, "--position-method", method),
+        *("--tokens-per-sample", str(train_length), "--sample-break-mode", "none"),
+        *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
+        *("--max-update", str(what.updates), "--seed", str(seed)),
+        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
+        *("--lr", str(what.lr), "--lr-scheduler", "inverse_sqrt"),
+        *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
+        *_user_dir(what),
+        *what.train_flags,
+    ]
+
+
+def _task(method: str, train_length: int) -> list[str]:
+    if method == "transformer_xl":
+        return ["--task", "segment_language_modeling", "--mem-len", str(train_length)]
+    return ["--task", "language_modeling"]
+
+
+def _user_dir(comparison: Comparison) -> tuple[str, ...]:
+    return ("--user-dir", comparison.user_dir) if comparison.user_dir else ()
+
+
+def sha256_if_there(path: Path) -> str | None:
+    """The hash of a file that all runs share; None before it is there."""
+    return _sha256(path.resolve(), path.stat().st_mtime_ns) if path.is_file() else None
+
+
+@cache
+def _sha256(path: Path, changed: int) -> str:
+    return sha256_file(path)
+
+
+def data_folder(corpus: Corpus, out: Path) -> Path:
+    return Path(corpus.data) if corpus.data else out / corpus.name / "data-bin"
+
+
+def prepare_data(corpus: Corpus, out: Path) -> None:
+    """Make the binary data of a corpus from its text if need be."""
+    data = data_folder(corpus, out)
+    if not corpus.data:
+        own_text.prepare(
+            corpus.text,
+            data.parent,
+            tokenizer=corpus.tokenizer,
+            vocabulary=corpus.vocabulary,
+            workers=cores(),
+        )
+    for name in ("dict.txt", "train.bin"):
+        if not (data / name).is_file():
+            raise BadInput(f"{data} has no {name}; prepare the data again.")
+
+
+def check_model(comparison: Comparison) -> None:
+    """Raises BadInput if there is no model of that name."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    ours = sorted(name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm"))
+    if comparison.arch not in ours:
+        raise BadInput(f"--arch: there is no model '{comparison.arch}'; choose {', '.join(ours)}.")

@@ -1,0 +1,87 @@
+"""Table, figure and results document of a comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..files import atomic_write
+from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
+from ..results.points import evaluation_points
+from ..results.provenance import collect_provenance
+from ..results.schema import load_document, new_document, save_document
+from .comparison import Comparison
+from .run import Run, Sweep
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        text: the tables, in Markdown.
+        files: table, figures and results documents.
+    """
+
+    text: str
+    files: list[Path]
+
+
+def write_report(
+    comparison: Comparison,
+    runs: list[Run],
+    folder: Path,
+    command: list[str] | None = None,
+    notes: Sequence[str] = (),
+) -> Report:
+    """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
+
+    With several corpora the names of the latter begin with that of the corpus.
+
+    Args:
+        runs: evaluated ones; the first part of their names is that of the corpus.
+        folder: where to write.
+        command: to name in the results; this program's own by default.
+        notes: sentences to stand below the tables.
+    """
+    sections, files = [f"# {comparison.title}"], [folder / "table.md"]
+    for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
+        several = len(comparison.corpora) > 1
+        prefix = f"{corpus}-" if several else ""
+        of_corpus = [run for run in runs if run.name.startswith(f"{corpus}/")]
+        document = document_of(comparison, of_corpus, command)
+        path = folder / f"{prefix}results.json"
+        if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
+            document = kept  # nothing was measured again
+        save_document(document, path)
+        with atomic_write(path.with_suffix(".csv")) as file:
+            file.write(length_csv(document))
+        points = evaluation_points(document)
+        sections += [f"## {corpus}"] if several else []
+        sections.append(length_table(points).rstrip())
+        figures = [folder / f"{prefix}figure.{kind}" for kind in ("png", "svg", "pdf")]
+        title = f"{comparison.title}: {corpus}" if several else comparison.title
+        draw_lengths(points, title, *figures)
+        files += [*figures, path, path.with_suffix(".csv")]
+    text = "\n\n".join([*sections, *notes])
+    with atomic_write(folder / "table.md") as file:
+        file.write(text + "\n")
+    return Report(text, files)
+
+
+def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:
+    """The results of all runs of a corpus as one document."""
+    paths = [each.results for run in runs for each in run.evaluations if isinstance(each, Sweep)]
+    documents = [load_document(path) for path in paths]
+    provenance = collect_provenance(
+        seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
+        seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
+        data=runs[0].data,
+        subsets=["train", comparison.subset],
+        command=command,
+    )
+    found = [cell for document in documents for cell in document["cells"]]
+    asked = [cell for cell in found if cell["length"] in comparison.eval_lengths]
+    return new_document("evaluation", documents[0]["corpus"], provenance, asked)

@@ -1,0 +1,230 @@
+"""A run: one model, trained and then evaluated.
+
+Experiments list runs, :mod:`.runner` carries them out. A run's folder holds its checkpoints and logs,
+``settings.json`` (what determines the weights; written before the first update) and a stamp for each
+number of updates it has reached and each sweep it has finished, so that what is done is not repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from ..errors import BadInput
+from ..results.schema import load_document
+from ..results.stamps import Claim, Stamp
+from .command import Command
+from .process import has_reached
+from .runner import Step
+
+#: This package's command.
+ALIBI = (sys.executable, "-m", "alibi_fairseq")
+
+
+class Evaluation(Protocol):
+    """Something that is measured on the model of a run."""
+
+    def step(self, run: Run) -> Step:
+        """The step that measures it."""
+
+    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
+        """Window length and number of tokens that the model reads in such windows."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model to be trained and evaluated.
+
+    Attributes:
+        name: for messages.
+        folder: of checkpoints and logs.
+        data: fairseq's data argument: a folder, or several joined by ``:``.
+        flags: of ``fairseq-train``.
+        settings: JSON values that determine the weights. They may leave out what flags say about
+            the machine.
+        updates: of the whole training.
+        evaluations: what is measured.
+        stops: earlier numbers of updates at which the model is kept.
+        final: the checkpoint to evaluate at the end.
+        launcher: arguments of the interpreter in front of the training, such as torchrun's.
+    """
+
+    name: str
+    folder: Path
+    data: str
+    flags: tuple[str, ...]
+    settings: dict
+    updates: int
+    evaluations: tuple[Evaluation, ...] = ()
+    stops: tuple[int, ...] = ()
+    final: str = "checkpoint_last.pt"
+    launcher: tuple[str, ...] = field(default=(), repr=False)
+
+    def command(self, updates: int | None = None) -> Command:
+        """Trains, or resumes, up to a number of updates (default: all)."""
+        words = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
+        words += ["--save-dir", str(self.folder)]
+        if updates not in (None, self.updates):
+            words += ["--max-update", str(updates)]
+        return Command(words, self.folder / "train.log", updates or self.updates)
+
+    def model(self, updates: int | None = None) -> Path:
+        """The checkpoint after a number of updates (default: all)."""
+        last = updates in (None, self.updates)
+        return self.folder / (self.final if last else f"checkpoint_{updates}.pt")
+
+    def trained(self, updates: int | None = None) -> Stamp:
+        """Records that the run has made a number of updates (default: all)."""
+        path = self.folder / f"trained-{updates or self.updates}.json"
+        return Stamp(path, self.settings, outputs=[self.model(updates)])
+
+    def steps(self) -> list[Step]:
+        """Training and evaluations, in their order; the data must be there."""
+        training = [self._train(updates) for updates in (*self.stops, self.updates)]
+        return [*training, *(evaluation.step(self) for evaluation in self.evaluations)]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do; the data must be there."""
+        return all(step.done() for step in self.steps())
+
+    def check(self) -> None:
+        """Check that the run can begin or go on; has no side effects.
+
+        Raises:
+            BadInput: its folder holds something else.
+        """
+        for step in self.steps():
+            if not step.done():
+                step.check()
+
+    def _train(self, updates: int) -> Step:
+        stamp = self.trained(updates)
+        return Step(
+            title=f"training {self.name}",
+            work=self.command(updates),
+            done=stamp.holds,
+            check=partial(self._check, updates),
+            begin=self._claim.write,
+            reached=lambda: has_reached(self.folder, updates),
+            finish=partial(self._finish, updates),
+        )
+
+    @property
+    def _claim(self) -> Claim:
+        return Claim(self.folder / "settings.json", self.settings)
+
+    def _check(self, updates: int) -> None:
+        advice = "choose another folder, or move that one away"
+        claim = self._claim
+        claim.check(f"{self.folder} holds a training", advice)
+        if not claim.path.is_file() and any(self.folder.glob("checkpoint*.pt")):
+            raise BadInput(f"{self.folder} holds checkpoints of another training; {advice}.")
+        if self.trained(updates).path.is_file():
+            raise BadInput(
+                f"{self.model(updates)} is missing or was changed after the training; move "
+                f"{self.folder} away to train again."
+            )
+        if has_reached(self.folder, updates + 1):
+            raise BadInput(
+                f"The training in {self.folder} is past {updates:,} updates without a checkpoint of "
+                "them; move that folder away to train again."
+            )
+
+    def _finish(self, updates: int) -> None:
+        model = self.model(updates)
+        if model.name == f"checkpoint_{updates}.pt":
+            unfinished = model.with_suffix(".unfinished")
+            shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
+            os.replace(unfinished, model)
+        if not model.is_file():
+            raise BadInput(
+                f"The training in {self.folder} left no {model.name}; move that folder away to "
+                "train again."
+            )
+        self.trained(updates).write()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One ``alibi-fairseq eval``: some lengths and strides on one split.
+
+    Attributes:
+        results: the results document, which several sweeps may share.
+        lengths: of windows, in tokens.
+        strides: tokens that each window scores; ``full``: all.
+        subset: the split.
+        updates: of the model (default: all).
+        flags: further options.
+    """
+
+    results: Path
+    lengths: tuple[int, ...]
+    strides: tuple[str, ...] = ("full",)
+    subset: str = "valid"
+    updates: int | None = None
+    flags: tuple[str, ...] = ()
+
+    def step(self, run: Run) -> Step:
+        model = run.model(self.updates)
+        strides = ",".join(self.strides)
+        words = [*ALIBI, "eval", run.data, "--path", str(model)]
+        words += ["--lengths", ",".join(map(str, self.lengths)), "--stride", strides]
+        words += ["--subset", self.subset, "--out", str(self.results), *self.flags]
+        name = f"evaluated-{model.stem}-{self.subset}-{strides}.json"
+        splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
+        stamp = Stamp(
+            run.folder / name, {}, [model, *(split for split in splits if split.is_file())]
+        )
+
+        def cells() -> list[dict]:
+            found = load_document(self.results)["cells"] if self.results.is_file() else []
+            of = model.resolve()
+            return [c for c in found if Path(c.get("checkpoint", "")).resolve() == of]
+
+        def stale() -> bool:
+            sha256 = run.trained(self.updates).output_sha256
+            return any(cell["checkpoint_sha256"] != sha256 for cell in cells())
+
+        def done() -> bool:
+            measured = {(cell["subset"], cell["length"], cell["stride"]) for cell in cells()}
+            of_this_model = run.trained(self.updates).holds() and not stale()
+            return of_this_model and stamp.holds() and measured >= self.points
+
+        def begin() -> None:
+            if stale() or (stamp.path.is_file() and not stamp.holds()):  # another model or text
+                self.results.unlink(missing_ok=True)
+
+        return Step(
+            title=f"evaluating {run.name}",
+            work=Command(words, run.folder / "evaluate.log"),
+            done=done,
+            begin=begin,
+            finish=stamp.write,
+        )
+
+    @property
+    def points(self) -> set[tuple[str, int, int]]:
+        """Split, length and stride of each result."""
+        return {
+            (self.subset, length, length if stride == "full" else int(stride))
+            for length in self.lengths
+            for stride in self.strides
+        }
+
+    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
+        tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
+        for _, length, stride in self.points:
+            yield length, max(1, tokens // stride) * length
+
+
+def tokens_in(data: Path, split: str) -> int:
+    """Tokens of a split, from the size of its file."""
+    words = (data / "dict.txt").read_bytes().count(b"\n")
+    return (data / f"{split}.bin").stat().st_size // (2 if words < 65_500 else 4)

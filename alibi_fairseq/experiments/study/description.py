@@ -1,0 +1,183 @@
+"""What a study trains and evaluates, from YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from ...errors import BadInput
+from ..comparison import Comparison, from_mapping
+from .documents import KINDS
+
+#: How the text of a corpus is laid out.
+LAYOUTS = ("wikitext-103", "text")
+
+
+@dataclass(frozen=True)
+class StudyCorpus:
+    """A text and what is taken of it.
+
+    Attributes:
+        name: of the corpus in the study; results bear the name of the text as well.
+        layout: ``wikitext-103`` or ``text``: which ``alibi-fairseq prepare`` reads it.
+        documents: how documents are told apart, see :mod:`.documents`.
+        vocabulary: entries of the dictionary; the other words are unknown, pieces never are.
+        sample: bytes of text, in whole documents, that are prepared; 0: all.
+        train: tokens to train on.
+        test: documents that are evaluated, and the tokens taken of each.
+        train_flags: further options of ``fairseq-train`` for its models.
+    """
+
+    name: str
+    layout: str
+    documents: str
+    vocabulary: int
+    train: int
+    test: tuple[int, int]
+    sample: int = 0
+    train_flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tests:
+    """At which lengths a model is evaluated.
+
+    Attributes:
+        factors: multiples of the training length.
+        beyond: tokens more than the training length.
+        longest: no windows longer than this.
+        sliding: multiples of the training length at which windows slide by one token …
+        sliding_longest: … no longer than this, …
+        sliding_tokens: … over so many tokens of each document.
+        variants: options of a method's model to override for a second evaluation, by method.
+    """
+
+    factors: tuple[int, ...]
+    beyond: tuple[int, ...]
+    longest: int
+    sliding: tuple[int, ...]
+    sliding_longest: int
+    sliding_tokens: int
+    variants: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def lengths(self, train_length: int) -> list[int]:
+        """Of windows that do not overlap."""
+        wanted = {factor * train_length for factor in self.factors}
+        wanted |= {train_length + more for more in self.beyond}
+        return sorted(length for length in wanted if length <= self.longest)
+
+    def sliding_lengths(self, train_length: int) -> list[int]:
+        """Of windows that slide by one token; none if there would be one length only."""
+        wanted = sorted(factor * train_length for factor in self.sliding)
+        found = [length for length in wanted if length <= self.sliding_longest]
+        return found if len(found) > 1 else []
+
+    def of(self, method: str, train_length: int) -> dict:
+        """All that a cell is evaluated on, as JSON."""
+        return {
+            "lengths": self.lengths(train_length),
+            "sliding": self.sliding_lengths(train_length),
+            "sliding_tokens": self.sliding_tokens,
+            "variant": self.variants.get(method, {}),
+        }
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a cell is: one model."""
+
+    corpus: str
+    method: str
+    train_length: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.corpus}-{self.method}-{self.train_length}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A description.
+
+    Attributes:
+        title: of the page.
+        corpora: by name.
+        tests: the evaluations.
+        parts: trainings with the same settings, the most important first.
+        note: for the page, in Markdown.
+    """
+
+    title: str
+    corpora: dict[str, StudyCorpus]
+    tests: Tests
+    parts: tuple[Comparison, ...]
+    note: str = ""
+
+    def cells(self) -> Iterator[tuple[Key, Comparison]]:
+        """Each cell once, in the order of importance."""
+        seen = set()
+        for part in self.parts:
+            for corpus, method, train_length, seed in part.cells():
+                key = Key(corpus.name, method, train_length, seed)
+                if key not in seen:
+                    seen.add(key)
+                    yield key, part
+
+
+def load(path: Path) -> Study:
+    """Read a description.
+
+    Raises:
+        BadInput: it cannot be read, or a key or value is wrong.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        first = str(error).splitlines()[0]
+        raise BadInput(f"{path}: cannot be read as YAML ({first}).") from error
+    try:
+        return _study(values)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{path}: is not the description of a study ({error!r}).") from error
+
+
+def _study(values: dict) -> Study:
+    corpora = {each["name"]: _corpus(each) for each in values["corpora"]}
+    parts = tuple(_part(part, values["training"], corpora) for part in values["parts"])
+    note = str(values.get("note", ""))
+    return Study(values["title"], corpora, _tests(values["tests"]), parts, note)
+
+
+def _corpus(values: dict) -> StudyCorpus:
+    corpus = StudyCorpus(
+        **{
+            **values,
+            "test": tuple(values["test"]),
+            "train_flags": tuple(str(values.get("train_flags", "")).split()),
+        }
+    )
+    for option, known in (("layout", LAYOUTS), ("documents", KINDS)):
+        if getattr(corpus, option) not in known:
+            raise BadInput(f"{option} must be {' or '.join(known)}, not '{values[option]}'.")
+    return corpus
+
+
+def _tests(values: dict) -> Tests:
+    lists = {name: tuple(values[name]) for name in ("factors", "beyond", "sliding")}
+    return Tests(**{**values, **lists})
+
+
+def _part(part: dict, training: dict, corpora: dict[str, StudyCorpus]) -> Comparison:
+    name = part["corpus"]
+    if name not in corpora:
+        raise BadInput(f"parts: there is no corpus '{name}' (there are: {', '.join(corpora)}).")
+    flags = [*str(training.get("train_flags", "")).split(), *corpora[name].train_flags]
+    rest = {key: value for key, value in part.items() if key != "corpus"}
+    described = {"name": name, "data": name}  # the folder follows from the study's
+    return from_mapping({**training, **rest, "corpora": [described], "train_flags": flags})

@@ -1,0 +1,109 @@
+"""The finished cells of a study, read from their JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...results.schema import load_document
+from .description import Key
+from .statistics import Sums
+
+#: Folder of the speeds in the results, a document per corpus.
+SPEEDS = "speeds"
+#: Tokens per second in training, by corpus, method and training length: (R,) one per round.
+Speeds = dict[tuple[str, str, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished cell.
+
+    Attributes:
+        key: which one.
+        text: the name of the text in its results.
+        sums: of each evaluation by (length, stride, whether with the options of its variant).
+        positions: by length: (first, last + 1, bits per token) within the window, as trained.
+        tokens_per_second: of the training; None if it was not recorded.
+        peak_memory_mb: of the training.
+        hours: of the training, with its validations.
+        updates: that it was trained for.
+        commit: of the code, shortened.
+    """
+
+    key: Key
+    text: str
+    sums: dict[tuple[int, int, bool], Sums]
+    positions: dict[int, list[tuple[int, int, float]]]
+    tokens_per_second: float | None
+    peak_memory_mb: float | None
+    hours: float
+    updates: int
+    commit: str
+
+    def find(self, length: int, stride: int | None = None, variant: bool = False) -> Sums | None:
+        """Of one evaluation, windows that do not overlap without a stride; None if it was not made."""
+        return self.sums.get((length, stride or length, variant))
+
+    def at(self, length: int) -> Sums:
+        """Of windows that do not overlap, of a length that there is."""
+        return self.sums[length, length, False]
+
+    def lengths(self, variant: bool = False) -> list[int]:
+        """Of windows that do not overlap."""
+        found = {a for a, stride, changed in self.sums if stride == a and changed == variant}
+        return sorted(found)
+
+
+def load_outcomes(cells: Path, keys: list[Key]) -> dict[Key, Outcome]:
+    """Those of a study's cells that are finished, in their order."""
+    return {
+        key: load_outcome(cells / key.name, key)
+        for key in keys
+        if (cells / key.name / "cell.json").is_file()
+    }
+
+
+def load_speeds(results: Path) -> Speeds:
+    """Those that were measured, see :mod:`.speeds`."""
+    return {
+        (path.stem, cell["position_method"], cell["train_length"]): cell["tokens"]
+        / np.array(cell["round_seconds"])
+        for path in sorted((results / SPEEDS).glob("*.json"))
+        for cell in load_document(path)["cells"]
+    }
+
+
+def load_outcome(folder: Path, key: Key) -> Outcome:
+    """Read a finished cell."""
+    evaluation = load_document(folder / "evaluation.json")
+    by_position = load_document(folder / "position_loss.json")
+    last = load_document(folder / "training.json")["cells"][-1]
+    trained = min(_changed(cell) for cell in evaluation["cells"])
+    positions: dict[int, list] = {}
+    for cell in by_position["cells"]:
+        if _changed(cell) == trained:
+            place = (cell["position_from"], cell["position_to"], cell["loss_bits"])
+            positions.setdefault(cell["length"], []).append(place)
+    return Outcome(
+        key=key,
+        text=evaluation["corpus"],
+        sums={
+            (cell["length"], cell["stride"], _changed(cell) != trained): Sums(
+                np.array(cell["document_bits"]), np.array(cell["document_tokens"])
+            )
+            for cell in evaluation["cells"]
+        },
+        positions=positions,
+        tokens_per_second=last.get("tokens_per_second"),
+        peak_memory_mb=last.get("peak_memory_mb"),
+        hours=last["hours"],
+        updates=last["updates"],
+        commit=(evaluation["provenance"]["git_commit"] or "unknown")[:7],
+    )
+
+
+def _changed(cell: dict) -> str:
+    return cell.get("model_overrides", "")

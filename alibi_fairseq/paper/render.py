@@ -1,0 +1,197 @@
+"""The files of ``configs/``, as text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import yaml
+
+from . import published
+from .catalogue import FOLDERS, recipes_of
+from .cost import gpu_hours
+from .header import GENERATED, WIDTH, comment, header, title
+from .overlays import overlays, smoke
+from .recipe import GROUPS, Recipe, Settings, flag, merge
+from .targets import expected, items_of
+
+
+def all_files() -> dict[str, str]:
+    """Path below ``configs/`` → content."""
+    made = {"README.md": index()}
+    for folder in FOLDERS:
+        recipes = recipes_of(folder)
+        for recipe in recipes:
+            made[f"{recipe.path}.yaml"] = yaml_file(recipe)
+            made[f"{recipe.path}.sh"] = shell_file(recipe)
+        for name, content in overlay_files(recipes).items():
+            made[f"{folder}/run_config/{name}.yaml"] = content
+    return made
+
+
+def yaml_file(recipe: Recipe) -> str:
+    """YAML for ``fairseq-hydra-train``; values that the paper does not give are marked and explained."""
+    usage = [
+        "",
+        f"alibi-fairseq hydra-train --config-dir configs/{recipe.folder} "
+        f"--config-name {recipe.name} \\",
+        "    task.data=DATA_BIN checkpoint.save_dir=FOLDER",
+    ]
+    # hydra only lets the command line set what the file names; "???" means it must.
+    given: Settings = {"task": {"data": "???"}}
+    if recipe.starts_from:
+        usage[-1] += " checkpoint.finetune_from_model=CHECKPOINT"
+        given["checkpoint"] = {"finetune_from_model": "???"}
+    settings = yaml_settings(merge(given, recipe.settings()), recipe.choices)
+    return f"{header(recipe)}{comment(usage)}\n{settings}"
+
+
+def shell_file(recipe: Recipe) -> str:
+    """A script that runs the same training with ``fairseq-train``; the YAML has the explanations."""
+    usage, arguments = "DATA_BIN", ['"$@"']
+    if recipe.starts_from:
+        usage = "DATA_BIN CHECKPOINT"
+        arguments = [
+            '--finetune-from-model "${2:?the CHECKPOINT stands behind DATA_BIN}" "$1" "${@:3}"'
+        ]
+    head = [
+        title(recipe),
+        f"The training of {recipe.name}.yaml, which explains each value.",
+        GENERATED,
+        "",
+        f"configs/{recipe.path}.sh {usage} --save-dir FOLDER [FLAGS]",
+        "FLAGS are those of fairseq-train and override the ones below.",
+    ]
+    command = [
+        'exec fairseq-train --user-dir "$plugin"',
+        *flag_lines(recipe.settings()),
+        *arguments,
+    ]
+    return (
+        f"#!/usr/bin/env bash\n{comment(head)}"
+        "set -euo pipefail\n"
+        'plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"\n\n'
+        + " \\\n    ".join(command)
+        + "\n"
+    )
+
+
+def flag_lines(settings: Settings) -> list[str]:
+    """The flags, each group on lines of its own, wrapped at the page width."""
+    lines = []
+    for group, options in settings.items():
+        line = ""
+        for option, value in options.items():
+            words = shlex.join(flag(group, option, value))
+            if line and len(line) + len(words) > WIDTH - 10:
+                lines.append(line)
+                line = ""
+            line = f"{line} {words}".strip()
+        if line:
+            lines.append(line)
+    return lines
+
+
+def overlay_files(recipes: list[Recipe]) -> dict[str, str]:
+    """Overlays of one corpus: ``+run_config=NAME`` behind ``--config-name``."""
+    made = {}
+    for name, (settings, uses) in overlays(recipes).items():
+        made[name] = overlay_file(["Keeps the tokens per update:", *uses], settings)
+    # The smoke run is the same for every recipe of a corpus: it depends on neither method nor length.
+    made["cpu_smoke"] = overlay_file(
+        ["A few updates of a tiny model on the CPU, to check that everything works."],
+        smoke(recipes[0]),
+    )
+    return made
+
+
+def overlay_file(lines: list[str], settings: Settings) -> str:
+    return "# @package _global_\n" + comment([GENERATED, *lines]) + "\n" + yaml_settings(settings)
+
+
+def yaml_settings(settings: Settings, choices: Mapping[tuple[str, str], str] | None = None) -> str:
+    """Settings as YAML, our choices with their reasons."""
+    blocks = []
+    for group in GROUPS:
+        if group not in settings:
+            continue
+        lines = [f"{group}:"]
+        for option, value in settings[group].items():
+            line = f"  {option}: {yaml_value(value)}"
+            reason = (choices or {}).get((group, option))
+            lines.append(f"{line}  # our choice: {reason}" if reason else line)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def yaml_value(value: object) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=1000)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+HEAD = """\
+# The paper's training runs
+
+Generated by `python -m alibi_fairseq.paper` from the descriptions in `alibi_fairseq/paper/`, as is
+every file in this folder; a test compares the two forms of each recipe field by field.
+
+| file | for |
+|---|---|
+| `CORPUS/NAME.yaml` | `alibi-fairseq hydra-train --config-dir configs/CORPUS --config-name NAME task.data=DATA_BIN checkpoint.save_dir=FOLDER` |
+| `CORPUS/NAME.sh` | `configs/CORPUS/NAME.sh DATA_BIN --save-dir FOLDER`: the same with `fairseq-train`; explanations are in the YAML |
+| `CORPUS/run_config/*.yaml` | `+run_config=1_gpu` after `--config-name`: other machines, same tokens per update; the header of each recipe names the one that fits |
+| `extend/NAME.yaml`, `.sh` | continues a trained model at a longer length: `checkpoint.finetune_from_model=CHECKPOINT`, and CHECKPOINT behind DATA_BIN ([docs/longer-context.md](../docs/longer-context.md)) |
+
+Any other number of GPUs keeps the tokens per update if `--update-freq` changes in proportion
+(`scripts/train.sh --gpus N` computes it). A value that the paper does not give is marked "our choice"
+in the YAML, with the reason. Hydra overrides change what the YAML names: `model.dropout=0.2`.
+
+"Expected" is the paper's validation perplexity at the training length. GPU hours are for one V100,
+at the speeds the paper measured. `scripts/reproduce.sh` runs all that a table needs
+([docs/paper-runs.md](../docs/paper-runs.md)).
+"""
+
+COLUMNS = (
+    "recipe",
+    "expected",
+    "table",
+    "tokens per update",
+    "updates",
+    "epochs",
+    "parameters",
+    "V100 hours",
+)
+
+
+def index() -> str:
+    """The whole file."""
+    parts = [HEAD]
+    for name, heading in FOLDERS.items():
+        rows = [row(recipe) for recipe in recipes_of(name)]
+        table = [COLUMNS, ["---"] + ["--:"] * (len(COLUMNS) - 1), *rows]
+        lines = ["| " + " | ".join(cells) + " |" for cells in table]
+        parts.append(f"\n## {heading}\n\n" + "\n".join(lines) + "\n")
+    return "".join(parts)
+
+
+def row(recipe: Recipe) -> list[str]:
+    items = items_of(recipe)
+    hours = gpu_hours(recipe)
+    return [
+        f"[{recipe.name}]({recipe.path}.yaml)",
+        at_train_length(recipe),
+        published.about(items[0])["name"].removeprefix("Table ") if items else "–",
+        f"{recipe.batch.tokens_per_update:,}",
+        f"{recipe.updates:,}",
+        f"{recipe.epochs:.1f}",
+        f"{recipe.parameters:,}",
+        f"{hours:,.0f}" if hours else "–",
+    ]
+
+
+def at_train_length(recipe: Recipe) -> str:
+    for item in items_of(recipe):
+        for point in expected(item, recipe):
+            if point.length == point.stride == recipe.train_length and point.subset == "valid":
+                return f"{point.perplexity:.2f}"
+    return "–"

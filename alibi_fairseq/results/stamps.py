@@ -1,0 +1,158 @@
+"""What has been done: a stamp beside each output with what it was made from, by content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import atomic_write, sha256_file
+
+
+class Stamp:
+    """A JSON file that says that a step is done, and from what.
+
+    Args:
+        path: the file.
+        settings: JSON values that determine the output.
+        sources: files that determine the output.
+        outputs: files that the step writes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: dict | None = None,
+        sources: Iterable[Path] = (),
+        outputs: Iterable[Path] = (),
+    ):
+        self.path = path
+        self.settings = _json(settings or {})
+        self.sources = list(sources)
+        self.outputs = list(outputs)
+
+    def holds(self) -> bool:
+        """Whether the step is done and settings, sources and outputs have not changed since."""
+        kept = read_stamp(self.path)
+        return (
+            kept is not None
+            and kept["settings"] == self.settings
+            and _same(_named(self.sources), kept["sources"])
+            and _same(_named(self.outputs), kept["outputs"])
+        )
+
+    def write(self, result: object = None) -> None:
+        """Record that the step is done.
+
+        Args:
+            result: a JSON value to keep with it.
+        """
+        kept = {
+            "settings": self.settings,
+            "sources": {name: fingerprint(path) for name, path in _named(self.sources).items()},
+            "outputs": {name: fingerprint(path) for name, path in _named(self.outputs).items()},
+            "result": result,
+        }
+        with atomic_write(self.path) as stream:
+            json.dump(kept, stream, indent=1)
+
+    @property
+    def result(self) -> object:
+        """The result that was written; None before."""
+        return (read_stamp(self.path) or {}).get("result")
+
+    @property
+    def output_sha256(self) -> str | None:
+        """The hash of the first output when the stamp was written; None before."""
+        kept = read_stamp(self.path)
+        return None if kept is None else next(iter(kept["outputs"].values()))["sha256"]
+
+
+def once(stamp: Stamp, make: Callable[[], Any]) -> Any:
+    """The JSON result of ``make``: from the stamp if it holds, otherwise computed and recorded."""
+    if not stamp.holds():
+        stamp.write(make())
+    return stamp.result
+
+
+class Claim:
+    """A JSON file in a folder with the settings of the work in it, written before the work begins.
+
+    A stamp says that an output is finished; a claim says to what unfinished work belongs.
+    """
+
+    def __init__(self, path: Path, settings: dict):
+        self.path = path
+        self.settings = _json(settings)
+
+    def check(self, work: str, advice: str) -> None:
+        """Compare with the claim in the folder, if there is one.
+
+        Args:
+            work: what is there, the beginning of the message: "… with other settings".
+            advice: what to do about it, the end of the message.
+
+        Raises:
+            BadInput: the folder holds work with other settings.
+        """
+        found = read_stamp(self.path)
+        if found is not None:
+            check_settings(found, self.settings, work, advice)
+
+    def write(self) -> None:
+        """Claim the folder."""
+        with atomic_write(self.path) as stream:
+            json.dump(self.settings, stream, indent=1)
+
+
+def check_settings(found: dict, wanted: dict, work: str, advice: str) -> None:
+    """Raises BadInput naming the first setting that differs, see :meth:`Claim.check`."""
+    wanted = _json(wanted)
+    for key in sorted({*found, *wanted}):
+        there, here = found.get(key), wanted.get(key)
+        if there != here:
+            long = isinstance(there, dict | list) or isinstance(here, dict | list)
+            difference = f"{key} differs" if long else f"{key}: {there!r} there, {here!r} now"
+            raise BadInput(f"{work} with other settings ({difference}); {advice}.")
+
+
+def fingerprint(path: Path) -> dict:
+    """Size, modification time and SHA-256 of a file."""
+    status = path.stat()
+    return {
+        "bytes": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "sha256": sha256_file(path),
+    }
+
+
+def unchanged(path: Path, kept: dict) -> bool:
+    """Whether a file matches its fingerprint; reads it only if its modification time differs."""
+    if not path.is_file():
+        return False
+    status = path.stat()
+    if status.st_size != kept["bytes"]:
+        return False
+    return status.st_mtime_ns == kept["mtime_ns"] or sha256_file(path) == kept["sha256"]
+
+
+def _same(paths: dict[str, Path], kept: dict) -> bool:
+    return paths.keys() == kept.keys() and all(
+        unchanged(path, kept[name]) for name, path in paths.items()
+    )
+
+
+def _named(paths: list[Path]) -> dict[str, Path]:
+    """By number and file name, without the folder, so that folders can be moved."""
+    return {f"{number} {path.name}": path for number, path in enumerate(paths)}
+
+
+def read_stamp(path: Path) -> dict | None:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _json(settings: dict) -> dict:
+    """As it reads back from a file: tuples become lists."""
+    return json.loads(json.dumps(settings))

@@ -1,0 +1,231 @@
+"""Work handed to SLURM: the jobs, what they wait for, and that they do the same as one machine."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from commands import SHORT, as_process, in_process
+from results_documents import document, evaluation_cell
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.experiments import process, slurm
+from alibi_fairseq.files import sha256_file
+from alibi_fairseq.results.schema import load_document, save_document
+
+submitit = pytest.importorskip("submitit")
+TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
+FAKE = {
+    "sbatch": 'n=$(ls "$LOG" | wc -l); cp "$1" "$LOG/$n"; echo "Submitted batch job $((100 + n))"',
+    "squeue": 'cat "$LOG.queue" 2> /dev/null || true',
+    "srun": "exit 1",
+}
+
+
+@pytest.fixture
+def scripts(tmp_path, monkeypatch):
+    """The folder of the files that the stand-in of sbatch is given."""
+    for name, body in FAKE.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/usr/bin/env bash\n{body}\n")
+        path.chmod(0o755)
+    (tmp_path / "log").mkdir()
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return tmp_path / "log"
+
+
+def compare(data, out, *more):
+    options = ["--methods", "alibi,none", "--train-lengths", "16", "--eval-lengths", "16,32"]
+    options += ["--updates", "4", "--tokens-per-update", "128", "--train-flags", TINY]
+    return ["compare", str(data), "--out", str(out), *options, *more]
+
+
+def test_an_array_for_training_one_for_evaluation_and_the_report_last(
+    scripts, data_bin, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv(slurm.MODULES, "cuda/12.4 gcc")
+    monkeypatch.setenv(slurm.CONDA, "mine")
+    out = tmp_path / "out"
+    options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
+    assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
+    assert "training: 2 jobs, 100_0 to 100_1" in capsys.readouterr().out
+    train, evaluate, report = ((scripts / str(n)).read_text() for n in range(3))
+    for script in (train, evaluate, report):
+        for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
+            assert f"#SBATCH {line}\n" in script
+        assert "#SBATCH --kill-on-invalid-dep=yes\n" in script
+        assert "export SRUN_CPUS_PER_TASK=" in script
+        assert "module load cuda/12.4 gcc || exit\n" in script and "conda activate mine" in script
+        assert "#SBATCH --time=24:00:00\n" in script
+    for script in (train, evaluate):
+        assert "#SBATCH --array=0-1%1\n" in script and "#SBATCH --gpus-per-node=1\n" in script
+    assert "dependency" not in train and "gpus" not in report
+    assert "#SBATCH --dependency=aftercorr:100\n" in evaluate
+    assert "#SBATCH --dependency=afterok:101\n" in report
+    job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "100_1" / "100_1_submitted.pkl")
+    (words,) = job.args
+    name = f"{data_bin.parent.name}/none-16-seed1"
+    assert words == compare(data_bin, out, "--job", f"train:{name}")
+
+    Path(f"{scripts}.queue").write_text("7\n102\n")
+    assert main(compare(data_bin, out, "--slurm")) == 2
+    assert "still in the queue; wait for them, or scancel 102" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, capsys):
+    text = tmp_path / "a.txt"
+    text.write_text("some text\n")
+    out = tmp_path / "out"
+    options = ["--slurm-option", "gpus-per-node=0", "--slurm", "--dry-run"]
+    assert main([*compare(text, out), *options]) == 0
+    said = capsys.readouterr().out
+    assert "# preparing the data: 1 job\n# sbatch --time=24:00:00 --cpus-per-task=4\n" in said
+    assert "# evaluating: 2 jobs, each after its own of 'training'" in said
+    assert said.count("--job train:a/") == said.count("--job evaluate:a/") == 2
+    assert "--job report" in said and not out.exists() and not list(scripts.iterdir())
+
+    words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
+    words += ["--corpus", f"bookcorpus={text}", "--work-dir", str(out)]
+    assert main([*words, "--slurm", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("--job train:bookcorpus/") == 6 and "--gpus-per-node" not in said
+    words[3] = "paper"
+    assert main([*words, "--slurm", "--dry-run", "--gpus", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "# training: 6 jobs, after 'preparing the data'" in said
+    assert "--gpus-per-node=8" in said and "--gpus-per-node=1" in said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--slurm", "--slurm-local"], "Choose one of --slurm and --slurm-local."),
+        (["--slurm-option", "time=1"], "--slurm-option needs --slurm."),
+        (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
+        (["--slurm", "--hours", "2", "--dry-run"], "--hours measures the machine it runs on"),
+        (["--slurm"], "There is no sbatch here"),
+        (["--slurm", "--dry"], "Write --dry out in full."),
+        (["--job", "train:nothing"], "there is no job 'train:nothing'"),
+    ],
+)
+def test_bad_input(data_bin, tmp_path, capsys, more, sentence):
+    words = compare(data_bin, tmp_path / "out")
+    if "--hours" in more:
+        at = words.index("--updates")
+        del words[at : at + 2]
+    assert main([*words, *more]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+    assert not (tmp_path / "out" / "jobs").exists()
+
+
+def test_a_job_submits_no_jobs(data_bin, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    assert main(compare(data_bin, tmp_path, "--slurm")) == 2
+    assert "A job cannot submit jobs" in capsys.readouterr().err
+
+
+class Commands:
+    """Stands for ``process.run`` in the jobs of a comparison."""
+
+    def __init__(self):
+        self.ran = []
+
+    def __call__(self, words, *arguments, **more):
+        self.ran.append(words[3])
+        if words[3] == "train":
+            folder = Path(words[words.index("--save-dir") + 1])
+            torch.save({"optimizer_history": [{"num_updates": 4}]}, folder / "checkpoint_last.pt")
+        else:
+            model = words[words.index("--path") + 1]
+            of_model = {
+                "position_method": "alibi" if "alibi-16" in model else "none",
+                "train_length": 16,
+                "checkpoint": model,
+                "checkpoint_sha256": sha256_file(model),
+            }
+            cells = (evaluation_cell(**of_model, length=n, stride=n) for n in (16, 32))
+            save_document(document(*cells), words[words.index("--out") + 1])
+        return 0
+
+
+def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
+    commands = Commands()
+    monkeypatch.setattr(process, "run", commands)
+    out = tmp_path / "out"
+    name = f"{data_bin.parent.name}/alibi-16-seed1"
+    assert main(compare(data_bin, out, "--job", f"train:{name}")) == 0
+    assert commands.ran == ["train"]
+    assert main(compare(data_bin, out, "--job", f"evaluate:{name}")) == 0
+    assert commands.ran == ["train", "eval"]
+    assert main(compare(data_bin, out)) == 0  # the rest on one machine
+    assert commands.ran == ["train", "eval", "train", "eval"]
+    (out / "table.md").unlink()
+    assert main(compare(data_bin, out, "--job", "report")) == 0
+    assert "| ALiBi, L=16" in (out / "table.md").read_text()
+    assert main([*compare(data_bin, out), "--slurm", "--dry-run"]) == 0
+    assert "train:" not in capsys.readouterr().out.partition("# reporting")[0]
+
+
+def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
+    asked = []
+
+    def stopped(command, ask, stop):
+        os.kill(os.getpid(), stopped.signal)
+        return process.STOPPED_EARLY if stop.times else 0
+
+    class Environment:
+        def _requeue(self, countdown):
+            asked.append(countdown)
+
+    monkeypatch.setattr(process, "run", stopped)
+    monkeypatch.setattr(submitit, "JobEnvironment", Environment)
+    stopped.signal = signal.SIGUSR1
+    with pytest.raises(SystemExit) as ended:
+        slurm.run_command(["eval"])
+    assert not ended.value.code and len(asked) == 1
+    stopped.signal = signal.SIGTERM  # scancel, or SLURM puts the job back by itself
+    with pytest.raises(RuntimeError, match="ended with exit code 75"):
+        slurm.run_command(["eval"])
+    assert len(asked) == 1
+
+
+@pytest.fixture(scope="module")
+def trained(data_bin, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    in_process("train", data_bin, *SHORT, "--save-dir", folder)
+    return folder / "checkpoint_last.pt"
+
+
+def test_shards_of_one_sweep(scripts, data_bin, trained, tmp_path, capsys):
+    out = tmp_path / "all.json"
+    words = ["eval", str(data_bin), "--path", str(trained), "--lengths", "16", "--out", str(out)]
+    assert main([*words, "--shards", "2"]) == 2
+    assert "--shards and --dry-run need --slurm" in capsys.readouterr().err
+    assert main([*words, "--shards", "2", "--slurm", "--dry-run"]) == 0
+    jobs = [line for line in capsys.readouterr().out.splitlines() if line.startswith("alibi")]
+    for job in jobs:
+        assert main(job.split()[1:]) == 0, job
+    merged = load_document(out)["cells"]
+    assert main([*words[:-1], str(tmp_path / "one.json")]) == 0
+    alone = load_document(tmp_path / "one.json")["cells"]
+    assert [cell["loss_bits"] for cell in merged] == [cell["loss_bits"] for cell in alone]
+    assert main([*words, "--shards", "2", "--slurm"]) == 0
+    assert "#SBATCH --dependency=afterok:100\n" in (scripts / "1").read_text()
+
+
+@pytest.mark.slow
+def test_jobs_as_processes_of_this_machine(data_bin, tmp_path):
+    done = as_process("-m", "alibi_fairseq", *compare(data_bin, tmp_path / "out", "--slurm-local"))
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "| ALiBi, L=16" in (tmp_path / "out" / "table.md").read_text()
+    methods = [
+        cell["position_method"]
+        for cell in json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
+    ]
+    assert sorted(set(methods)) == ["alibi", "none"]

@@ -1,0 +1,198 @@
+"""Commands, steps and chains of them, one after the other and in parallel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.experiments import process
+from alibi_fairseq.experiments.command import Command, Failed, Stopped, TrainingProgress
+from alibi_fairseq.experiments.runner import Step, exit_code, run_chains, run_step
+
+
+@pytest.fixture(autouse=True)
+def short_interval(monkeypatch):
+    monkeypatch.setattr(process, "INTERVAL", 0.02)
+
+
+def python(program, log=None, updates=0):
+    return Command([sys.executable, "-c", program], log, updates)
+
+
+def touch(path):
+    """A step that creates a file."""
+    command = python(f"open({str(path)!r}, 'w').close()", path.with_suffix(".log"))
+    return Step(path.name, command, done=path.exists)
+
+
+# A training that saves when it is asked to stop.
+TRAINING = """
+import pathlib, signal, sys, time
+def stop(*_):
+    # The request is repeated, and the interpreter restores the default when it exits.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    pathlib.Path({path!r}).with_suffix(".saved").touch()
+    sys.exit()
+signal.signal(signal.SIGUSR1, stop)
+pathlib.Path({path!r}).with_suffix(".began").touch()
+time.sleep(60)
+"""
+
+
+def training(path):
+    command = python(TRAINING.format(path=str(path)), path.with_suffix(".log"), updates=10)
+    return Step(f"training {path.name}", command, done=path.exists)
+
+
+def send_when(number, *paths):
+    """Send this process a signal as soon as files exist."""
+
+    def send():
+        while not all(path.exists() for path in paths):
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
+    program = "import sys; print('fine'); sys.exit('the disk is full')"
+    command = python(program, tmp_path / "a.log", updates=1)
+    with pytest.raises(
+        Failed, match=r"copying failed .*a\.log; the last line is: the disk"
+    ) as found:
+        command.run("copying")
+    assert found.value.code == 1
+    assert "fine" in (tmp_path / "a.log").read_text()
+
+
+def test_progress_follows_the_log():
+    bar = TrainingProgress("training", 100)
+    bar.see('now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
+    bar.see("now | INFO | fairseq.trainer | something else\n")
+    assert bar.bar.n == 40 and "9.1" in bar.bar.postfix
+    bar.close()
+
+
+def test_a_step_that_is_done_is_skipped_and_one_that_was_reached_only_finished(tmp_path):
+    calls = []
+    step = Step("one", lambda: calls.append("work"), done=lambda: "finish" in calls)
+    step = Step(step.title, step.work, step.done, finish=lambda: calls.append("finish"))
+    assert run_step(step) and calls == ["work", "finish"]
+    assert not run_step(step)
+    calls.clear()
+    assert run_step(Step("one", step.work, step.done, step.finish, reached=lambda: True))
+    assert calls == ["finish"]
+
+
+def test_chains_keep_their_order(tmp_path, capsys):
+    chains = [(name, [touch(tmp_path / name)]) for name in "abc"]
+    (tmp_path / "b").touch()
+    run_chains(chains, [{}])
+    printed = capsys.readouterr().out
+    assert "[1/3] a" in printed and "[3/3] c (about 1 min left)" in printed
+    assert all((tmp_path / name).exists() for name in "abc")
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_parallel_chains_run_at_the_same_time_with_one_thread_each(tmp_path, parallel):
+    """Each of two steps waits for the other; alone, the first would fail."""
+    paths = tmp_path / "a", tmp_path / "b"
+
+    def wait(own, other):
+        return (
+            f"open({str(own) + '.here'!r}, 'w').close(); end = time.time() + 3\n"
+            f"while not os.path.exists({str(other) + '.here'!r}):\n"
+            "    assert time.time() < end\n"
+            "    time.sleep(0.01)\n"
+        )
+
+    def step(own, other):
+        program = f"import os, time\n{wait(own, other)}"
+        program += f"open({str(own)!r}, 'w').write(os.environ['OMP_NUM_THREADS'])"
+        return Step(own.name, python(program, own.with_suffix(".log")), done=own.exists)
+
+    chains = [("a", [step(*paths)]), ("b", [step(*reversed(paths))])]
+    if parallel == 1:
+        with pytest.raises(Failed):
+            run_chains(chains, [{"OMP_NUM_THREADS": "1"}] * parallel)
+    else:
+        run_chains(chains, [{"OMP_NUM_THREADS": "1"}] * parallel)
+        assert [path.read_text() for path in paths] == ["1", "1"]
+
+
+def test_chains_that_run_at_the_same_time_have_different_environments(tmp_path):
+    def step(path):
+        program = (
+            f"import os, time\ntime.sleep(0.5)\nopen({str(path)!r}, 'w').write(os.environ['GPU'])"
+        )
+        return Step(path.name, python(program, path.with_suffix(".log")), done=path.exists)
+
+    paths = [tmp_path / name for name in "abcd"]
+    run_chains([(p.name, [step(p)]) for p in paths], [{"GPU": "0"}, {"GPU": "1"}])
+    used = [path.read_text() for path in paths]
+    assert sorted(used[:2]) == sorted(used[2:]) == ["0", "1"]
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    chains = [(path.name, [training(path), touch(tmp_path / "never")]) for path in paths]
+    send_when(signal.SIGTERM, *(path.with_suffix(".began") for path in paths[:parallel]))
+    assert exit_code(lambda: run_chains(chains, [{"OMP_NUM_THREADS": "1"}] * parallel)) == 75
+    printed = capsys.readouterr()
+    assert "resumes from here" in printed.err and "[3/3]" not in printed.out
+    assert [path.with_suffix(".saved").exists() for path in paths] == [
+        True,
+        parallel == 2,
+        False,
+    ]
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
+    wait = f"while not os.path.exists({str(tmp_path / 'a.began')!r}): time.sleep(0.01)"
+    failing = python(f"import os, time\n{wait}\nraise SystemExit(3)", tmp_path / "b.log")
+    chains = [
+        ("a", [training(tmp_path / "a")]),
+        ("b", [Step("b", failing, done=lambda: False)]),
+        ("c", [touch(tmp_path / "c")]),
+    ]
+    assert exit_code(lambda: run_chains(chains, [{}, {}])) == 3
+    assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_bad_input_of_a_step_is_raised(parallel):
+    def refuse():
+        raise BadInput("No.")
+
+    step = Step("a", dict, done=lambda: False, check=refuse)
+    with pytest.raises(BadInput, match="No"):
+        run_chains([("a", [step])], [{}] * parallel)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number):
+    before = [signal.getsignal(each) for each in process.STOP_SIGNALS]
+
+    def work():
+        (tmp_path / "began").touch()
+        time.sleep(60)
+
+    send_when(number, tmp_path / "began")
+    assert exit_code(work) == 75
+    assert [signal.getsignal(each) for each in process.STOP_SIGNALS] == before
+
+
+def test_another_command_is_interrupted_instead(tmp_path):
+    program = f"open({str(tmp_path / 'began')!r}, 'w').close(); import time; time.sleep(60)"
+    send_when(signal.SIGTERM, tmp_path / "began")
+    with pytest.raises(Stopped):
+        python(program, tmp_path / "log").run("evaluating")

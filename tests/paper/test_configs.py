@@ -1,0 +1,147 @@
+"""The files of configs/ say the same in both forms, and what the recipes say."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from paper.configurations import from_flags, from_yaml
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.paper.__main__ import CONFIGS, write
+from alibi_fairseq.paper.catalogue import FOLDERS, RECIPES, find_recipe
+from alibi_fairseq.paper.overlays import OVERLAY_GPUS, overlay_name
+from alibi_fairseq.paper.render import all_files
+
+
+def shell_words(path: Path, *arguments: str) -> list[str]:
+    """The words behind ``fairseq-train`` as bash itself passes them on."""
+    script = path.read_text().replace("exec fairseq-train", "printf '%s\\0'")
+    script = script.replace("${BASH_SOURCE[0]}", str(path))
+    words = subprocess.run(
+        ["bash", "-c", script, "bash", *arguments], capture_output=True, text=True, check=True
+    )
+    return words.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize("path", RECIPES)
+def test_yaml_and_shell_lines_are_the_same_configuration(path):
+    recipe = RECIPES[path]
+    start = ["CHECKPOINT"] if recipe.starts_from else []
+    words = shell_words(CONFIGS / f"{path}.sh", "DATA", *start)
+    assert words[0] == "--user-dir" and Path(words[1]).samefile(CONFIGS.parent / "alibi_fairseq")
+    shell = from_flags(words[2:])
+    overrides = [f"checkpoint.finetune_from_model={name}" for name in start]
+    assert from_yaml(recipe.folder, recipe.name, *overrides) == shell
+    for group, values in recipe.settings().items():
+        for option, value in values.items():
+            assert shell[f"{group}.{option}"] == value, f"{group}.{option}"
+
+
+def test_the_committed_files_are_the_generated_ones(tmp_path):
+    committed = {
+        str(path.relative_to(CONFIGS)): path.read_text()
+        for path in [CONFIGS / "README.md", *(p for f in FOLDERS for p in (CONFIGS / f).rglob("*"))]
+        if path.is_file()
+    }
+    assert committed == all_files()
+    assert all(path.stat().st_mode & 0o111 for path in CONFIGS.rglob("*.sh"))
+
+
+def test_writing_changes_only_what_differs_and_removes_what_is_gone(tmp_path):
+    files = all_files()
+    written, removed = write(tmp_path)
+    assert sorted(written) == sorted(files) and removed == []
+    assert write(tmp_path) == ([], [])
+    first = next(iter(files))
+    (tmp_path / first).write_text("changed by hand")
+    (tmp_path / "wikitext-103" / "old.yaml").write_text("")
+    assert write(tmp_path) == ([first], ["wikitext-103/old.yaml"])
+    assert (tmp_path / first).read_text() == files[first]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.yaml").write_text("")
+    assert write(tmp_path) == ([], [])
+
+
+def test_files_hold_no_place_of_this_machine_and_nothing_that_hydra_versions_read_differently():
+    for path, content in all_files().items():
+        for word in ("user_dir", "${env", "${oc"):
+            assert word not in content, path
+        if path.endswith(".yaml"):
+            assert "${" not in content, path
+
+
+@pytest.mark.parametrize("world", OVERLAY_GPUS)
+@pytest.mark.parametrize("path", RECIPES)
+def test_overlays_keep_tokens_per_update(path, world):
+    """Read from the YAML files: world × passes × sequences that fit × length."""
+    recipe = RECIPES[path]
+    gpus = OVERLAY_GPUS[world]
+    if recipe.batch.sequences_per_update % gpus:
+        with pytest.raises(BadInput, match=f"^{gpus} GPUs cannot keep"):
+            overlay_name(recipe, world)
+        return
+    folder = CONFIGS / recipe.folder
+    values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
+    overlay = (folder / "run_config" / f"{overlay_name(recipe, world)}.yaml").read_text()
+    assert overlay.startswith("# @package _global_\n")
+    for group, options in yaml.safe_load(overlay).items():
+        values[group].update(options)
+    length = values["task"]["tokens_per_sample"]
+    sequences = values["dataset"]["max_tokens"] // length
+    (passes,) = values["optimization"]["update_freq"]
+    world_size = values["distributed_training"]["distributed_world_size"]
+    assert world_size == gpus
+    assert sequences <= recipe.batch.sequences
+    assert gpus * passes * sequences * length == recipe.batch.tokens_per_update
+
+
+@pytest.mark.parametrize(
+    "path", ["wikitext-103/alibi-3072", "bookcorpus/alibi-512", "cc100-roberta/alibi-1024"]
+)
+def test_hydra_lays_overlays_over_the_recipe(path):
+    recipe = RECIPES[path]
+    overlay = overlay_name(recipe, "1_gpu")
+    cfg = from_yaml(recipe.corpus.name, recipe.name, f"+run_config={overlay}")
+    batch = recipe.batch.on(1)
+    assert cfg["distributed_training.distributed_world_size"] == 1
+    assert cfg["optimization.update_freq"] == [batch.update_freq]
+    smoke = from_yaml(recipe.corpus.name, recipe.name, "+run_config=cpu_smoke")
+    assert smoke["common.cpu"] is True and smoke["common.fp16"] is False
+    assert smoke["model.decoder_layers"] == 2
+    assert smoke["model.position_method"] == recipe.position_method
+
+
+@pytest.mark.parametrize("name", ["wikitext-103/alibi-512", "configs/wikitext-103/alibi-512.yaml"])
+def test_recipes_are_found_by_name_or_by_file(name):
+    assert find_recipe(name) is RECIPES["wikitext-103/alibi-512"]
+
+
+def test_an_unknown_recipe_is_refused_with_the_nearest_name():
+    with pytest.raises(BadInput, match="Did you mean 'wikitext-103/alibi-512'"):
+        find_recipe("wikitext-103/alibi-511")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override"),
+    [
+        ("wikitext-103/alibi-512", "model.dropout=0.2"),
+        ("bookcorpus/alibi-512", "model.attention_dropout=0.0"),
+        ("cc100-roberta/alibi-512", "model.decoder_layers=6"),
+    ],
+)
+def test_hydra_overrides_the_models_fields(recipe, override):
+    """Hydra refuses to override what the YAML does not name."""
+    name, _, value = override.partition("=")
+    corpus, _, recipe = recipe.partition("/")
+    assert from_yaml(corpus, recipe, override)[name] == yaml.safe_load(value)
+
+
+def test_hydra_overrides_the_cutoffs():
+    override = "model.adaptive_input_cutoff='100,500'"
+    cfg = from_yaml("wikitext-103", "alibi-512", override)
+    assert cfg["model.adaptive_input_cutoff"] == "100,500"
+    smoke = from_yaml("wikitext-103", "alibi-512", "+run_config=cpu_smoke")
+    assert smoke["model.adaptive_softmax_cutoff"] == "100,500"

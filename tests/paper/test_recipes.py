@@ -1,0 +1,216 @@
+"""The numbers in the recipes: batches, epochs, costs, schedules and parameter counts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq import models, optim
+from fairseq.data import Dictionary, data_utils
+from fairseq.optim.lr_scheduler import build_lr_scheduler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from paper.configurations import from_flags
+
+import alibi_fairseq.models  # noqa: F401  (registers the models)
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.paper.catalogue import RECIPES, find_recipe, recipes_of
+from alibi_fairseq.paper.cost import gpu_hours
+from alibi_fairseq.paper.recipe import Batch, flags
+
+
+class DictionaryOf(Dictionary):
+    """A dictionary of that many entries that stores none of them."""
+
+    def __init__(self, entries: int):
+        super().__init__()
+        self.entries = entries
+
+    def __len__(self):
+        return self.entries
+
+
+def configuration(path: str):
+    return OmegaConf.create(from_nested(from_flags(["DATA", *flags(RECIPES[path].settings())])))
+
+
+def from_nested(values: dict) -> dict:
+    nested: dict = {}
+    for name, value in values.items():
+        group, _, option = name.partition(".")
+        if option:
+            nested.setdefault(group, {})[option] = value
+    return nested
+
+
+# What a model weighs depends on corpus and method, and of the lengths only where there is one.
+ONE_OF_EACH = {(r.corpus.name, r.position_method): path for path, r in RECIPES.items()}
+
+
+@pytest.mark.parametrize("path", ONE_OF_EACH.values())
+def test_the_model_has_the_parameters_its_file_states(path):
+    recipe = RECIPES[path]
+    dictionary = DictionaryOf(recipe.corpus.dictionary)
+    sequential = recipe.options["task"]["_name"] == "segment_language_modeling"
+    task = SimpleNamespace(
+        source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
+    )
+    with torch.device("meta"):
+        model = models.build_model(configuration(path).model, task)
+    assert sum(parameter.numel() for parameter in model.parameters()) == recipe.parameters
+
+
+def test_wikitext_epochs_are_the_papers_but_at_2048():
+    """205 epochs (paper, section 2.1): fairseq stops in its 205th."""
+    for recipe in RECIPES.values():
+        if recipe.folder != "wikitext-103":
+            continue
+        expected = 181.6 if recipe.name.endswith("-2048") else 204.3
+        assert round(recipe.epochs, 1) == expected, recipe.name
+
+
+def test_gpu_hours():
+    """Sums by hand: tokens / (tokens per second) / 3600."""
+    by_hand = 286_000 * 73_728 / 28_304 / 3600
+    assert gpu_hours(find_recipe("wikitext-103/alibi-512")) == pytest.approx(by_hand)
+    assert gpu_hours(find_recipe("wikitext-103/t5-3072")) == pytest.approx(1362, abs=1)
+    large = [gpu_hours(recipe) for recipe in recipes_of("cc100-roberta")]
+    assert large == [5500, 5900, 6700, 5500, 5900, 6700]
+
+
+@pytest.mark.parametrize("path", [path for path in RECIPES if "cc100" not in path])
+def test_fairseq_packs_the_sequences_the_recipe_counts(path):
+    batch = RECIPES[path].batch
+    sizes = np.full(3 * batch.sequences, batch.length)
+    batches = data_utils.batch_by_size(
+        np.arange(len(sizes)),
+        num_tokens_fn=lambda index: sizes[index],
+        num_tokens_vec=sizes,
+        max_tokens=batch.max_tokens,
+        required_batch_size_multiple=1,
+    )
+    assert [len(b) for b in batches] == [batch.sequences] * 3
+
+
+def learning_rates(path: str, updates: list[int]) -> list[float]:
+    cfg = configuration(path)
+    optimizer = optim.build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
+    schedule = build_lr_scheduler(cfg.lr_scheduler, optimizer)
+    return [schedule.step_update(update) for update in updates]
+
+
+def test_wikitext_schedule_warms_up_to_1_and_ends_at_its_minimum():
+    first, half_way, peak, middle, last = learning_rates(
+        "wikitext-103/alibi-512", [0, 8_000, 16_000, 151_000, 285_999]
+    )
+    assert first == pytest.approx(1e-7)
+    assert half_way == pytest.approx(0.5, rel=1e-3)
+    assert peak == pytest.approx(1.0)
+    assert middle == pytest.approx(0.50005, rel=1e-3)
+    assert last == pytest.approx(1e-4, rel=1e-3)
+
+
+@pytest.mark.parametrize("path", ["bookcorpus/alibi-512", "cc100-roberta/alibi-512"])
+def test_other_schedules_end_with_the_run(path):
+    recipe = RECIPES[path]
+    peak = recipe.options["optimization"]["lr"][0]
+    warm = recipe.options["lr_scheduler"]["warmup_updates"]
+    top, last = learning_rates(path, [warm, recipe.updates - 1])
+    assert top == pytest.approx(peak, rel=1e-3)
+    assert last < 1e-3 * peak
+
+
+@given(
+    length=st.sampled_from([64, 512, 3072]),
+    sequences=st.integers(1, 150),
+    passes=st.integers(1, 8),
+    gpus=st.integers(1, 128),
+    other=st.integers(1, 256),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_number_of_gpus_keeps_tokens_per_update_or_says_why_not(
+    length, sequences, passes, gpus, other
+):
+    batch = Batch(length, sequences, passes, gpus)
+    try:
+        moved = batch.on(other)
+    except BadInput as refusal:
+        assert batch.sequences_per_update % other != 0
+        offered = str(refusal).rsplit("use ", 1)[1].removesuffix(".")
+        for number in offered.replace(" or ", ", ").split(", "):
+            assert batch.sequences_per_update % int(number) == 0
+        return
+    assert moved.gpus == other
+    assert moved.tokens_per_update == batch.tokens_per_update
+    assert moved.sequences <= batch.sequences
+    assert moved.max_tokens // length == moved.sequences
+
+
+def test_fewer_gpus_take_the_recipes_own_passes():
+    batch = find_recipe("wikitext-103/alibi-512").batch
+    assert [(batch.on(n).sequences, batch.on(n).update_freq) for n in (1, 2, 4, 8, 16)] == [
+        (18, 8),
+        (18, 4),
+        (18, 2),
+        (18, 1),
+        (9, 1),
+    ]
+    with pytest.raises(BadInput, match="^7 GPUs cannot keep 73,728 tokens per update"):
+        batch.on(7)
+    with pytest.raises(BadInput, match="at least 1"):
+        batch.on(0)
+
+
+def test_every_open_value_of_the_large_model_is_marked_as_our_choice():
+    """Section 4.2 gives the size, 50k updates and 128 GPUs; what else is set must be explained."""
+    given_by_the_paper = {
+        ("model", "_name"),
+        ("model", "position_method"),
+        ("model", "decoder_layers"),
+        ("model", "decoder_embed_dim"),
+        ("model", "decoder_ffn_embed_dim"),
+        ("model", "decoder_attention_heads"),
+        ("task", "_name"),
+        ("task", "tokens_per_sample"),
+        ("optimization", "max_update"),
+        ("distributed_training", "distributed_world_size"),
+    }
+    # These change no number: how sums are exchanged, odd batches.
+    mechanics = {
+        ("dataset", "skip_invalid_size_inputs_valid_test"),
+        ("dataset", "required_batch_size_multiple"),
+        ("lr_scheduler", "total_num_update"),
+        ("distributed_training", "ddp_backend"),
+    }
+    recipe = find_recipe("cc100-roberta/alibi-1024")
+    named = {(group, option) for group, values in recipe.settings().items() for option in values}
+    assert named - given_by_the_paper - mechanics == set(recipe.choices)
+
+
+def test_every_open_value_of_the_books_is_marked_as_our_choice():
+    """Appendix A.3 gives corpus, split, vocabulary and a tied softmax; methods and lengths: Table 8."""
+    given_by_the_paper = {
+        ("model", "position_method"),
+        ("task", "_name"),
+        ("task", "tokens_per_sample"),
+        ("criterion", "_name"),
+    }
+    mechanics = {
+        ("dataset", "skip_invalid_size_inputs_valid_test"),
+        ("dataset", "required_batch_size_multiple"),
+        ("optimization", "update_freq"),  # max_tokens per update are marked
+        ("distributed_training", "ddp_backend"),
+    }
+    recipe = find_recipe("bookcorpus/alibi-1024")
+    named = {(group, option) for group, values in recipe.settings().items() for option in values}
+    assert named - given_by_the_paper - mechanics == set(recipe.choices)
+
+
+def test_what_wikitext_leaves_open_is_marked():
+    assert ("distributed_training", "distributed_world_size") in find_recipe(
+        "wikitext-103/alibi-512"
+    ).choices
+    assert "32 and 128" in find_recipe("wikitext-103/t5-1024").notes[0]

@@ -1,0 +1,142 @@
+"""Which runs and measurements each table and figure of the paper needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper import tables as plan
+from alibi_fairseq.paper.catalogue import find_recipe
+from alibi_fairseq.paper.scales import MINI, PAPER, SMOKE
+from alibi_fairseq.paper.targets import recipe_of
+
+# Runs and perplexities counted by hand in the paper (out-of-memory cells included).
+SIZES = {
+    "table02": (4, 35 * 4),
+    "table03": (4, 35 * 4),
+    "table04": (4, 33 * 4),
+    "table05": (22, 36 + 8 + 3 + 3),
+    "table06": (5, 10),
+    "table07": (5, 10),
+    "table08": (6, 9),
+    "table09": (3, 6),
+    "table10": (3, 6),
+    "table11": (4, 4),
+    "table12": (6, 12),
+    "table13": (3, 10),
+    "table14": (3, 10),
+    "table15": (3, 10),
+    "figure01": (8, 280),
+    "figure04": (16, 36 + 8),
+    "figure05": (6, 4 + 12 - 2 + 2 * 4),
+    "figure06": (4, None),
+    "figure08": (6, 6),
+    "figure09": (6, 9),
+    "figure11": (6, 20),
+}
+
+
+def cells(runs) -> set[tuple]:
+    return {
+        (run.recipe.path, m.updates, m.subset, length, m.stride or length)
+        for run in runs
+        for m in run.measurements
+        for length in m.lengths
+    }
+
+
+def test_every_item_has_a_size():
+    assert set(SIZES) == set(plan.ITEMS)
+
+
+@pytest.mark.parametrize("item", SIZES)
+def test_runs_and_perplexities_of_an_item(item):
+    runs = plan.trainings_for((item,))
+    count, measured = SIZES[item]
+    assert len(runs) == len({run.recipe.path for run in runs}) == count
+    assert measured is None or len(cells(runs)) == measured
+
+
+@pytest.mark.parametrize("item", [item for item in SIZES if item not in plan.DRAWN])
+def test_every_printed_perplexity_is_measured(item):
+    printed = set()
+    for point in paper.points(item):
+        recipe = recipe_of(item, point)
+        age = point.updates or recipe.updates
+        printed.add((recipe.path, age, point.subset, point.length, point.stride))
+    assert cells(plan.trainings_for((item,))) >= printed
+
+
+def test_all_is_every_item_and_each_run_once():
+    runs = plan.trainings_for(plan.find_items("all"))
+    assert len(runs) == 22 + 6 + 6
+    assert plan.corpora_of(runs) == ["wikitext-103", "bookcorpus", "cc100-roberta"]
+    together = cells(runs)
+    for item in plan.ITEMS:
+        assert together >= cells(plan.trainings_for((item,)))
+
+
+def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_further_than_asked():
+    def stops(item):
+        return {run.recipe.path: run.stops for run in plan.trainings_for((item,))}
+
+    assert stops("table11")["cc100-roberta/sinusoidal-1024"] == (46_700,)
+    assert stops("table12")["cc100-roberta/sinusoidal-1024"] == (46_700, 50_000)
+    assert stops("table12")["cc100-roberta/sinusoidal-2048"] == (44_200, 50_000)
+    assert stops("table05")["wikitext-103/alibi-512"] == (286_000,)
+    curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
+    assert stops("figure05")["cc100-roberta/alibi-1024"] == curve
+    [run] = [r for r in plan.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
+    at_2048 = {m.updates for m in run.measurements if 2048 in m.lengths}
+    assert at_2048 == set(curve)
+
+
+@pytest.mark.parametrize("name", ["table5", "table05", "Table5"])
+def test_items_are_found_by_the_names_people_use(name):
+    assert plan.find_items(name) == ("table05",)
+
+
+def test_an_unknown_item_is_answered_with_those_there_are():
+    with pytest.raises(BadInput, match="'table16'; choose from table2, .*table15, figure1, .*all"):
+        plan.find_items("table16")
+
+
+@pytest.mark.parametrize("name", ["figure3", "figure10"])
+def test_diagrams_hold_no_data(name):
+    with pytest.raises(BadInput, match="is a diagram of"):
+        plan.find_items(name)
+
+
+@pytest.mark.parametrize("name", ["table1", "figure2", "figure7"])
+def test_speed_is_sent_to_the_benchmarks(name):
+    with pytest.raises(BadInput, match="python -m benchmarks.methods"):
+        plan.find_items(name)
+
+
+@pytest.mark.parametrize("scale", [MINI, SMOKE])
+@pytest.mark.parametrize("run", plan.trainings_for(plan.ITEMS), ids=lambda run: run.recipe.path)
+def test_a_small_scale_keeps_what_the_recipe_is_about(scale, run):
+    recipe, small = run.recipe, scale.recipe(run.recipe)
+    there, here = recipe.settings(), small.settings()
+    for group, option in (
+        ("task", "_name"),
+        ("task", "tokens_per_sample"),
+        ("model", "_name"),
+        ("model", "position_method"),
+        ("optimizer", "_name"),
+        ("lr_scheduler", "_name"),
+    ):
+        assert here[group][option] == there[group][option]
+    assert here["criterion"]["_name"] == f"chunked_{there['criterion']['_name']}"
+    assert here["optimization"]["lr"] == there["optimization"]["lr"]
+    assert here["optimization"]["max_update"] == scale.updates
+    assert small.batch.tokens_per_update <= 9216
+    ages = [scale.updates_of(recipe, updates) for updates in plan.ages(recipe)]
+    assert ages == sorted(set(ages)) and ages[-1] == scale.updates
+
+
+def test_the_papers_scale_changes_nothing():
+    recipe = find_recipe("wikitext-103/alibi-512")
+    assert PAPER.recipe(recipe) is recipe
+    assert PAPER.updates_of(recipe, 1234) == 1234

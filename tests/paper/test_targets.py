@@ -1,0 +1,78 @@
+"""Which runs and evaluations the paper's tables ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.catalogue import RECIPES, find_recipe
+from alibi_fairseq.paper.targets import PERPLEXITY_ITEMS, evaluations, expected, items_of
+
+
+def asked(item: str) -> dict:
+    return {(e.recipe.path, e.stride, e.updates): (e.lengths, e.subsets) for e in evaluations(item)}
+
+
+def test_table_5_is_alibi_at_every_longer_length_and_the_others_at_their_own():
+    table = asked("table05")
+    assert len(table) == 8 + 8 + 3 + 3
+    assert table["wikitext-103/alibi-1024", None, 286_000] == (
+        (1024, 1536, 2048, 3072),
+        ("valid",),
+    )
+    assert table["wikitext-103/sinusoidal-64", None, 286_000] == ((64,), ("valid",))
+    assert table["wikitext-103/t5-512", None, 286_000] == ((512,), ("valid",))
+
+
+def test_sliding_windows_and_test_sets_of_table_7():
+    assert asked("table07")["wikitext-103/alibi-512", 512, 286_000] == ((3072,), ("valid", "test"))
+    assert asked("table06")["wikitext-103/alibi-512", None, 286_000] == ((3072,), ("valid", "test"))
+
+
+def test_table_11_takes_the_sinusoidal_models_where_their_time_is_up():
+    assert asked("table11") == {
+        ("cc100-roberta/sinusoidal-1024", None, 46_700): ((1024,), ("valid",)),
+        ("cc100-roberta/alibi-512", None, 50_000): ((1024,), ("valid",)),
+        ("cc100-roberta/sinusoidal-2048", None, 44_200): ((2048,), ("valid",)),
+        ("cc100-roberta/alibi-1024", None, 50_000): ((2048,), ("valid",)),
+    }
+
+
+@pytest.mark.parametrize("item", PERPLEXITY_ITEMS)
+def test_every_perplexity_of_the_paper_is_asked_for_once(item):
+    cells = [
+        (e.recipe.path, length, e.stride or length, subset)
+        for e in evaluations(item)
+        for length in e.lengths
+        for subset in e.subsets
+    ]
+    assert len(cells) == len(set(cells))
+    assert set(cells) >= {
+        (
+            f"{paper.about(item)['corpus']}/{p.position_method}-{p.train_length}",
+            p.length,
+            p.stride,
+            p.subset,
+        )
+        for p in paper.points(item)
+        if p.perplexity is not None
+    }
+
+
+def test_every_recipe_but_the_additions_fills_a_cell():
+    without = {path for path, recipe in RECIPES.items() if not items_of(recipe)}
+    assert without == {
+        "wikitext-103/alibi-2048-corrected",
+        "wikitext-103/sinusoidal-2048-corrected",
+        "wikitext-103/learned-512",
+        "wikitext-103/none-512",
+        "wikitext-103/transformer-xl-512",
+        "extend/alibi-512-at-512",
+        "extend/alibi-512-at-2048",
+    }
+
+
+def test_expected_perplexities_are_the_papers():
+    recipe = find_recipe("wikitext-103/alibi-512")
+    found = {point.length: point.perplexity for point in expected("table05", recipe)}
+    assert found == {512: 19.73, 1024: 18.81, 1536: 18.50, 2048: 18.48, 3072: 18.40}

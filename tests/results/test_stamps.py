@@ -1,0 +1,68 @@
+"""Stamps and claims."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.results.stamps import Claim, Stamp, once
+
+
+def test_a_function_runs_once_for_the_same_settings(tmp_path):
+    calls = []
+
+    def work():
+        calls.append(1)
+        return {"value": len(calls)}
+
+    path = tmp_path / "stamp.json"
+    assert once(Stamp(path, {"size": (1, 2)}), work) == {"value": 1}
+    assert once(Stamp(path, {"size": (1, 2)}), work) == {"value": 1}
+    assert once(Stamp(path, {"size": (1, 3)}), work) == {"value": 2}
+
+
+def test_a_function_that_fails_is_not_done(tmp_path):
+    stamp = Stamp(tmp_path / "stamp.json")
+    with pytest.raises(ZeroDivisionError):
+        once(stamp, lambda: {"value": 1 // 0})
+    assert not stamp.path.exists() and stamp.result is None
+
+
+@pytest.mark.parametrize("changed", ["source", "output"])
+def test_a_stamp_holds_until_a_file_changes(tmp_path, changed):
+    files = {name: tmp_path / name for name in ("source", "output")}
+    for path in files.values():
+        path.write_text("one")
+    stamp = Stamp(tmp_path / "stamp.json", {}, [files["source"]], [files["output"]])
+    assert not stamp.holds()
+    stamp.write()
+    os.utime(files[changed], (1, 1))  # only looks newer
+    assert stamp.holds()
+    files[changed].write_text("two")
+    assert not stamp.holds()
+    files[changed].unlink()
+    assert not stamp.holds()
+
+
+def test_a_folder_may_be_moved_with_its_stamp(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "model").write_text("weights")
+    Stamp(tmp_path / "old" / "stamp.json", outputs=[tmp_path / "old" / "model"]).write()
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert Stamp(tmp_path / "new" / "stamp.json", outputs=[tmp_path / "new" / "model"]).holds()
+
+
+def test_a_claim_refuses_other_settings(tmp_path):
+    Claim(tmp_path / "claim.json", {"seed": 1, "model": {"layers": 2}}).write()
+    Claim(tmp_path / "claim.json", {"seed": 1, "model": {"layers": 2}}).check(
+        "It was begun", "stop"
+    )
+    for settings, difference in (
+        ({"seed": 2, "model": {"layers": 2}}, r"It was begun .*\(seed: 1 there, 2 now\); stop\."),
+        ({"seed": 1, "model": {"layers": 3}}, r"\(model differs\)"),
+        ({"seed": 1}, r"\(model differs\)"),
+    ):
+        with pytest.raises(BadInput, match=difference):
+            Claim(tmp_path / "claim.json", settings).check("It was begun", "stop")
