@@ -24,11 +24,18 @@ from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from . import invocation, preemption, preflight, process_groups, resuming, training_record, user_dir
+from .checkpoints.loading import wrong_parts
 from .checkpoints.safe_types import safe_types_allowed
-from .data_files import damaged_data_named, damaged_dictionaries_named
+from .data_files import damaged_data_named, damaged_dictionaries_named, no_plasma
 from .durability import newest_whole_checkpoint, whole_checkpoints, whole_checkpoints_or_none
 from .errors import BadInput
-from .hardening import archives_extracted_safely, checkpoints_validated, no_eval_in_fairseq
+from .hardening import (
+    archives_extracted_safely,
+    checkpoints_validated,
+    meters_by_name_only,
+    no_eval_in_fairseq,
+    options_not_resolved,
+)
 from .last_batches import last_batch_kept
 from .patching import mentions, run_within, wrap
 from .resuming import same_batches_after_resuming
@@ -204,7 +211,7 @@ def saving_on_a_signal() -> bool:
             newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
         if trainer.data_parallel_world_size > 1:
             torch.distributed.barrier()
-        with resuming.resuming(trainer, cfg):
+        with resuming.resuming(trainer, cfg), wrong_parts(Path(cfg.save_dir) / cfg.restore_file):
             loaded = load_checkpoint(cfg, trainer, **keywords)
         training_record.record(trainer, loaded[0])
         preemption.save_and_stop_on_request(trainer)
@@ -276,7 +283,9 @@ def hydra_without_advice() -> bool:
 WORKAROUNDS = (
     numpy_without_compat,
     older_checkpoints,
+    options_not_resolved,
     checkpoints_validated,
+    meters_by_name_only,
     no_eval_in_fairseq,
     archives_extracted_safely,
     resuming_with_several_processes,
@@ -288,6 +297,7 @@ WORKAROUNDS = (
     unknown_model_named,
     damaged_dictionaries_named,
     damaged_data_named,
+    no_plasma,
     last_batch_kept,
     whole_checkpoints,
     whole_checkpoints_or_none,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data.plasma_utils import PlasmaStore, PlasmaView
 
 from .errors import BadInput
 from .patching import wrap
@@ -18,6 +19,8 @@ from .patching import wrap
 _ADVICE = "prepare the data again (fairseq-preprocess, or alibi-fairseq prepare)"
 _MMAP = indexed_dataset.MMapIndexedDataset.Index._HDR_MAGIC
 _LEGACY = indexed_dataset.IndexedDataset._HDR_MAGIC
+#: fairseq's readers that open .bin and .idx files and nothing else.
+READERS = ("mmap", "cached")
 #: Lines of an index that are looked at together.
 _CHUNK = 1 << 20
 
@@ -42,12 +45,21 @@ def damaged_dictionaries_named() -> bool:
 
 
 def damaged_data_named() -> bool:
-    """Before a split is opened, its index is compared with the sizes of its files."""
+    """Before a split is opened, its index is compared with the sizes of its files.
 
-    def wrapper(make, path, *arguments, **keywords):
+    fairseq's reader of FASTA files puts the path into a shell command and writes beside it, and takes
+    over wherever there is no index (no issue is known); only readers of binary data are left.
+    """
+
+    def wrapper(make, path, impl, *arguments, **keywords):
+        if impl not in READERS:
+            raise BadInput(
+                f"{path} is not read as '{impl}' data, only as binary data; {_ADVICE}, and leave "
+                "out --dataset-impl."
+            )
         check_split(path)
         try:
-            return make(path, *arguments, **keywords)
+            return make(path, impl, *arguments, **keywords)
         except (FileNotFoundError, PermissionError):
             raise
         except Exception as error:
@@ -55,6 +67,18 @@ def damaged_data_named() -> bool:
             raise BadInput(f"{path}.bin and .idx cannot be read ({reason}); {_ADVICE}.") from error
 
     return wrap(indexed_dataset, "make_dataset", wrapper)
+
+
+def no_plasma() -> bool:
+    """``--use-plasma-view`` starts a server by a path that a checkpoint may name, with a package that
+    is no longer maintained (apache/arrow#33243).
+    """
+
+    def wrapper(make, self, *arguments, **keywords):
+        raise BadInput("--use-plasma-view is not supported; leave it out.")
+
+    wraps = [wrap(kind, "__init__", wrapper) for kind in (PlasmaStore, PlasmaView)]
+    return any(wraps)
 
 
 def check_split(prefix: str) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import sys
 import tarfile
+from argparse import Namespace
 from pathlib import Path
 
 import fairseq
 from fairseq import checkpoint_utils, file_utils
+from fairseq.logging import meters
 
 from .checkpoints.loading import (
     check_finite,
@@ -20,7 +22,7 @@ from .checkpoints.loading import (
     require_safe_loader,
     wrong_parts,
 )
-from .checkpoints.options import check_options
+from .checkpoints.options import check_options, plain
 from .errors import BadInput
 from .literals import evaluate_literal
 from .patching import wrap
@@ -48,6 +50,38 @@ def checkpoints_validated() -> bool:
         return state
 
     return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)
+
+
+def options_not_resolved() -> bool:
+    """Options that older checkpoints hold as ``args`` become a configuration while they are loaded,
+    where omegaconf replaces ``${oc.env:…}`` by the value of a variable (facebookresearch/fairseq#4869).
+    """
+
+    def wrapper(upgrade, state):
+        try:
+            plain(vars(state["args"]) if isinstance(state.get("args"), Namespace) else None)
+        except ValueError as error:
+            raise BadInput(
+                f"The options of the checkpoint cannot be loaded safely: {error}."
+            ) from error
+        return upgrade(state)
+
+    return wrap(checkpoint_utils, "_upgrade_state_dict", wrapper)
+
+
+def meters_by_name_only() -> bool:
+    """The class names of metrics in a training state are looked up among everything that fairseq's
+    module holds, and called (facebookresearch/fairseq#4869).
+    """
+
+    def wrapper(load, self, state_dict):
+        for _, _, name, _ in state_dict:
+            kind = getattr(meters, name, None) if isinstance(name, str) else None
+            if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
+                raise TypeError(f"{str(name)[:60]!r} is no meter of fairseq's")
+        return load(self, state_dict)
+
+    return wrap(meters.MetersDict, "load_state_dict", wrapper)
 
 
 def no_eval_in_fairseq() -> bool:

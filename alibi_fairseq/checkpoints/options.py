@@ -52,20 +52,12 @@ def check_options(cfg, path) -> None:
     """
     try:
         for group, options in plain(cfg).items():
-            if not isinstance(options, dict):
-                continue
-            name = options.get("_name") or (options.get("arch") if group == "model" else None)
-            if not isinstance(name, (str, type(None))):
-                raise ValueError(f"the name of the {group} is {str(name)[:60]!r}")
-            if group == "model":
-                check_model(str(name), options)
-            elif group == "task":
-                check_class("task", str(name), tasks.TASK_REGISTRY.get(name), LanguageModelingTask)
+            for name in component_names(group, options):
+                check_component(group, name)
+                if group == "model" and isinstance(options, dict):
+                    check_model(name, options)
+            if group in ("model", "task") and isinstance(options, dict):
                 check_words(options)
-            elif group == "criterion" and name not in CRITERIONS:
-                check_class("criterion", str(name), criterions.CRITERION_REGISTRY.get(name))
-            elif group in ("bpe", "tokenizer") and name not in ENCODERS:
-                raise ValueError(f"{group} '{name}' is not one that reads local files only")
     except ValueError as error:
         raise BadInput(
             f"The options in {path} are not those of a language model that can be loaded safely: "
@@ -98,28 +90,65 @@ def plain(value, depth: int = 0):
     raise ValueError(f"they hold a {type(value).__name__}")
 
 
-def check_model(name: str, options: dict) -> None:
-    """The options of a model.
+def component_names(group: str, options) -> list[str]:
+    """Every name by which fairseq may look up the component that a group of options describes.
+
+    It takes a plain text for the name; the model's may be ``arch``, or the only key; the task's may
+    be ``task``, which comes before ``_name``.
 
     Raises:
-        ValueError: it is none of ours, or an option has another type or form than is declared.
+        ValueError: a name is no text.
+    """
+    if group not in ("model", "task", "criterion", "bpe", "tokenizer"):
+        return []
+    if isinstance(options, dict):
+        names = [options.get(key) for key in ("_name", "arch", group)]
+        if group == "model" and not any(names[:2]) and len(options) == 1:
+            names += options
+    else:
+        names = [options]
+    found = [name for name in names if name is not None]
+    for name in found:
+        if not isinstance(name, str):
+            raise ValueError(f"the name of the {group} is {str(name)[:60]!r}")
+    return found
+
+
+def check_component(group: str, name: str) -> None:
+    """A component is of ours, of a plugin that the user named, or one of fairseq's that are safe.
+
+    Raises:
+        ValueError: it is another one of fairseq's.
+    """
+    if group in ("bpe", "tokenizer"):
+        if name not in ENCODERS:
+            raise ValueError(f"{group} '{name}' is not one that reads local files only")
+        return
+    registries: dict[str, list[dict]] = {
+        "model": [ARCH_MODEL_REGISTRY, MODEL_REGISTRY],
+        "task": [tasks.TASK_REGISTRY],
+        "criterion": [criterions.CRITERION_REGISTRY],
+    }
+    cls = next((known[name] for known in registries[group] if name in known), None)
+    safe = cls in (TransformerLanguageModel, LanguageModelingTask) or name in CRITERIONS
+    if cls is not None and cls.__module__.split(".")[0] == "fairseq" and not safe:
+        raise ValueError(f"{group} '{name}' is another one of fairseq's")
+
+
+def check_model(name: str, options: dict) -> None:
+    """The options of a model have the types that its dataclass declares.
+
+    Raises:
+        ValueError: an option has another type.
     """
     cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if cls is None:
         return  # refused by name when it is built
-    check_class("model", name, cls, TransformerLanguageModel)
     dataclass = MODEL_DATACLASS_REGISTRY.get(name) or getattr(cls, "__dataclass", None)
     types = typing.get_type_hints(dataclass) if dataclasses.is_dataclass(dataclass) else {}
     for option, value in options.items():
         if option in types and value is not None:
             check_type(option, value, types[option])
-    check_words(options)
-
-
-def check_class(kind: str, name: str, cls: type | None, *allowed: type) -> None:
-    """A registered class is of ours, of the user's plugin, or one of ``allowed``."""
-    if cls is not None and cls.__module__.split(".")[0] == "fairseq" and cls not in allowed:
-        raise ValueError(f"{kind} '{name}' is another one of fairseq's")
 
 
 def check_type(option: str, value, declared) -> None:

@@ -37,8 +37,8 @@ REFUSED = (
 )
 
 
-def calls(names: set[str]):
-    """``(file, name)`` of every call of one of these functions in fairseq."""
+def calls(names: set[str], every: bool = False):
+    """``(file, name)`` of every call of one of these functions in fairseq, or of all."""
     for folder in ("fairseq", "fairseq_cli"):
         for path in sorted((SITE / folder).rglob("*.py")):
             file = path.relative_to(SITE).as_posix()
@@ -47,11 +47,37 @@ def calls(names: set[str]):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call):
                     name = ast.unparse(node.func)
-                    if name in names or name.rsplit(".", 1)[-1] in names & {"extractall"}:
+                    if every or name in names or name.rsplit(".", 1)[-1] in names & {"extractall"}:
                         yield file, name
 
 
 EVALUATING = sorted({file for file, _ in calls({"eval", "exec", "compile"})})
+#: Where fairseq starts processes or looks names up among all that a module holds.
+CALLING = {
+    "fairseq/data/fasta_dataset.py": "data_files.damaged_data_named refuses the reader",
+    "fairseq/data/plasma_utils.py": "data_files.no_plasma; PlasmaArray runs a fixed command",
+    "fairseq/distributed/utils.py": "scontrol, with the list of nodes that SLURM gives",
+    "fairseq/logging/meters.py": "hardening.meters_by_name_only",
+    "fairseq/models/__init__.py": "sets a parser by the name of a registered model",
+    "fairseq/tasks/__init__.py": "sets a parser by the name of a registered task",
+    "fairseq/modules/quantization/scalar/ops.py": "--quant-noise-scalar, a number",
+}
+
+
+def reaching_out() -> set[str]:
+    """Files of fairseq that call ``subprocess`` or ``os.system``, or index ``globals()``."""
+    found = {
+        file
+        for file, name in calls(set(), every=True)
+        if name.startswith(("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn"))
+    }
+    for path in sorted((SITE / "fairseq").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "globals()[" in text and "examples" not in path.parts:
+            found.add(path.relative_to(SITE).as_posix())
+    return found
+
+
 UNPICKLING = sorted(
     {
         file
@@ -86,6 +112,14 @@ def test_no_foreign_file_is_unpickled_or_extracted(file):
     assert file in GUARDED or file.startswith(REFUSED), (
         f"{file} unpickles or extracts: show why no file reaches it"
     )
+
+
+def test_no_foreign_file_starts_a_process():
+    unknown = {
+        file for file in reaching_out() if file not in CALLING and not file.startswith(REFUSED)
+    }
+    assert not unknown, "show why no file reaches it"
+    assert {"fairseq/data/fasta_dataset.py", "fairseq/logging/meters.py"} <= reaching_out()
 
 
 class TestLiterals:

@@ -253,3 +253,57 @@ def test_an_older_torch_reads_no_checkpoint_that_nobody_vouches_for(
         in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
     monkeypatch.setenv("ALIBI_FAIRSEQ_TRUST_CHECKPOINTS", "1")
     in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
+
+
+@pytest.mark.parametrize(
+    "cfg",
+    [
+        {"bpe": "bert"},
+        {"tokenizer": {"_name": "hf_byte_bpe"}},
+        {"task": {"_name": "language_modeling", "task": "masked_lm"}},
+        {"model": {"fconv_lm": {"decoder_layers": "1"}}},
+        {"model": {"arch": "fconv_lm", "_name": "alibi_lm"}},
+        {"criterion": "ctc"},
+        {"model": {"_name": ["alibi_lm"]}},
+    ],
+)
+def test_no_form_of_a_name_passes_by_the_list(cfg):
+    with pytest.raises(BadInput, match="cannot be loaded safely|can be loaded safely"):
+        check_options(cfg, "checkpoint.pt")
+
+
+def test_variables_of_the_environment_are_not_resolved(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SECRET", "42424242")
+    state = torch.load(trained("alibi"), weights_only=True)
+    flat = {"arch": "alibi_lm", "task": "language_modeling", "data": "${oc.env:SECRET}"}
+    state["args"] = argparse.Namespace(**flat, criterion="cross_entropy", tokens_per_sample="x")
+    state["cfg"] = None
+    torch.save(state, tmp_path / "c.pt")
+    said = sentence_of(
+        ["eval-lm", str(trained.data), "--path", str(tmp_path / "c.pt"), "--cpu"], capsys
+    )
+    assert "42424242" not in said and "refers to something outside" in said
+
+
+@pytest.mark.parametrize("verb", ["eval", "eval-lm", "validate", "train"])
+def test_no_shell_sees_the_name_of_a_data_folder(
+    verb, trained, tmp_path, capsys, mark, monkeypatch
+):
+    """fairseq's reader of FASTA files would run it."""
+    folder = tmp_path / f"data;touch {mark.name};"
+    folder.mkdir()
+    (folder / "dict.txt").write_bytes((trained.data / "dict.txt").read_bytes())
+    for split in ("train", "valid"):
+        (folder / f"{split}.fasta").write_text(">a\nACGT\n")
+    words = {
+        **commands(folder, trained("alibi"), tmp_path / "out.json"),
+        "train": [
+            *("train", str(folder), "--task", "language_modeling", "--arch", "alibi_lm", "--cpu"),
+            *("--max-tokens", "64", "--max-update", "1", "--save-dir", str(tmp_path / "runs")),
+            *("--optimizer", "adam", "--tokens-per-sample", "16"),
+        ],
+    }[verb]
+    monkeypatch.chdir(tmp_path)
+    said = sentence_of(words, capsys)
+    assert "'fasta' data" in said
+    assert not mark.exists() and not list(folder.glob("*.npy"))
