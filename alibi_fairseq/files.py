@@ -22,6 +22,12 @@ logger = logging.getLogger(__name__)
 _CHUNK = 1 << 20  # bytes read at a time
 
 
+def is_plain_name(name: object) -> bool:
+    """Whether a text names a file or folder in the folder it is used in, and nothing elsewhere."""
+    plain = isinstance(name, str) and name == Path(name).name and "\0" not in name
+    return plain and name not in ("", ".", "..")
+
+
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     """Open ``path`` for writing under a temporary name in its own folder; rename it when done.

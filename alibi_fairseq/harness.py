@@ -18,6 +18,7 @@ from lm_eval.api.registry import register_model
 from torch import Tensor
 from tqdm import tqdm
 
+from .errors import BadInput
 from .evaluation.batches import make_batches
 from .evaluation.checkpoint import load_checkpoint
 from .evaluation.data import load_dictionary
@@ -69,14 +70,13 @@ class FairseqLM(TemplateLM):
         )
         self._dictionary = load_dictionary(folder)
         self._tokenizer = build_tokenizer(folder, find_files(folder, self._dictionary, files))
-        # The harness's own default is cuda, whether there is one or not.
-        self._device = torch.device((device if torch.cuda.is_available() else None) or "cpu")
+        self._device = _device(device)
         self._loaded = load_checkpoint(
             Path(path), folder, self._dictionary, self._device, precision
         )
         self._decoder = self._loaded.decoder
-        self._length = int(length or self._loaded.facts["train_length"])
-        self._stride = int(stride or self._length)
+        self._length = int(self._loaded.facts["train_length"] if length is None else length)
+        self._stride = int(self._length if stride is None else stride)
         check_window(self._length, self._stride)
         # A memory is handed from window to window, so they cannot share a batch.
         self._batch_size = 1 if self._loaded.memory_length else int(batch_size)
@@ -109,11 +109,16 @@ class FairseqLM(TemplateLM):
     def _loglikelihood_tokens(self, requests, disable_tqdm: bool = False, **_):
         results = []
         for pair, context, continuation in tqdm(requests, disable=disable_tqdm):
-            kept = (context + continuation)[-(self._length + 1) :]
-            targets = torch.tensor(continuation, device=self._device)[-(len(kept) - 1) :]
-            log_p = self._log_probabilities(kept[:-1])[-len(targets) :]  # (S, V)
-            score = log_p.gather(1, targets[:, None]).double().sum().item()
-            results.append((score, bool((log_p.argmax(1) == targets).all())))
+            tokens, score, greedy = context + continuation, 0.0, True
+            # One window, unless the continuation is longer; each scores what fits into it.
+            for begin in range(len(context), len(tokens), self._length):
+                end = min(begin + self._length, len(tokens))
+                targets = torch.tensor(tokens[begin:end], device=self._device)  # (S,)
+                inputs = tokens[max(0, end - 1 - self._length) : end - 1]
+                log_p = self._log_probabilities(inputs)[-len(targets) :]  # (S, V)
+                score += log_p.gather(1, targets[:, None]).double().sum().item()
+                greedy &= bool((log_p.argmax(1) == targets).all())
+            results.append((score, greedy))
             if pair is not None:
                 self.cache_hook.add_partial("loglikelihood", pair, results[-1])
         return results
@@ -141,6 +146,16 @@ class FairseqLM(TemplateLM):
         """(T, V) in at least fp32, after each input."""
         output = self._decoder(torch.tensor([inputs], device=self._device))
         return self._decoder.get_normalized_probs(output, log_probs=True)[0]
+
+
+def _device(name: str | None) -> torch.device:
+    """The device of that name; the CPU for cuda, the harness's own default, where there is none."""
+    if name is None or (name == "cuda" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise BadInput(f"device={name}: there is no such device; use cpu or cuda.") from error
 
 
 def _path(name: str | None) -> Path | None:

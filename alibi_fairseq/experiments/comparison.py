@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from ..errors import BadInput
+from ..files import is_plain_name
 from ..positions import METHODS
 
 #: What ``all`` stands for: the methods of the paper's tables, learned, Transformer-XL and none.
@@ -208,6 +209,10 @@ def _corpus(values: dict) -> Corpus:
     values = _checked(Corpus, values)
     if "name" not in values or ("text" in values) == ("data" in values):
         raise BadInput("corpora: each needs 'name', and either 'text' or 'data'.")
+    if not is_plain_name(values["name"]):
+        raise BadInput(
+            f"corpora: '{values['name']}' cannot be the name of a folder; use letters and digits."
+        )
     if "text" in values:
         values["text"] = tuple(_list("text", values["text"], str))
     return Corpus(**values)

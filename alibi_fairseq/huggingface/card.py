@@ -7,6 +7,7 @@ import argparse
 from omegaconf import DictConfig, OmegaConf
 from transformers import PreTrainedTokenizerBase
 
+from ..reporting.markdown import literal
 from .conversion import Converted
 from .own import NAME
 from .tokenization_alibi_lm import AlibiLmTokenizer
@@ -52,7 +53,7 @@ library_name: transformers
 pipeline_tag: text-generation
 ---
 
-# {name}
+# {literal(name)}
 
 A causal language model with position method `{facts["position_method"]}`, trained with
 [fairseq](https://github.com/facebookresearch/fairseq) and alibi_fairseq on texts of
@@ -104,7 +105,7 @@ def training_options(state: dict) -> list[tuple[str, object]]:
 
 
 def _table(rows: list[tuple[str, object]]) -> str:
-    return "\n".join(f"| {label} | {value} |" for label, value in rows)
+    return "\n".join(f"| {label} | {literal(str(value))} |" for label, value in rows)
 
 
 def _measured(cells: list[dict]) -> str:
@@ -116,7 +117,7 @@ def _measured(cells: list[dict]) -> str:
     ]
     for cell in sorted(cells, key=lambda cell: (cell["corpus"], cell["length"], cell["stride"])):
         lines.append(
-            f"| {cell['corpus']} | {cell['subset']} | {cell['length']} | {cell['stride']} | "
+            f"| {literal(cell['corpus'])} | {literal(cell['subset'])} | {cell['length']} | {cell['stride']} | "
             f"{cell['tokens']} | {cell['perplexity']:.2f} |"
         )
     return "\n".join(lines)
@@ -124,6 +125,6 @@ def _measured(cells: list[dict]) -> str:
 
 def _last_validation(state: dict) -> str:
     best = (state.get("extra_state") or {}).get("best")
-    if best is None:
+    if not isinstance(best, float):
         return "Not measured; `alibi-fairseq eval` measures perplexity at any length."
     return f"Best value of the validation metric during training: {best:.3f}."

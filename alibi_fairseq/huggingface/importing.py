@@ -28,6 +28,7 @@ from ..checkpoints.released import read_dictionary
 from ..errors import BadInput
 from ..files import atomic_folder
 from ..results.dictionaries import STATE_KEY, fingerprint
+from ..results.json_files import read_json
 from .architectures import NATIVE, Architecture
 from .conversion import TOLERANCE, compare
 
@@ -127,15 +128,17 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     path = folder / "config.json"
     if not path.is_file():
         raise BadInput(f"{folder} holds no config.json; name a folder that save_pretrained wrote.")
-    try:
-        model_type = json.loads(path.read_text(encoding="utf-8")).get("model_type")
-    except (ValueError, AttributeError) as error:
-        raise BadInput(f"{path} is damaged: it is no JSON object.") from error
+    content = read_json(path)
+    model_type = content.get("model_type") if isinstance(content, dict) else None
     if model_type not in BY_TYPE:
         names = ", ".join(architecture.name for architecture in BY_TYPE.values())
         raise BadInput(f"{folder} holds a model of type {model_type}; one of {names} is needed.")
     try:
-        return BY_TYPE[model_type], AutoConfig.from_pretrained(folder, local_files_only=True)
+        default = AutoConfig.for_model(model_type)
+        # Any other key may ask for code: of attention kernels, quantisation or an adapter.
+        known = {*default.to_dict(), *default.attribute_map, "n_embed"}
+        kept = {key: value for key, value in content.items() if key in known and key[0] != "_"}
+        return BY_TYPE[model_type], AutoConfig.for_model(**kept)
     except Exception as error:  # whatever transformers raises for values that cannot be
         raise BadInput(f"{path} is damaged ({' '.join(str(error).split())}).") from error
 

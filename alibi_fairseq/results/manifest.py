@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write, sha256_file
+from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
 from alibi_fairseq.results.dictionaries import dictionary_sha256
 from alibi_fairseq.results.json_files import json_text, read_json
 from alibi_fairseq.results.provenance import collect_provenance
@@ -205,6 +205,15 @@ def _validated(manifest: object, path: Path) -> dict:
             raise BadInput(
                 f"{path}: files.{name} must have 'bytes' and 'sha256'; prepare the data again."
             )
-    if not all(isinstance(shard, str) for shard in manifest.get("shards", [])):
-        raise BadInput(f"{path}: shards must be names of folders; prepare the data again.")
+    for key, names in (
+        ("corpus", [manifest["corpus"]]),
+        ("shards", manifest.get("shards", [])),
+        ("tokenizer.files", manifest["tokenizer"].get("files", [])),
+        ("files", [part for name in manifest.get("files", {}) for part in name.split("/")]),
+    ):
+        if not isinstance(names, list) or not all(map(is_plain_name, names)):
+            raise BadInput(
+                f"{path}: {key} must be names, without '..' or another folder's path; prepare the "
+                "data again."
+            )
     return manifest

@@ -134,3 +134,9 @@ def test_binary_data_yaml_and_missing_text(tmp_path):
     assert cli.comparison_of(options(tmp_path / "study.yaml")).title == "A study"
     with pytest.raises(BadInput, match="instead of giving --seeds"):
         cli.comparison_of(options(tmp_path / "study.yaml", "--seeds", "1"))
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/b", "..", ""])
+def test_a_corpus_stays_in_the_folder(name):
+    with pytest.raises(BadInput, match="cannot be the name of a folder"):
+        from_mapping({"corpora": [{"name": name, "data": "x"}]})

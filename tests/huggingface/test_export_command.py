@@ -215,3 +215,9 @@ def test_bad_input(trained, tmp_path, capsys, monkeypatch, no_tokenizer_check):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "alibi_fairseq.huggingface.export")
     assert "pip install" in export_fails(capsys, *good)
+
+
+def test_the_card_shows_what_a_checkpoint_holds_as_text():
+    from alibi_fairseq.huggingface.card import _table
+
+    assert "<img" not in _table([("adam_betas", "<img src=x onerror=alert(1)>|")])

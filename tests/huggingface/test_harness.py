@@ -162,3 +162,31 @@ def test_the_command(words, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "bits_per_byte" in done.stdout
+
+
+def test_a_continuation_longer_than_the_window_is_scored_whole(words):
+    """Each token once, with as many tokens before it as fit; the harness's own model refuses it."""
+    from alibi_fairseq.harness import FairseqLM
+
+    _, data, checkpoint, _ = words
+    model = FairseqLM(path=str(checkpoint), data=str(data), length=8)
+    context, tokens = [2], [4 + n % 20 for n in range(19)]
+    [(score, _)] = model._loglikelihood_tokens([(None, context, tokens)], disable_tqdm=True)
+    whole = context + tokens
+    ends = [9, 17, 20]  # of 8, 8 and 3 tokens
+    by_hand = 0.0
+    for begin, end in zip([1, *ends], ends):
+        log_p = model._log_probabilities(whole[max(0, end - 9) : end - 1])
+        for place in range(begin, end):
+            by_hand += float(log_p[place - end][whole[place]])
+    assert score == pytest.approx(by_hand, rel=1e-6)
+
+
+@pytest.mark.parametrize("setting", [{"length": 0}, {"stride": 0}, {"device": "nosuch"}])
+def test_settings_that_cannot_be_are_refused(words, setting):
+    from alibi_fairseq.errors import BadInput
+    from alibi_fairseq.harness import FairseqLM
+
+    _, data, checkpoint, _ = words
+    with pytest.raises(BadInput):
+        FairseqLM(path=str(checkpoint), data=str(data), **setting)

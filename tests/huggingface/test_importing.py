@@ -174,7 +174,7 @@ def test_bad_input(folder, tmp_path, capsys):
         config.write_text(json.dumps({**good, **change}))
         assert said in import_fails(capsys, folder, out)
     config.write_text("{")
-    assert "damaged" in import_fails(capsys, folder, out)
+    assert "config.json: not a JSON file" in import_fails(capsys, folder, out)
     config.write_text(json.dumps(good))
     (folder / "dict.txt").write_text("the 1\n")
     assert "5 entries" in import_fails(capsys, folder, out)
@@ -184,3 +184,15 @@ def test_bad_input(folder, tmp_path, capsys):
     assert "cannot be read" in import_fails(capsys, folder, out)
     LlamaConfig().save_pretrained(folder)
     assert "llama" in import_fails(capsys, folder, out)
+
+
+@pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
+def test_only_known_keys_of_the_configuration_are_read(folder, tmp_path, monkeypatch, capsys):
+    """Others make transformers fetch kernels or import code."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config |= {"_attn_implementation": "owner/kernel", "attn_implementation": "owner/kernel"}
+    config |= {"auto_map": {"AutoConfig": "evil.Config"}, "quantization_config": {"a": 1}}
+    path.write_text(json.dumps(config))
+    assert main(["import-hf", str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "checkpoint_best.pt").is_file()

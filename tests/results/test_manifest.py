@@ -96,3 +96,21 @@ def test_wrong_manifests_are_refused(data_bin, change, words):
 )
 def test_other_text_never_bears_a_name_of_the_paper(file, name):
     assert manifests.other_name(file) == name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"corpus": "../escaped"},
+        {"corpus": "/tmp/escaped"},
+        {"shards": [".."]},
+        {"tokenizer": {"kind": "sentencepiece", "files": ["../secret.model"]}},
+        {"tokenizer": {"kind": "sentencepiece", "files": "x"}},
+        {"files": {"../dict.txt": {"bytes": 1, "sha256": "0"}}},
+    ],
+)
+def test_no_name_leads_out_of_the_folder(data_bin, change):
+    content = {**describe(data_bin), **change}
+    (data_bin / manifests.FILE_NAME).write_text(json.dumps(content))
+    with pytest.raises(BadInput, match="must be names"):
+        manifests.load(data_bin)

@@ -293,7 +293,7 @@ def test_no_shell_sees_the_name_of_a_data_folder(
     folder = tmp_path / f"data;touch {mark.name};"
     folder.mkdir()
     (folder / "dict.txt").write_bytes((trained.data / "dict.txt").read_bytes())
-    for split in ("train", "valid"):
+    for split in ("train", "valid", "test"):
         (folder / f"{split}.fasta").write_text(">a\nACGT\n")
     words = {
         **commands(folder, trained("alibi"), tmp_path / "out.json"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from ...errors import BadInput
+from ...files import is_plain_name
 from ..comparison import Comparison, from_mapping
 from .documents import KINDS
 
@@ -162,6 +163,8 @@ def _corpus(values: dict) -> StudyCorpus:
             "train_flags": tuple(str(values.get("train_flags", "")).split()),
         }
     )
+    if not is_plain_name(corpus.name):
+        raise BadInput(f"'{corpus.name}' cannot be the name of a folder; use letters and digits.")
     for option, known in (("layout", LAYOUTS), ("documents", KINDS)):
         if getattr(corpus, option) not in known:
             raise BadInput(f"{option} must be {' or '.join(known)}, not '{values[option]}'.")
