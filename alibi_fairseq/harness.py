@@ -150,7 +150,7 @@ class FairseqLM(TemplateLM):
 
 def _device(name: str | None) -> torch.device:
     """The device of that name; the CPU for cuda, the harness's own default, where there is none."""
-    if name is None or (name == "cuda" and not torch.cuda.is_available()):
+    if name is None or (name.startswith("cuda") and not torch.cuda.is_available()):
         return torch.device("cpu")
     try:
         return torch.empty(0, device=name).device
