@@ -10,7 +10,7 @@ import secrets
 import shutil
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -98,23 +98,8 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
         BadInput: another process holds the lock, or the file cannot be created.
     """
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a+", encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
+    stream = _locked_file(path, flag, work)
     with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            stream.seek(0)
-            raise BadInput(
-                f"{flag}: another {work} ({stream.read().strip()}) writes there; wait until it has "
-                "finished, or choose another place."
-            ) from error
-        except OSError:  # a file system without locks
-            logger.warning(f"{path.parent} cannot be locked: start no second {work} there")
         stream.truncate(0)
         stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         stream.flush()
@@ -122,6 +107,34 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def _locked_file(path: Path, flag: str, work: str) -> IO:
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stream = path.open("a+", encoding="utf-8")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise BadInput(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            with stream:
+                stream.seek(0)
+                holder = stream.read().strip()
+            raise BadInput(
+                f"{flag}: another {work} ({holder}) writes there; wait until it has "
+                "finished, or choose another place."
+            ) from error
+        except OSError:  # a file system without locks
+            logger.warning(f"{path.parent} cannot be locked: start no second {work} there")
+        # Its last holder may have removed the file after it was opened here: then another process
+        # can lock a new file of this name, and this lock excludes nobody.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                return stream
+        stream.close()
 
 
 def sha256_file(path: str | os.PathLike) -> str:

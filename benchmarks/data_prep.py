@@ -26,9 +26,9 @@ from pathlib import Path
 
 import psutil
 
-from alibi_fairseq.dataprep.cc100_roberta import most_workers
-from alibi_fairseq.dataprep.documents import portions, read
-from alibi_fairseq.dataprep.sources import text_files
+from alibi_fairseq.data.cc100_roberta import most_workers
+from alibi_fairseq.data.documents import portions, read
+from alibi_fairseq.data.sources import text_files
 from alibi_fairseq.files import atomic_write, check_disk
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document

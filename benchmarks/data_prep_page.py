@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alibi_fairseq.dataprep.cc100_roberta import PAPER_BYTES, disk_needed, most_workers
+from alibi_fairseq.data.cc100_roberta import PAPER_BYTES, disk_needed, most_workers
 
 NAME = "preparation of cc100-roberta"
 # Stage -> whether its work grows with the text; the other two look at a sample of fixed size.

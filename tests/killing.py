@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from alibi_fairseq.dataprep import parallel
+from alibi_fairseq.data import parallel
 
 
 def killed_at(rename: int, after: bool, function: Callable, *args, **kwargs) -> bool:

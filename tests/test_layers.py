@@ -25,8 +25,8 @@ GLUE = {
         "resuming",
     ),
     *("evaluation.checkpoint", "evaluation.data"),
-    *("dataprep.binarise", "dataprep.shards"),
-    *("experiments.excerpt", "experiments.compare", "experiments.timing", "experiments.study.data"),
+    *("data.binary", "data.tokenisers", "data.wikitext103", "data.excerpt"),
+    *("experiments.compare", "experiments.timing"),
 }
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 import yaml
 
-from ..dataprep import own_text
-from ..dataprep.parallel import cores
+from ..data.own_text import OwnText
+from ..data.parallel import cores
+from ..data.pipeline import prepare as prepare_text
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from .budget import Budget, budget
@@ -195,13 +196,8 @@ def prepare_data(corpus: Corpus, out: Path) -> None:
     """Make the binary data of a corpus from its text if need be."""
     data = data_folder(corpus, out)
     if not corpus.data:
-        own_text.prepare(
-            corpus.text,
-            data.parent,
-            tokenizer=corpus.tokenizer,
-            vocabulary=corpus.vocabulary,
-            workers=cores(),
-        )
+        text = OwnText(corpus.text, corpus.tokenizer, corpus.vocabulary)
+        prepare_text(text, data.parent, cores())
     for name in ("dict.txt", "train.bin"):
         if not (data / name).is_file():
             raise BadInput(f"{data} has no {name}; prepare the data again.")

@@ -34,7 +34,7 @@ class Corpus:
         name: of its folder and in tables.
         text: files, archives or folders that ``prepare text`` turns into binary data.
         data: a folder of fairseq's binary data, instead of text.
-        tokenizer, vocabulary: see :func:`alibi_fairseq.dataprep.own_text.prepare`.
+        tokenizer, vocabulary: see :class:`alibi_fairseq.data.own_text.OwnText`.
     """
 
     name: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..dataprep import bookcorpus, cc100_roberta, wikitext103
-from ..dataprep.sources import text_files
+from ..data import bookcorpus, cc100_roberta, wikitext103
+from ..data.sources import text_files
 from ..paper.cost import gpu_hours
 from ..paper.recipe import Recipe
 from ..paper.scales import PAPER

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..dataprep import bookcorpus, cc100_roberta, wikitext103
-from ..dataprep.books import is_line_edition
-from ..dataprep.sources import estimated_text_bytes, text_files
+from ..data import bookcorpus, cc100_roberta, wikitext103
+from ..data.bookcorpus import is_line_edition
+from ..data.pipeline import SPLITS
+from ..data.sources import estimated_text_bytes, text_files
 from ..errors import BadInput
 from ..paper.catalogue import CORPORA
 from ..paper.scales import Scale
@@ -54,7 +55,7 @@ class Source:
     def files(self) -> list[Path]:
         """All files that are read."""
         if self.corpus == wikitext103.CORPUS and self.path.is_dir():
-            return [self.path / f"wiki.{split}.tokens" for split in wikitext103.SPLITS]
+            return [self.path / f"wiki.{split}.tokens" for split in SPLITS]
         return text_files(self.path)
 
     def flags(self) -> list[str]:
@@ -243,7 +244,7 @@ class Data:
             title=f"taking an excerpt of {self.source.text}",
             work=Command(
                 [
-                    *(sys.executable, "-m", "alibi_fairseq.experiments.excerpt"),
+                    *(sys.executable, "-m", "alibi_fairseq.data.excerpt"),
                     first,
                     str(self.excerpt),
                     *splits,

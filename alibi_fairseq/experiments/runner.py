@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tqdm import tqdm
 
-from ..dataprep.parallel import cores
+from ..data.parallel import cores
 from ..errors import STOPPED_EARLY
 from ..files import locked
 from .command import Command, Failed, Stopped

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..dataprep.parallel import cores
+from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
 from ..files import atomic_write, locked
 from . import process

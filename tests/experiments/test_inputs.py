@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import pytest
 import torch
-from dataprep.preparations import books, wikitext_zip
+from data.preparations import books, wikitext_zip
 from stand_ins import Commands
 
 from alibi_fairseq.cli import main

@@ -56,7 +56,7 @@ def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
 ):
     code, ran = reproduce()
     assert code == 0
-    assert ran[:2] == ["alibi_fairseq prepare", "alibi_fairseq.experiments.excerpt"]
+    assert ran[:2] == ["alibi_fairseq prepare", "alibi_fairseq.data.excerpt"]
     assert ran[2:4] == ["alibi_fairseq train", "alibi_fairseq eval"]
     # Six runs: two are also kept after fewer updates for Table 11, two at four times for Figure 5.
     assert ran.count("alibi_fairseq train") == 6 + 2 + 2 * 4

@@ -16,7 +16,7 @@ import yaml
 from fuzzing.inputs import any_file, json_file
 
 from alibi_fairseq.cli import sweep_options
-from alibi_fairseq.dataprep import sources, splits
+from alibi_fairseq.data import sources, splits
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments import comparison as description
 from alibi_fairseq.literals import evaluate_literal

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.preparations import sentences
+from data.preparations import sentences
 from fairseq_runs import write_corpus
 from soaking import states
 

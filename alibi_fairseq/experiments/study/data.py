@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from fairseq.data import Dictionary, data_utils, indexed_dataset
-
-from ...dataprep import own_text, wikitext103
-from ...dataprep.sources import text_files, texts
+from ...data.excerpt import excerpt, first, sample, until
+from ...data.own_text import OwnText
+from ...data.pipeline import prepare as prepare_data
+from ...data.wikitext103 import WikiText103
 from ...errors import BadInput
 from ...files import atomic_write
 from ...results import manifest as manifests
 from ...results.stamps import Stamp
 from .description import StudyCorpus
+from .documents import documents
 
 #: Where the documents of the test split begin, in tokens.
 DOCUMENTS = "documents.json"
@@ -76,50 +73,23 @@ def _prepare_text(corpus: StudyCorpus, source: Path, folder: Path) -> None:
     out = folder / "prepared"
     if corpus.layout == "wikitext-103":
         is_folder = source.is_dir()
-        wikitext103.prepare(
-            out,
+        text = WikiText103(
             archive=None if is_folder else source,
             from_dir=source if is_folder else None,
             allow_other_text=True,
         )
+        prepare_data(text, out)
     else:
-        sources = [source]
         if corpus.sample:
-            sources = [
-                sample(source, folder / "sample" / manifests.other_name(source), corpus.sample)
-            ]
-        own_text.prepare(sources, out, vocabulary=corpus.vocabulary, held_out=HELD_OUT)
+            drawn = folder / "sample" / manifests.other_name(source)
+            source = sample(source, drawn, corpus.sample)
+        own = OwnText([source], vocab_size=corpus.vocabulary, held_out=HELD_OUT)
+        prepare_data(own, out)
 
 
 def _text_name(binary: Path, source: Path) -> str:
     described = manifests.load(binary)
     return described["corpus"] if described else manifests.other_name(source)
-
-
-def sample(source: Path, out: Path, most: int) -> Path:
-    """Copy whole documents, drawn by their contents, until there are so many bytes.
-
-    Returns:
-        ``out``, a folder with a file per document.
-    """
-    if out.is_dir():
-        return out
-    found = []
-    for file in text_files(source):
-        for _, stream in texts(file, lambda read: None):
-            content = stream.read()
-            found.append((hashlib.sha256(content).hexdigest(), content))
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    taken = 0
-    for digest, content in sorted(found):
-        if taken >= most:
-            break
-        (unfinished / f"{digest[:16]}.txt").write_bytes(content)
-        taken += len(content)
-    os.replace(unfinished, out)
-    return out
 
 
 def cut(corpus: StudyCorpus, source: Path, out: Path) -> None:
@@ -131,61 +101,27 @@ def cut(corpus: StudyCorpus, source: Path, out: Path) -> None:
     Raises:
         BadInput: there are too few documents.
     """
-    from .documents import documents
-
-    with open(source / "dict.txt", encoding="utf-8") as stream:
-        entries = list(islice(stream, corpus.vocabulary))  # the most frequent first
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    (unfinished / "dict.txt").write_text("".join(entries), encoding="utf-8")
-    dictionary = Dictionary.load(str(unfinished / "dict.txt"))
-    lines = {split: _lines(source, split, dictionary) for split in ("train", "valid", "test")}
-    for split, most in (("train", corpus.train), ("valid", VALID)):
-        _write(unfinished, split, dictionary, _until(lines[split], range(len(lines[split])), most))
     count, tokens = corpus.test
-    starts, test, at = [], [], 0
-    for each in islice(documents(lines["test"], dictionary, corpus.documents), count):
-        taken = list(_until(lines["test"], each, tokens))
-        starts.append(at)
-        at += sum(map(len, taken))
-        test += taken
-    if len(starts) < 2:
-        raise BadInput(
-            f"{source}: the test split has {len(starts)} documents; intervals need at least two."
-        )
-    _write(unfinished, "test", dictionary, test)
-    with atomic_write(unfinished / DOCUMENTS) as stream:
+    starts: list[int] = []
+
+    def beginnings(lines, dictionary) -> list:
+        test: list = []
+        for each in islice(documents(lines, dictionary, corpus.documents), count):
+            starts.append(sum(map(len, test)))
+            test += until(lines, each, tokens)
+        if len(starts) < 2:
+            raise BadInput(
+                f"{source}: the test split has {len(starts)} documents; intervals need at least two."
+            )
+        return test
+
+    splits = {"train": first(corpus.train), "valid": first(VALID), "test": beginnings}
+    for split in splits:
+        if not (source / f"{split}.idx").is_file():
+            raise BadInput(f"There is no split '{split}' in {source}.")
+    excerpt(source, out, splits, corpus.vocabulary)
+    with atomic_write(out / DOCUMENTS) as stream:
         json.dump({"test": starts}, stream)
-    shutil.rmtree(out, ignore_errors=True)
-    os.replace(unfinished, out)
-
-
-def _lines(source: Path, split: str, dictionary: Dictionary):
-    found = data_utils.load_indexed_dataset(str(source / split), dictionary)
-    if found is None:
-        raise BadInput(f"There is no split '{split}' in {source}.")
-    return found
-
-
-def _until(lines, numbers: range, most: int) -> Iterator:
-    taken = 0
-    for number in numbers:
-        if taken >= most:
-            return
-        line = lines[number]
-        taken += len(line)
-        yield line
-
-
-def _write(folder: Path, split: str, dictionary: Dictionary, lines) -> None:
-    prefix = str(folder / split)
-    builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary))
-    for line in lines:
-        ids = line.clone()
-        ids[ids >= len(dictionary)] = dictionary.unk()
-        builder.add_item(ids)
-    builder.finalize(f"{prefix}.idx")
 
 
 def document_starts(data: Path) -> list[int]:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 
+from alibi_fairseq.data.excerpt import sample
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.study.data import cut, document_starts, sample
+from alibi_fairseq.experiments.study.data import cut, document_starts
 from alibi_fairseq.experiments.study.description import StudyCorpus
 from alibi_fairseq.experiments.study.documents import documents
 

@@ -25,11 +25,7 @@ def cores() -> int:
 
 
 def map_in_order(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    workers: int,
-    initialize: Callable[..., None] | None = None,
-    arguments: tuple = (),
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
     """``map`` over processes: results in the order of the items, which are read as needed.
 
@@ -38,14 +34,11 @@ def map_in_order(
 
     Args:
         function: a function at module level.
-        initialize: called once per process with ``arguments``.
     """
     if workers == 1:
-        if initialize:
-            initialize(*arguments)
         yield from map(function, items)
         return
-    executor = ProcessPoolExecutor(workers, process_context(), _start, (initialize, arguments))
+    executor = ProcessPoolExecutor(workers, process_context(), _start)
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -69,11 +62,9 @@ def process_context() -> multiprocessing.context.BaseContext:
     return context
 
 
-def _start(initialize: Callable[..., None] | None, arguments: tuple) -> None:
+def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if initialize:
-        initialize(*arguments)
 
 
 def _end_with_parent() -> None:

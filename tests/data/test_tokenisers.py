@@ -4,7 +4,7 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
-from alibi_fairseq.dataprep.tokenisers import (
+from alibi_fairseq.data.tokenisers import (
     ByteLevelBpe,
     SentencePiece,
     WordPiece,
@@ -60,13 +60,6 @@ def test_sentencepiece_loses_nothing(sentencepiece, line):
 def test_vocabulary_has_the_size_asked_for(sentencepiece, byte_level, tmp_path):
     assert len(fairseq_indices(sentencepiece, "a", tmp_path)[1]) == 400
     assert len(fairseq_indices(byte_level, "a", tmp_path)[1]) == 330
-
-
-def test_without_byte_fallback_rare_characters_are_unknown(tmp_path):
-    plain = train_sentencepiece(LINES, tmp_path / "sp.model", 150, byte_fallback=False)
-    indices, dictionary = fairseq_indices(plain, "日", tmp_path)
-    assert dictionary.unk() in indices
-    assert [n + plain.offset for n in plain.encode(["日"])[0]] + [2] == indices
 
 
 def test_training_again_gives_the_same_model(sentencepiece, tmp_path):

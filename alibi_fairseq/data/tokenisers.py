@@ -1,4 +1,4 @@
-"""Sub-word tokenisers behind one interface: sentencepiece BPE, BERT WordPiece, byte-level BPE.
+"""Tokenisers behind one interface: words, sentencepiece BPE, BERT WordPiece, byte-level BPE.
 
 A tokeniser turns lines into its own numbers; ``number + offset`` is the index in fairseq's
 dictionary, because ``dict.txt`` lists the pieces in the order of their numbers.
@@ -11,6 +11,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from alibi_fairseq.errors import BadInput
@@ -18,7 +19,7 @@ from alibi_fairseq.files import atomic_write
 
 SPECIAL = 4  # fairseq's <s>, <pad>, </s>, <unk> come first in every dictionary
 UNKNOWN, END_OF_LINE = 3, 2  # their indices there
-_RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
+RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
 _LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out of its training
 
 
@@ -29,13 +30,22 @@ class Tokeniser:
         kind: its name in the manifest.
         offset: fairseq index = own number + offset.
         names: the piece of each own number, as it stands in tokenised text.
-        files: what a user needs to tokenise further text; copied beside the dictionary.
+        files: what it is made from, and what a user needs to tokenise further text.
     """
 
     kind: str
     offset: int
     names: list[str]
     files: list[Path]
+
+    def __reduce__(self):
+        """Another process loads it from its files, once."""
+        return _load, (type(self), *self.files)
+
+    @property
+    def entries(self) -> int:
+        """Size of the fairseq dictionary, its four special symbols included."""
+        return len(self.names) + self.offset
 
     def encode(self, lines: list[str]) -> list[list[int]]:
         """The tokeniser's own ids of the pieces of each line."""
@@ -50,7 +60,7 @@ class Tokeniser:
                         f"The vocabulary holds {name!r}: a piece with white space in it cannot "
                         "stand in a fairseq dictionary; use another vocabulary."
                     )
-                flag = " #fairseq:overwrite" if name in _RESERVED else ""
+                flag = " #fairseq:overwrite" if name in RESERVED else ""
                 stream.write(f"{name} 1{flag}\n")
 
     def describe(self) -> dict:
@@ -60,6 +70,32 @@ class Tokeniser:
             "pieces": len(self.names) - (SPECIAL - self.offset),
             "files": [path.name for path in self.files],
         }
+
+
+@lru_cache
+def _load(kind: type, *files: Path) -> Tokeniser:
+    return kind(*files)
+
+
+class Words(Tokeniser):
+    """Words separated by white space; its only file is fairseq's ``dict.txt``."""
+
+    kind = "words"
+    offset = 0  # the special symbols are among its names
+
+    def __init__(self, dictionary: str | os.PathLike):
+        from fairseq.data import Dictionary
+
+        self.files = [Path(dictionary)]
+        loaded = Dictionary.load(str(dictionary))
+        self.names, self._numbers = loaded.symbols, loaded.indices
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        number = self._numbers.get
+        return [[number(word, UNKNOWN) for word in line.split()] for line in lines]
+
+    def describe(self) -> dict:
+        return {"kind": self.kind, "files": []}
 
 
 class SentencePiece(Tokeniser):
@@ -80,13 +116,11 @@ class SentencePiece(Tokeniser):
 
 
 def train_sentencepiece(
-    lines: Iterable[str],
-    model: str | os.PathLike,
-    entries: int,
-    *,
-    byte_fallback: bool = True,
+    lines: Iterable[str], model: str | os.PathLike, entries: int
 ) -> SentencePiece:
     """Train a byte-pair encoding on lines of text; the same lines give the same model.
+
+    Rare characters are spelled as bytes, so that no text holds an unknown token.
 
     The model changes nothing in the text: pieces joined, with their ▁ read as spaces, are the line
     again (lines have single spaces and none at the ends).
@@ -95,7 +129,6 @@ def train_sentencepiece(
         lines: the training text; held in memory, about five times its size.
         model: file to be written.
         entries: size of the fairseq dictionary, its four special symbols included.
-        byte_fallback: spell rare characters as bytes, so that no text holds an unknown token.
 
     Raises:
         BadInput: the text is too small for so many pieces, or so few pieces cannot spell it.
@@ -111,8 +144,8 @@ def train_sentencepiece(
             model_writer=trained,
             vocab_size=entries - SPECIAL + 1,  # with sentencepiece's own <unk>
             model_type="bpe",
-            byte_fallback=byte_fallback,
-            character_coverage=0.9999 if byte_fallback else 1.0,
+            byte_fallback=True,
+            character_coverage=0.9999,
             normalization_rule_name="identity",
             bos_id=-1,
             eos_id=-1,

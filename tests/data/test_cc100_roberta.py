@@ -1,18 +1,18 @@
 import json
 import lzma
+from collections import Counter
 
-import numpy as np
 import pytest
 from fairseq.data import Dictionary, data_utils
 from killing import files_of, killed_at
 from preparations import books, documents_file, sentences, tarred
 
-from alibi_fairseq.dataprep import cc100_roberta, documents, shards, shuffle
-from alibi_fairseq.dataprep.binarise import binarise
-from alibi_fairseq.dataprep.tokenisers import SentencePiece, train_byte_level_bpe
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.data import binary, cc100_roberta, documents, shuffle
+from alibi_fairseq.data.cc100_roberta import Cc100Roberta
+from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.tokenisers import SentencePiece, train_byte_level_bpe
 
-SETTINGS = dict(vocabulary=350, valid_tokens=300, shards=3)
+SETTINGS = dict(vocab_size=350, valid_tokens=300, shards=3)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(source, tmp_path_factory):
     out = tmp_path_factory.mktemp("prepared") / "out"
-    manifest, done = cc100_roberta.prepare([source], out, workers=2, **SETTINGS)
+    manifest, done = prepare(Cc100Roberta([source], **SETTINGS), out, workers=2)
     assert done
     return out, manifest
 
@@ -76,24 +76,6 @@ def test_every_document_is_in_one_place(prepared, source):
         }
 
 
-def test_tokens_are_those_of_fairseq_preprocess(prepared, tmp_path):
-    data_bin = prepared[0] / "data-bin"
-    shard = data_bin / "shard01"
-    model = SentencePiece(data_bin / "sentencepiece.model")
-    texts, sizes = stored(shard, "train", model)
-    lines = [line for text in texts for line in [*text.split("\n"), ""]]
-    (tmp_path / "pieces").write_text(
-        "".join(" ".join(model.names[i] for i in ids) + "\n" for ids in model.encode(lines))
-    )
-    binarise(
-        {"train": tmp_path / "pieces"},
-        tmp_path / "data-bin",
-        expected_tokens={"train": int(sizes.sum())},
-        dictionary=shard / "dict.txt",
-    )
-    assert (tmp_path / "data-bin" / "train.bin").read_bytes() == (shard / "train.bin").read_bytes()
-
-
 def test_fairseq_takes_the_shards_one_per_epoch(prepared):
     from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
@@ -126,33 +108,32 @@ def test_packing_portions_runs_and_workers_do_not_matter(prepared, source, tmp_p
     packed.write_bytes(lzma.compress(source.read_bytes()))
     monkeypatch.setattr(documents, "PORTION", 5000)
     monkeypatch.setattr(shuffle, "RUN", 3000)
-    monkeypatch.setattr(shards, "_PART", (1000, 1000))
+    monkeypatch.setattr(binary, "_PART", (1000, 1000))
     for name, path in (("packed", packed), ("plain", source)):
-        cc100_roberta.prepare([path], tmp_path / name, workers=1, **SETTINGS)
+        prepare(Cc100Roberta([path], **SETTINGS), tmp_path / name)
         assert files_of(tmp_path / name) == files_of(prepared[0])
 
 
 def test_second_run_does_nothing(prepared, source, monkeypatch):
-    monkeypatch.setattr(cc100_roberta, "write_runs", None)
-    again, done = cc100_roberta.prepare([source], prepared[0], **SETTINGS)
+    monkeypatch.setattr(Cc100Roberta, "read", None)
+    again, done = prepare(Cc100Roberta([source], **SETTINGS), prepared[0])
     assert not done
     assert again == json.loads(json.dumps(prepared[1]))
 
 
 def test_killed_again_and_again_gives_the_same_bytes(prepared, source, tmp_path):
     """Each run gets a little further than the one before, and is killed there."""
-    kills = 0
-    while killed_at(
-        kills + 1, kills % 2 == 0, cc100_roberta.prepare, [source], tmp_path, **SETTINGS
-    ):
+    text, kills = Cc100Roberta([source], **SETTINGS), 0
+    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path):
         kills += 1
     assert kills >= 5
     assert files_of(tmp_path) == files_of(prepared[0])
 
 
 def test_byte_level_bpe_trained_or_brought(source, tmp_path):
-    trained, _ = cc100_roberta.prepare(
-        [source], tmp_path / "a", tokenizer="byte-level-bpe", **{**SETTINGS, "vocabulary": 310}
+    trained, _ = prepare(
+        Cc100Roberta([source], tokenizer="byte-level-bpe", **{**SETTINGS, "vocab_size": 310}),
+        tmp_path / "a",
     )
     assert trained["tokenizer"]["kind"] == "byte-level-bpe"
     assert trained["dictionary"]["entries"] == 310
@@ -161,7 +142,7 @@ def test_byte_level_bpe_trained_or_brought(source, tmp_path):
         "encoder_json": tmp_path / "bpe" / "encoder.json",
         "vocab_bpe": tmp_path / "bpe" / "vocab.bpe",
     }
-    brought, _ = cc100_roberta.prepare([source], tmp_path / "b", **files, **SETTINGS)
+    brought, _ = prepare(Cc100Roberta([source], **files, **SETTINGS), tmp_path / "b")
     assert brought["dictionary"]["entries"] == 300
     assert (tmp_path / "b" / "data-bin" / "vocab.bpe").exists()
     for manifest in (trained, brought):
@@ -170,7 +151,7 @@ def test_byte_level_bpe_trained_or_brought(source, tmp_path):
 
 def test_archive_of_books(tmp_path):
     archive = tarred(books(tmp_path / "books"), tmp_path / "books.tar.gz")
-    manifest, _ = cc100_roberta.prepare([archive], tmp_path / "out", **{**SETTINGS, "shards": None})
+    manifest, _ = prepare(Cc100Roberta([archive], **{**SETTINGS, "shards": None}), tmp_path / "out")
     assert manifest["shards"] == ["shard00"]
     assert (manifest["corpus"], manifest["identified_by"]) == ("books", None)
     # Every book has one empty line, so it is two documents.
@@ -178,32 +159,13 @@ def test_archive_of_books(tmp_path):
     assert total in (24, 25)
 
 
-def test_bad_input_leaves_nothing(source, tmp_path):
-    out = tmp_path / "out"
-    for settings, words in [
-        (dict(valid_tokens=100_000), "more than half of it"),
-        (dict(memory=0.5), "one process needs 1.15 GB"),
-        (dict(encoder_json=source), "belong together"),
-        (dict(encoder_json=source, vocab_bpe=source), "not GPT-2's"),
-    ]:
-        with pytest.raises(BadInput, match=words):
-            cc100_roberta.prepare([source], out, **{**SETTINGS, **settings})
-        assert not out.exists()
-    with pytest.raises(BadInput, match="no such file"):
-        cc100_roberta.prepare([tmp_path / "none.txt"], out)
-    (tmp_path / "blank.txt").write_text("\n \n")
-    with pytest.raises(BadInput, match="has 0 bytes"):
-        cc100_roberta.prepare([tmp_path / "blank.txt"], out)
-    assert not out.exists()
-
-
 def test_parts_cover_the_keys_and_fill_the_shards():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
-        parts = shards.plan(12345, total, count, cc100_roberta.SHARD)
-        assert parts[0].low == 12345
-        assert parts[-1].high == shuffle.KEYS
-        assert [p.low for p in parts[1:]] == [p.high for p in parts[:-1]]
-        per_shard = np.bincount([p.shard for p in parts])
-        assert len(set(per_shard)) == 1
+        parts = cc100_roberta.plan(12345, total, count)
+        assert parts[0][1] == 12345
+        assert parts[-1][2] == shuffle.KEYS
+        assert [low for _, low, _ in parts[1:]] == [high for _, _, high in parts[:-1]]
+        per_shard = Counter(shard for shard, _, _ in parts)
+        assert len(set(per_shard.values())) == 1
         assert len(per_shard) == (count or max(1, round(total / 4e9)))
         assert total / len(parts) <= 128_000_000

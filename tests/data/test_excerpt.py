@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fairseq_runs import write_corpus
 
+from alibi_fairseq.data.excerpt import excerpt, first, main
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
-from alibi_fairseq.experiments.excerpt import excerpt, main
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def split(folder, name):
 
 def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path):
     out = tmp_path / "text-smoke"
-    excerpt(corpus, out, {"train": 100, "valid": 10_000, "test": 10})
+    excerpt(corpus, out, {"train": first(100), "valid": first(10_000), "test": first(10)})
     whole, cut = split(corpus, "train"), split(out, "train")
     assert len(cut.tokens) >= 100
     assert cut.line_starts[-1] < 100  # without its last line it would be too short
@@ -37,7 +37,7 @@ def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path
 def test_rare_words_become_unknown(corpus, tmp_path):
     """As fairseq-preprocess --nwordssrc: the most frequent words keep their numbers."""
     out = tmp_path / "text-smoke"
-    excerpt(corpus, out, {"valid": 10_000}, words=12)
+    excerpt(corpus, out, {"valid": first(10_000)}, words=12)
     whole, cut = split(corpus, "valid"), split(out, "valid")
     dictionary = load_dictionary(out)
     assert len(dictionary) == 4 + 12 < whole.tokens.max() < len(load_dictionary(corpus))
@@ -50,7 +50,7 @@ def test_results_call_the_text_by_the_folders_name(corpus, tmp_path):
     (corpus / "manifest.json").write_text(
         "{}"
     )  # of the whole, whose name the excerpt must not bear
-    excerpt(corpus, tmp_path / "text-smoke", {"valid": 10})
+    excerpt(corpus, tmp_path / "text-smoke", {"valid": first(10)})
     assert corpus_name(tmp_path / "text-smoke") == "text-smoke"
 
 
@@ -58,7 +58,7 @@ def test_an_older_excerpt_and_an_unfinished_one_are_replaced(corpus, tmp_path):
     for name in ("text-smoke", ".text-smoke.unfinished"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "test.bin").touch()
-    excerpt(corpus, tmp_path / "text-smoke", {"valid": 10})
+    excerpt(corpus, tmp_path / "text-smoke", {"valid": first(10)})
     names = {path.name for path in (tmp_path / "text-smoke").iterdir()}
     assert names == {"dict.txt", "valid.bin", "valid.idx"}
     assert not (tmp_path / ".text-smoke.unfinished").exists()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from alibi_fairseq.dataprep.sources import is_archive, is_compressed, texts
-from alibi_fairseq.dataprep.text import single_spaced
+from alibi_fairseq.data.sources import is_archive, is_compressed, single_spaced, texts
 
 # A longer document or line is cut there: each part is then shuffled as a document of its own.
 LONGEST_DOCUMENT = 1 << 20  # bytes
@@ -38,12 +37,10 @@ class Document:
     Attributes:
         offset: where it begins in the unpacked text of its file.
         text: normalised UTF-8 (single spaces, no empty lines), every line ended.
-        words: white-space separated.
     """
 
     offset: int
     text: bytes
-    words: int
 
 
 def portions(files: list[Path]) -> list[Portion]:
@@ -78,7 +75,7 @@ def read(portion: Portion) -> Iterator[Document]:
 
 def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Document]:
     """Documents from the stream's place on; ``position`` is its number, ``end`` where to stop."""
-    begun, size, words = position, 0, 0
+    begun, size = position, 0
     lines: list[bytes] = []
     rest = b""
     while end is None or position < end or rest:
@@ -91,17 +88,16 @@ def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Doc
             raw, rest = raw[:cut], raw[cut:]
         text = single_spaced(raw.decode("utf-8", "replace"))
         if lines and (not text or size + len(raw) > LONGEST_DOCUMENT):
-            yield Document(begun, b"".join(lines), words)
-            lines, size, words = [], 0, 0
+            yield Document(begun, b"".join(lines))
+            lines, size = [], 0
         if text:
             if not lines:
                 begun = position
             lines.append(text.encode() + b"\n")
             size += len(raw)
-            words += text.count(" ") + 1
         position += len(raw)
     if lines:
-        yield Document(begun, b"".join(lines), words)
+        yield Document(begun, b"".join(lines))
 
 
 def _document_start(path: Path, boundary: int) -> int:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alibi_fairseq.dataprep.splits import (
+from alibi_fairseq.data.splits import (
     DROPPED,
     Book,
     apply_list,

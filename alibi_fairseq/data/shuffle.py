@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import struct
 import time
 from array import array
@@ -21,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from alibi_fairseq.dataprep.documents import Portion, read
-from alibi_fairseq.dataprep.parallel import map_in_order
-from alibi_fairseq.dataprep.progress import progress
+from alibi_fairseq.data.documents import Portion, read
+from alibi_fairseq.data.parallel import map_in_order
+from alibi_fairseq.data.progress import progress
 from alibi_fairseq.files import atomic_write
 
 KEYS = 1 << 64  # keys are below it
@@ -148,11 +147,3 @@ def _write_run(path: Path, texts: bytearray, keys: array, ends: array) -> None:
 def _key(seed: int, file: int, offset: int) -> int:
     digest = hashlib.blake2b(struct.pack("<qqq", seed, file, offset), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def remove_runs(runs: list[SortedRun]) -> None:
-    """Delete the files of runs that are no longer needed."""
-    for run in runs:
-        for path in (run.path, Path(f"{run.path}.npy"), Path(f"{run.path}.json")):
-            if path.exists():
-                os.remove(path)

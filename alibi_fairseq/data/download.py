@@ -14,7 +14,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from alibi_fairseq.dataprep.progress import progress
+from alibi_fairseq.data.progress import progress
 from alibi_fairseq.errors import BadInput
 
 # Some mirrors refuse urllib's default.

@@ -16,9 +16,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO
 
+from alibi_fairseq.data.progress import progress
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import sha256_file
+
+Advance = Callable[[int], None]
 
 _OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _COMPRESSED = (*_OPENERS, ".zst")
@@ -78,9 +82,10 @@ def estimated_text_bytes(path: Path) -> int:
     return path.stat().st_size * (_EXPANSION if packed else 1)
 
 
-@contextmanager
-def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> Iterator[BinaryIO]:
-    """A plain or compressed file as a stream of its text's bytes.
+def texts(path: Path, advance: Advance = lambda _: None) -> Iterator[tuple[str, BinaryIO]]:
+    """(name, stream) of each text in a file: of every ``*.txt`` of an archive, or of itself.
+
+    A stream has to be read before the next one is asked for.
 
     Args:
         advance: called with the number of bytes read from the file itself.
@@ -88,56 +93,46 @@ def open_text(path: Path, advance: Callable[[int], None] = lambda _: None) -> It
     Raises:
         BadInput: the file is damaged, or zstandard is needed and missing.
     """
+    if is_archive(path):
+        yield from members(path, ".txt", advance)
+        return
     with open(path, "rb") as raw:
-        counted = _buffered(_Counted(raw, advance))
-        suffix = path.suffix.lower()
-        yield _named(path, _decompress(path, counted, suffix)) if is_compressed(path) else counted
+        counted = _stream(path, raw, advance)
+        packing = path.suffix.lower() if is_compressed(path) else ""
+        yield path.name, _stream(path, _decompress(path, counted, packing))
 
 
-def texts(
-    path: Path, advance: Callable[[int], None] = lambda _: None
+def members(
+    path: Path, ending: str, advance: Advance = lambda _: None
 ) -> Iterator[tuple[str, BinaryIO]]:
-    """(name, stream) of each text in a file: of every ``*.txt`` of an archive, or of itself.
-
-    A stream has to be read before the next one is asked for.
-
-    Args:
-        advance: as for :func:`open_text`.
-
-    Raises:
-        BadInput: the file is damaged.
-    """
-    if not is_archive(path):
-        with open_text(path, advance) as stream:
-            yield path.name, stream
-        return
-    if path.suffix.lower() == ".zip":
-        with _reading(path), zipfile.ZipFile(path) as archive:
-            for packed in archive.infolist():
-                if packed.filename.lower().endswith(".txt"):
-                    with archive.open(packed) as text:
-                        yield packed.filename, _named(path, text)
-                advance(packed.compress_size)
-        return
+    """(name, stream) of each file of an archive whose name ends so, see :func:`texts`."""
     with open(path, "rb") as raw, _reading(path):
-        counted = _buffered(_Counted(raw, advance))
+        counted = _stream(path, raw, advance)
+        if counted.peek(4).startswith(b"PK"):
+            with zipfile.ZipFile(path) as archive:
+                for packed in archive.infolist():
+                    if packed.filename.lower().endswith(ending):
+                        with archive.open(packed) as text:
+                            yield packed.filename, _stream(path, text)
+                    advance(packed.compress_size)
+            return
         # Unpacked by the libraries for each format: tarfile's own reader ignores gzip's checksum.
         unpacked = _decompress(path, counted, _packing(counted))
         # "r|" reads once from front to back, without seeking or unpacking to disk.
         with tarfile.open(fileobj=unpacked, mode="r|") as tar:
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
-                if content and member.name.lower().endswith(".txt"):
-                    yield member.name, _named(path, content)
+                if content and member.name.lower().endswith(ending):
+                    yield member.name, _stream(path, content)
         while unpacked.read(1 << 20):  # the archive ends before the checksum of what was packed
             pass
 
 
-class _Named(io.RawIOBase):
-    """A stream whose read errors name the file."""
+class _Stream(io.RawIOBase):
+    """A stream that tells how much is read, and whose errors name the file."""
 
-    def __init__(self, path: Path, stream: IO[bytes]):
-        self._path = path
+    def __init__(self, path: Path, stream: IO[bytes], advance: Advance):
+        self._path, self._advance = path, advance
         self._stream: Any = stream
 
     def readable(self) -> bool:
@@ -145,42 +140,18 @@ class _Named(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         with _reading(self._path):
-            return self._stream.readinto(buffer)
-
-
-def _named(path: Path, stream: IO[bytes]) -> BinaryIO:
-    return _buffered(_Named(path, stream))
-
-
-def _buffered(raw: io.RawIOBase) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(raw, 1 << 20))
-
-
-class _Counted(io.RawIOBase):
-    """A file that counts the bytes read from it."""
-
-    def __init__(self, raw: IO[bytes], advance: Callable[[int], None]):
-        self._raw: Any = raw
-        self._advance = advance
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._raw.seek(offset, whence)
-
-    def readinto(self, buffer) -> int:
-        count = self._raw.readinto(buffer)
+            count = self._stream.readinto(buffer)
         self._advance(count)
         return count
 
 
-def _packing(stream: BinaryIO) -> str:
+def _stream(path: Path, stream: IO[bytes], advance: Advance = lambda _: None) -> io.BufferedReader:
+    return io.BufferedReader(_Stream(path, stream, advance), 1 << 20)
+
+
+def _packing(stream: io.BufferedReader) -> str:
     """How an archive is compressed, as a suffix; empty if it is not. Names do not always say it."""
-    begin = cast(io.BufferedReader, stream).peek(8)
+    begin = stream.peek(8)
     return next((suffix for suffix, magic in _MAGIC.items() if begin.startswith(magic)), "")
 
 
@@ -196,7 +167,7 @@ def _decompress(path: Path, stream: BinaryIO, suffix: str) -> BinaryIO:
             f"{path}: .zst needs the library zstandard (pip install zstandard), or "
             "unpack it first with the program zstd."
         ) from error
-    return _buffered(_Zstandard(zstandard.ZstdDecompressor(), stream))
+    return io.BufferedReader(_Zstandard(zstandard.ZstdDecompressor(), stream), 1 << 20)
 
 
 class _Zstandard(io.RawIOBase):
@@ -240,7 +211,53 @@ def _reading(path: Path) -> Iterator[None]:
         raise
 
 
-def describe_sources(files: list[Path]) -> str:
+def fingerprint(files: list[Path]) -> str:
     """A short name for a list of files, from their names and sizes alone (no reading)."""
     listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()
+
+
+def describe_files(files: list[Path], hashed: bool = True) -> list[dict]:
+    """The manifest's entries for the files that a text was made from."""
+    return [
+        {
+            "name": file.name,
+            "bytes": file.stat().st_size,
+            **({"sha256": sha256_file(file)} if hashed else {}),
+        }
+        for file in files
+    ]
+
+
+def count_words(path: Path, what: str) -> dict:
+    """``lines``, ``words``, ``bytes`` and ``tokens`` of a UTF-8 file whose every line ends with ``</s>``.
+
+    Raises:
+        BadInput: the file is not UTF-8.
+    """
+    lines = words = 0
+    size = path.stat().st_size
+    try:
+        # Universal newlines, as fairseq-preprocess reads.
+        with open(path, "rb") as raw, progress(size, what) as bar:
+            stream = io.TextIOWrapper(raw, encoding="utf-8")
+            while block := stream.readlines(1 << 20):
+                lines += len(block)
+                words += sum(len(line.split()) for line in block)
+                bar.update(raw.tell() - bar.n)
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from error
+    return {"lines": lines, "words": words, "bytes": size, "tokens": words + lines}
+
+
+def not_utf8(name: str | os.PathLike, error: UnicodeDecodeError) -> BadInput:
+    """The error for text in another encoding."""
+    return BadInput(
+        f"{name} is not UTF-8 text ({error.reason}); convert it first, "
+        "e.g. with: iconv -f LATIN1 -t UTF-8."
+    )
+
+
+def single_spaced(line: str) -> str:
+    """The line with every run of white space, of any kind, as one space and none at its ends."""
+    return " ".join(line.split())

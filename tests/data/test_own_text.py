@@ -6,8 +6,8 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from preparations import sentences
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.dataprep.own_text import prepare, split_documents
-from alibi_fairseq.dataprep.splits import SPLITS
+from alibi_fairseq.data.own_text import OwnText, split_documents
+from alibi_fairseq.data.pipeline import SPLITS, prepare
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import manifest as manifests
 
@@ -31,7 +31,8 @@ def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
         name = f"{number:02}.{'md' if number % 2 else 'txt'}"
         (folder / name).write_text("\n\n".join(lines), encoding="utf-8")
     (folder / "picture.png").write_bytes(b"\xff\xfe")
-    manifest, done = prepare([folder], tmp_path / "out", tokenizer="words", held_out=10)
+    text = OwnText([folder], tokenizer="words", held_out=10)
+    manifest, done = prepare(text, tmp_path / "out")
     assert done
     lines = lines_of(tmp_path / "out" / "data-bin")
     documents = {
@@ -44,9 +45,9 @@ def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
     assert manifest["splits"]["train"]["lines"] == 26 * len(documents["train"])
     assert manifest["unit"] == "document" and manifest["identified_by"] is None
     assert manifests.load(tmp_path / "out" / "data-bin") == manifest
-    assert prepare([folder], tmp_path / "out", tokenizer="words", held_out=10) == (manifest, False)
+    assert prepare(text, tmp_path / "out") == (manifest, False)
     with pytest.raises(BadInput, match="seed: 1 there, 2 now"):
-        prepare([folder], tmp_path / "out", tokenizer="words", held_out=10, seed=2)
+        prepare(OwnText([folder], tokenizer="words", held_out=10, seed=2), tmp_path / "out")
 
 
 def test_one_file_is_cut_into_stretches_and_sentencepiece_keeps_the_text(tmp_path, capsys):
@@ -78,21 +79,3 @@ def test_documents_are_split_by_size_and_seed():
     # One long document stays in training.
     mixed = split_documents([10_000, *[100] * 60], 2, seed=3)
     assert mixed[0] == "train" and mixed.count("valid") in (2, 3, 4)
-
-
-@pytest.mark.parametrize("case", ["missing", "empty folder", "too short", "not text", "held out"])
-def test_text_that_cannot_be_used(tmp_path, case):
-    source = tmp_path / "text.txt"
-    held_out = 5.0
-    if case == "empty folder":
-        source = tmp_path
-    elif case == "too short":
-        source.write_text("A line.\n")
-    elif case == "not text":
-        source.write_bytes(b"\xff\xfe" * 100_000)
-    elif case == "held out":
-        held_out = 40.0
-    said = "--held-out" if case == "held out" else source.name
-    with pytest.raises(BadInput, match=said):
-        prepare([source], tmp_path / "out", held_out=held_out)
-    assert not (tmp_path / "out").exists()

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from alibi_fairseq.dataprep import duplicates
-from alibi_fairseq.dataprep.duplicates import GRAM, THRESHOLD, groups, shingles
+from alibi_fairseq.data import duplicates
+from alibi_fairseq.data.duplicates import GRAM, THRESHOLD, groups, shingles
 
 WORDS = [f"word{n}" for n in range(500)]
 

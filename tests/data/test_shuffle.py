@@ -3,9 +3,9 @@ import random
 import numpy as np
 import pytest
 
-from alibi_fairseq.dataprep import documents, shuffle
-from alibi_fairseq.dataprep.documents import portions
-from alibi_fairseq.dataprep.shuffle import KEYS, documents_between, remove_runs, write_runs
+from alibi_fairseq.data import documents, shuffle
+from alibi_fairseq.data.documents import portions
+from alibi_fairseq.data.shuffle import KEYS, documents_between, write_runs
 
 
 @pytest.fixture
@@ -63,12 +63,6 @@ def test_intervals_of_keys_partition_the_documents(files, tmp_path):
     edges = [0, *cuts, KEYS]
     joined = [pair for a, b in zip(edges, edges[1:]) for pair in documents_between(runs, a, b)]
     assert joined == found
-
-
-def test_removed_runs_leave_nothing(files, tmp_path):
-    _, runs, _ = shuffled(files, tmp_path / "runs")
-    remove_runs(runs)
-    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_an_interrupted_portion_resumes_where_it_stopped(files, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from alibi_fairseq.dataprep.download import Mirror, download
+from alibi_fairseq.data.download import Mirror, download
 from alibi_fairseq.errors import BadInput
 
 CONTENT = bytes(range(256)) * 4000

@@ -1,6 +1,6 @@
 import pytest
 
-from alibi_fairseq.dataprep.workspace import Workspace
+from alibi_fairseq.data.pipeline import Workspace
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import manifest as manifests
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from alibi_fairseq.dataprep import parallel
+from alibi_fairseq.data import parallel
 
 
 def square(n):

@@ -1,0 +1,292 @@
+"""The Toronto BookCorpus, or any other books, as the paper uses them: whole books held out, 29k
+sub-word vocabulary. See data-prep/bookcorpus/README.md.
+
+The text of a book is normalised: punctuation by sacremoses (Moses' rules for English), white space
+to single spaces, empty lines left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import itertools
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from alibi_fairseq.data.duplicates import groups, keep_one_in, shingles
+from alibi_fairseq.data.parallel import map_in_order
+from alibi_fairseq.data.pipeline import (
+    SPLITS,
+    Corpus,
+    Text,
+    Workspace,
+    option,
+    positive,
+    trained_sentencepiece,
+)
+from alibi_fairseq.data.progress import progress
+from alibi_fairseq.data.sources import (
+    Advance,
+    describe_files,
+    estimated_text_bytes,
+    fingerprint,
+    is_archive,
+    not_utf8,
+    single_spaced,
+    text_files,
+    texts,
+)
+from alibi_fairseq.data.splits import (
+    Book,
+    apply_list,
+    shuffle_key,
+    split_blocks,
+    split_books,
+    write_list,
+)
+from alibi_fairseq.data.tokenisers import Tokeniser, WordPiece
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import atomic_write, sha256_file
+from alibi_fairseq.results.manifest import other_name
+
+CORPUS = "bookcorpus"
+LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
+# That edition has no book boundaries. A block has the mean length of its 11,038 books.
+LINES_PER_BLOCK = 6_704
+_LINE_FILES = "books_large_p"  # books_large_p1.txt and books_large_p2.txt
+_TEXT_BYTES = 5 * TOKENS  # about: a word and a space
+
+
+@dataclass
+class BookCorpus(Corpus):
+    name: ClassVar[str] = CORPUS
+    summary: ClassVar[str] = "books, sub-word level, whole books held out"
+
+    sources: Sequence[str | os.PathLike] = option(
+        "folder or archive (.tar.xz, .tar.gz, .zip …) with one .txt per book, or the "
+        "file(s) of the Toronto BookCorpus with one sentence per line"
+    )
+    held_out: float = option(
+        "of the books for validation, and as much for test", 1.0, metavar="PERCENT"
+    )
+    split_list: str | os.PathLike | None = option(
+        "a splits.tsv, to split alike", None, metavar="FILE"
+    )
+    vocab_size: int = option("dictionary entries of the sentencepiece BPE", 29_000, type=positive)
+    wordpiece: str | os.PathLike | None = option(
+        "use BERT's WordPiece with this vocab.txt instead of training sentencepiece",
+        None,
+        metavar="VOCAB_TXT",
+    )
+    seed: int = option("of the split", 1)
+    allow_other_text: bool = option(
+        "accept plain files that are not the Toronto BookCorpus; the manifest says so", False
+    )
+
+    def settings(self) -> dict:
+        self._paths = [Path(source) for source in self.sources]
+        self._files = [file for path in self._paths for file in text_files(path)]
+        if not 0 < self.held_out < 50:
+            raise BadInput(f"--held-out is a percentage above 0 and below 50, not {self.held_out}.")
+        if self.split_list and not Path(self.split_list).is_file():
+            raise BadInput(f"--split-list {self.split_list}: there is no such file.")
+        if self.wordpiece:
+            WordPiece(self.wordpiece)  # fails before hours of work
+        return {
+            "sources": fingerprint(self._files),
+            "seed": self.seed,
+            "held_out": self.held_out,
+            "split_list": self.split_list and sha256_file(self.split_list),
+            "vocabulary": None if self.wordpiece else self.vocab_size,
+            "wordpiece": self.wordpiece and sha256_file(self.wordpiece),
+        }
+
+    def disk_needed(self) -> float:
+        return disk_needed(self._files)
+
+    def read(self, workspace: Workspace, workers: int) -> Text:
+        lined = is_line_edition(self._paths)
+        genuine = lined and self._is_genuine(workspace)
+        folder = workspace.work / "text"
+        found = workspace.step("normalise", lambda: self._normalise(folder, workers))["books"]
+        books = [Book(entry["name"], entry["sha256"]) for entry in found]
+        words = sum(entry["words"] for entry in found)
+        grouping = workspace.step("group", lambda: _group(books, folder, words, workers))
+        for book, group in zip(books, grouping["groups"]):
+            book.group = group
+        if self.split_list:
+            apply_list(books, Path(self.split_list))
+        elif lined:
+            split_blocks(books, self.held_out, self.seed)
+        else:
+            split_books(books, self.held_out, self.seed)
+        if not lined:
+            books.sort(key=lambda book: shuffle_key(self.seed, book.sha256))
+        splits = {split: workspace.work / f"{split}.txt" for split in SPLITS}
+        workspace.step("join", lambda: _join(books, folder, splits, blank_line=not lined))
+        shutil.rmtree(folder, ignore_errors=True)
+        listed = workspace.work / "splits.tsv"
+        write_list(books, listed)
+        facts = {
+            "corpus": CORPUS if genuine else other_name(self._paths[0]),
+            "identified_by": "lines and tokens" if genuine else None,
+            "sources": describe_files(self._files),
+            "seed": self.seed,
+            "unit": "block of lines" if lined else "book",
+            "near_duplicate_groups": len({book.group for book in books}),
+        }
+        return _Books(splits, facts, (listed,), books=books)
+
+    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+        if self.wordpiece:
+            return WordPiece(self.wordpiece)
+        return trained_sentencepiece(work, text, self.vocab_size)
+
+    def _is_genuine(self, workspace: Workspace) -> bool:
+        def count() -> dict:
+            with progress(_size(self._files), "counting") as bar:
+                lines, words = _count_raw(self._paths, bar.update)
+            if (lines, words) != (LINES, TOKENS) and not self.allow_other_text:
+                raise BadInput(
+                    f"The text has {lines:,} lines and {words:,} tokens, expected {LINES:,} and "
+                    f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
+                    "--allow-other-text prepares it under another name, and a folder or archive "
+                    "with one file per book is split by books."
+                )
+            return {"lines": lines, "tokens": words}
+
+        found = workspace.step("count", count)
+        return (found["lines"], found["tokens"]) == (LINES, TOKENS)
+
+    def _normalise(self, folder: Path, workers: int) -> dict:
+        folder.mkdir(exist_ok=True)
+        with progress(_size(self._files), "normalising") as bar:
+            work = functools.partial(_normalise_unit, folder)
+            found = map_in_order(work, _units(self._paths, bar.update), workers)
+            books = [entry for entry in found if entry]
+        if not books:
+            raise BadInput(f"{self._paths[0]}: there are no words in it.")
+        return {"books": books}
+
+
+@dataclass
+class _Books(Text):
+    books: list[Book] = field(kw_only=True)
+
+    def describe(self, written: dict[str, dict]) -> dict:
+        described = super().describe(written)
+        for split, counts in described["splits"].items():
+            counts["books"] = sum(book.split == split for book in self.books)
+        return described
+
+
+def disk_needed(files: list[Path] | None) -> float:
+    """Bytes that the preparation takes at its peak, about; None: of the edition with one
+    sentence per line.
+    """
+    text = _TEXT_BYTES if files is None else sum(map(estimated_text_bytes, files))
+    # Normalised text twice, and the binary data of it, of which there are two copies for a while.
+    return 3.5 * text
+
+
+def is_line_edition(paths: list[Path]) -> bool:
+    """Whether the sources are the edition without book boundaries: plain files, or named like its two."""
+    if all(path.is_file() and not is_archive(path) for path in paths):
+        return True
+    names = [
+        Path(name).name
+        for path in paths
+        for name, _ in itertools.islice(_streams(path, lambda _: None), 3)
+    ]
+    return all(name.startswith(_LINE_FILES) for name in names)
+
+
+def _streams(path: Path, advance: Advance) -> Iterator:
+    return (pair for file in text_files(path) for pair in texts(file, advance))
+
+
+def _size(files: list[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
+def _count_raw(paths: list[Path], advance: Advance) -> tuple[int, int]:
+    """Lines and white-space separated tokens, as ``wc`` counts them."""
+    lines = words = 0
+    for path in paths:
+        for _, stream in _streams(path, advance):
+            while block := stream.readlines(1 << 22):
+                lines += len(block)
+                words += sum(len(line.split()) for line in block)
+    return lines, words
+
+
+def _units(paths: list[Path], advance: Advance) -> Iterator[tuple[str, bytes]]:
+    """(name, raw text) of each book; of each block for the edition without book boundaries."""
+    streams = (pair for path in paths for pair in _streams(path, advance))
+    if not is_line_edition(paths):
+        for name, stream in streams:
+            yield Path(name).name, stream.read()
+        return
+    lines = itertools.chain.from_iterable(stream for _, stream in streams)
+    for number in itertools.count():
+        if not (block := list(itertools.islice(lines, LINES_PER_BLOCK))):
+            return
+        yield f"block-{number:05d}", b"".join(block)
+
+
+def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict | None:
+    """Write a book's normalised text to ``FOLDER/<SHA-256 of raw>.txt``; None if it has no words."""
+    name, raw = unit
+    digest = hashlib.sha256(raw).hexdigest()
+    path = folder / f"{digest}.txt"
+    if not path.exists():
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise not_utf8(name, error) from error
+        normaliser = _normaliser()
+        with atomic_write(path) as out:
+            for line in io.StringIO(text, newline=None):
+                if line := single_spaced(normaliser.normalize(single_spaced(line))):
+                    out.write(line + "\n")
+    words = len(path.read_text(encoding="utf-8").split())
+    return {"name": name, "sha256": digest, "words": words} if words else None
+
+
+@functools.lru_cache
+def _normaliser():
+    from sacremoses import MosesPunctNormalizer
+
+    return MosesPunctNormalizer("en")
+
+
+def _group(books: list[Book], folder: Path, words: int, workers: int) -> dict:
+    work = functools.partial(_shingles_of, keep_one_in(words))
+    paths = [folder / f"{book.sha256}.txt" for book in books]
+    found = []
+    with progress(len(paths), "near-duplicates", "books") as bar:
+        for book in map_in_order(work, paths, workers):
+            found.append(book)
+            bar.update()
+    return {"groups": groups(found)}
+
+
+def _shingles_of(one_in: int, path: Path):
+    return shingles(path.read_text(encoding="utf-8"), one_in)
+
+
+def _join(books: list[Book], folder: Path, splits: dict[str, Path], blank_line: bool) -> dict:
+    """The text of each split; an empty line ends a book."""
+    for split, path in splits.items():
+        with atomic_write(path, "wb") as out:
+            for book in books:
+                if book.split == split:
+                    out.write((folder / f"{book.sha256}.txt").read_bytes())
+                    if blank_line:
+                        out.write(b"\n")
+    return {}

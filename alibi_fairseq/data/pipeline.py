@@ -1,0 +1,236 @@
+"""From text to a folder of binary data: read, split, tokenise, binarise, describe.
+
+:func:`prepare` is the same for every corpus. What distinguishes one corpus from another is a
+:class:`Corpus`: a dataclass whose fields are the options of ``alibi-fairseq prepare``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from alibi_fairseq.data.binary import COUNTS, Part, binarise, text_parts
+from alibi_fairseq.data.tokenisers import SentencePiece, Tokeniser, train_sentencepiece
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import check_disk, locked
+from alibi_fairseq.results import manifest as manifests
+from alibi_fairseq.results.stamps import Claim, Stamp, check_settings, once
+
+SPLITS = ("train", "valid", "test")
+_SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
+
+
+def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
+    """Make ``OUT/data-bin``; an interrupted preparation goes on where it stopped.
+
+    Returns:
+        The manifest, and whether there was anything to do.
+
+    Raises:
+        BadInput: an option or a text is wrong.
+    """
+    started = time.time()
+    workers = corpus.processes(workers)
+    workspace = Workspace(out, corpus.settings())
+    if manifest := workspace.finished():
+        return manifest, False
+    check_disk(out, corpus.disk_needed(), "The preparation")
+    with workspace:
+        text = corpus.read(workspace, workers)
+        tokeniser = corpus.tokeniser(workspace.work, text)
+        dictionary = workspace.work / "dict.txt"
+        if not dictionary.exists():
+            tokeniser.write_dictionary(dictionary)
+        written = binarise(
+            text.parts(workspace, tokeniser),
+            workspace.work / "parts",
+            workspace.unfinished_data_bin,
+            tokeniser,
+            workers,
+        )
+        for folder in {Path(target).parent for target in written}:
+            workspace.add(dictionary, folder)
+        for file in {*tokeniser.files, *text.files} - {dictionary}:
+            workspace.add(file)
+        manifest = manifests.describe(
+            workspace.unfinished_data_bin,
+            settings=workspace.settings,
+            seconds=time.time() - started,
+            **{"tokenizer": tokeniser.describe(), **text.describe(written)},
+        )
+        workspace.publish(manifest)
+    return manifest, True
+
+
+@dataclass
+class Text:
+    """A text that has been read and split into files of lines.
+
+    Attributes:
+        splits: the text of each split; an item of the binary data is a line.
+        facts: what the manifest says of it.
+        files: further files that belong beside the binary data.
+    """
+
+    splits: dict[str, Path]
+    facts: dict
+    files: tuple[Path, ...] = ()
+
+    def sample(self) -> Iterator[str]:
+        """Lines of the training split, spread evenly over it, to train a tokeniser on."""
+        path = self.splits["train"]
+        every = -(-path.stat().st_size // _SAMPLE)
+        with open(path, encoding="utf-8", newline="\n") as stream:
+            for number, line in enumerate(stream):
+                if number % every == 0:
+                    yield line.rstrip("\n")
+
+    def parts(self, workspace: Workspace, tokeniser: Tokeniser) -> list[Part]:
+        """What is written, in the order of the files of the binary data."""
+        return [part for split, path in self.splits.items() for part in text_parts(path, split)]
+
+    def describe(self, written: dict[str, dict]) -> dict:
+        """The manifest's entries, with the counts of each split from those of each file."""
+        counts = {split: {name: written[split][name] for name in COUNTS} for split in self.splits}
+        return {"splits": counts, **self.facts}
+
+
+def option(help: str, default: Any = MISSING, **more: Any) -> Any:
+    """A field of a :class:`Corpus`, with what ``argparse`` is told of it; without a default, required."""
+    return field(default=default, metadata={"help": help, **more})
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
+
+
+class Corpus:
+    """How a corpus is read and split, which tokeniser it has, and what is checked.
+
+    Attributes:
+        name: of the corpus on the command line.
+        summary: half a sentence about it.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    def settings(self) -> dict:
+        """JSON values that determine the output, after a check of the options."""
+        raise NotImplementedError
+
+    def disk_needed(self) -> float:
+        """Bytes that the preparation takes at its peak, about."""
+        raise NotImplementedError
+
+    def processes(self, workers: int) -> int:
+        """How many of the processes that are allowed are used."""
+        return workers
+
+    def read(self, workspace: Workspace, workers: int) -> Text:
+        """The text, normalised, checked and split."""
+        raise NotImplementedError
+
+    def tokeniser(self, work: Path, text: Any) -> Tokeniser:
+        """The tokeniser, trained on a sample of the text if need be; its files go into ``work``."""
+        raise NotImplementedError
+
+
+def trained_sentencepiece(work: Path, text: Text, entries: int) -> SentencePiece:
+    """The sentencepiece model of a preparation, trained unless it is there."""
+    model = work / "sentencepiece.model"
+    if not model.exists():
+        print("training sentencepiece …", flush=True)
+        train_sentencepiece(text.sample(), model, entries)
+    return SentencePiece(model)
+
+
+class Workspace:
+    """``OUT/work`` holds the steps of an unfinished preparation, ``OUT/data-bin`` a finished one.
+
+    A context manager that locks the folder. The finished folder appears at once, and bad input
+    found before the first step is finished leaves nothing behind.
+
+    Args:
+        out: the folder, created if it is missing.
+        settings: JSON values that determine the output; preparations with different settings are
+            never mixed.
+    """
+
+    _ADVICE = "choose another --out or delete that folder"
+
+    def __init__(self, out: str | os.PathLike, settings: dict):
+        self.out = Path(out)
+        self.work = self.out / "work"
+        self.data_bin = self.out / "data-bin"
+        self.unfinished_data_bin = self.work / "data-bin"
+        self.settings = settings
+
+    def finished(self) -> dict | None:
+        """The manifest if ``OUT/data-bin`` already holds the requested data, otherwise None.
+
+        Raises:
+            BadInput: it holds other data.
+        """
+        if not self.data_bin.exists():
+            return None
+        manifest = manifests.load(self.data_bin)
+        if manifest is None:
+            raise BadInput(
+                f"{self.data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
+                "this script; choose another --out or move it away."
+            )
+        check_settings(
+            manifest["settings"], self.settings, f"{self.data_bin} was prepared", self._ADVICE
+        )
+        shutil.rmtree(self.work, ignore_errors=True)
+        return manifest
+
+    def step(self, name: str, make: Callable[[], dict]) -> dict:
+        """The result of a step of the preparation: kept from before, or computed and kept.
+
+        Args:
+            make: does the work and returns a JSON object; starts over if it was interrupted.
+        """
+        return once(Stamp(self.work / "steps" / f"{name}.json"), make)
+
+    def add(self, file: Path, folder: str | os.PathLike = "") -> None:
+        """Copy a file into the unfinished binary data.
+
+        Not under a temporary name, which a killed run would leave there to be published.
+        """
+        shutil.copyfile(file, self.unfinished_data_bin / folder / file.name)
+
+    def publish(self, manifest: dict) -> None:
+        """Move the finished binary data, with its manifest, to ``OUT/data-bin``."""
+        manifests.save(manifest, self.work)
+        self.add(self.work / manifests.FILE_NAME)
+        os.replace(self.unfinished_data_bin, self.data_bin)
+        shutil.rmtree(self.work)
+
+    def __enter__(self) -> Workspace:
+        self._made_out = not self.out.exists()
+        with ExitStack() as stack:
+            stack.enter_context(locked(self.work / "lock", "--out", "preparation"))
+            claim = Claim(self.work / "settings.json", self.settings)
+            claim.check(f"{self.work} holds an unfinished preparation", self._ADVICE)
+            claim.write()
+            self._lock = stack.pop_all()
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        nothing_done = not (self.work / "steps").exists() and not list(self.work.glob("*.part"))
+        if kind and issubclass(kind, BadInput) and nothing_done:
+            shutil.rmtree(self.work)
+            if self._made_out:
+                self.out.rmdir()
+        self._lock.close()

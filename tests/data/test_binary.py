@@ -1,0 +1,88 @@
+"""Binary data against fairseq-preprocess, which makes the same from the same text."""
+
+from __future__ import annotations
+
+import pytest
+from commands import as_process
+from fairseq.tasks import FairseqTask
+from preparations import sentences
+
+from alibi_fairseq.data import binary
+from alibi_fairseq.data.pipeline import Text
+from alibi_fairseq.data.sources import count_words, single_spaced
+from alibi_fairseq.data.tokenisers import Words, train_byte_level_bpe, train_sentencepiece
+from alibi_fairseq.errors import BadInput
+
+ODD = [
+    "",
+    " two  words\t",
+    "<unk> </s> <s> <pad> of",
+    "naïve € 日本\x85and\u2028 so",
+    "a\r",
+    "of the",
+]
+
+
+@pytest.mark.parametrize("kind", ["words", "sentencepiece", "byte-level-bpe"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
+    monkeypatch.setattr(binary, "_PART", (2000, 2000))
+    texts = {"train": sentences(1, 300) + ODD, "valid": ODD[::-1] + sentences(2, 30)}
+    if kind != "words":
+        texts = {split: [single_spaced(line) for line in lines] for split, lines in texts.items()}
+    splits = {split: tmp_path / f"{split}.txt" for split in texts}
+    for split, path in splits.items():
+        path.write_text("\n".join(texts[split]), encoding="utf-8", newline="")
+    if kind == "words":
+        FairseqTask.build_dictionary([str(splits["train"])]).save(str(tmp_path / "dict.txt"))
+        tokeniser, given = Words(tmp_path / "dict.txt"), []
+    else:
+        if kind == "sentencepiece":
+            tokeniser = train_sentencepiece(texts["train"], tmp_path / "sp.model", 400)
+        else:
+            tokeniser = train_byte_level_bpe(texts["train"], tmp_path, 330)
+        tokeniser.write_dictionary(tmp_path / "dict.txt")
+        given = ["--srcdict", str(tmp_path / "dict.txt")]
+    text = Text(splits, {})
+    (tmp_path / "parts").mkdir()
+    found = binary.binarise(
+        text.parts(None, tokeniser), tmp_path / "parts", tmp_path / "ours", tokeniser, workers
+    )
+    for split, path in splits.items():
+        if kind == "words":
+            given += [f"--{split}pref", str(path)]
+            counts = count_words(path, split)
+            assert all(counts[name] == found[split][name] for name in ("lines", "words", "tokens"))
+        else:
+            lines = path.read_text(encoding="utf-8").split("\n")
+            pieces = (" ".join(tokeniser.names[i] for i in ids) for ids in tokeniser.encode(lines))
+            (tmp_path / f"{split}.pieces").write_text("\n".join(pieces) + "\n")
+            given += [f"--{split}pref", str(tmp_path / f"{split}.pieces")]
+    done = as_process(
+        *("-m", "fairseq_cli.preprocess", "--only-source"),
+        *("--destdir", str(tmp_path / "theirs"), *given),
+    )
+    assert done.returncode == 0, done.stderr
+    for split in splits:
+        for suffix in (".bin", ".idx"):
+            ours, theirs = (tmp_path / who / f"{split}{suffix}" for who in ("ours", "theirs"))
+            assert ours.read_bytes() == theirs.read_bytes()
+    assert (tmp_path / "dict.txt").read_bytes() == (tmp_path / "theirs/dict.txt").read_bytes()
+    assert not [path for path in (tmp_path / "parts").iterdir() if path.suffix != ".json"]
+
+
+def test_unknown_words_are_counted(tmp_path):
+    (tmp_path / "dict.txt").write_text("a 2\nb 1\n")
+    (tmp_path / "text").write_text("a b c\n\n<unk> a\n")
+    words = Words(tmp_path / "dict.txt")
+    parts = binary.text_parts(tmp_path / "text", "test")
+    found = binary.binarise(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
+    assert {name: found[name] for name in binary.COUNTS} == {
+        **{"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2}
+    }
+
+
+def test_counting_text_in_another_encoding_names_it(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("naïve\n".encode("latin-1"))
+    with pytest.raises(BadInput, match=r"latin\.txt is not UTF-8"):
+        count_words(tmp_path / "latin.txt", "counting")

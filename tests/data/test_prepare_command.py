@@ -1,0 +1,138 @@
+"""The command itself: what it prints, its exit codes, and the scripts in data-prep/."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from killing import files_of
+from preparations import books, documents_file, wikitext_files, wikitext_zip
+
+from alibi_fairseq.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return documents_file(tmp_path_factory.mktemp("text") / "text.txt")
+
+
+def cc100(text, out, *more):
+    settings = ["--vocab-size", "350", "--valid-tokens", "300", "--workers", "1", *more]
+    return ["prepare", "cc100-roberta", str(text), "--out", str(out), *settings]
+
+
+def test_result_is_told_and_a_second_run_says_so(text, tmp_path, capsys):
+    assert main(cc100(text, tmp_path / "out", "--shards", "2")) == 0
+    first = capsys.readouterr().out
+    shards = [str(tmp_path / "out" / "data-bin" / f"shard0{n}") for n in (0, 1)]
+    assert first.endswith(f"give fairseq:\n{':'.join(shards)}\n")
+    assert "This is text, not the paper's text" in first
+    assert main(cc100(text, tmp_path / "out", "--shards", "2")) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main(cc100(text, tmp_path / "out", "--shards", "3")) == 2
+    assert "shards: 2 there, 3 now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("corpus", "given", "named"),
+    [
+        ("wikitext-103", "--archive wikitext-103-v1.zip", "--archive"),  # another text's hash
+        ("wikitext-103", "--archive none.zip", "--archive"),
+        ("wikitext-103", "--archive cut.zip --allow-other-text", "cut.zip"),
+        ("wikitext-103", "--archive cut.zip --from-dir text", "--from-dir"),
+        ("wikitext-103", "--from-dir text", "wiki.train.tokens"),  # too few lines
+        ("wikitext-103", "--from-dir books --allow-other-text", "wiki.train.tokens"),
+        ("wikitext-103", "--from-dir blank --allow-other-text", "wiki.valid.tokens"),
+        ("wikitext-103", "--from-dir latin --allow-other-text", "wiki.valid.tokens"),
+        ("bookcorpus", "none", "none"),
+        ("bookcorpus", "empty", "empty"),
+        ("bookcorpus", "one", "1 books"),
+        ("bookcorpus", "latin", "latin.txt"),
+        ("bookcorpus", "text.txt", "--allow-other-text"),
+        ("bookcorpus", "books --held-out 0", "--held-out"),
+        ("bookcorpus", "books --wordpiece none.txt", "none.txt"),
+        ("bookcorpus", "books --split-list none.tsv", "--split-list"),
+        ("bookcorpus", "books --held-out 10", "vocabulary of 29,000"),
+        ("cc100-roberta", "none.txt", "none.txt"),
+        ("cc100-roberta", "blank.txt", "0 bytes"),
+        ("cc100-roberta", "text.txt --valid-tokens 100000", "--valid-tokens"),
+        ("cc100-roberta", "text.txt --memory 0.5", "--memory"),
+        ("cc100-roberta", "text.txt --encoder-json text.txt", "--vocab-bpe"),
+        ("cc100-roberta", "text.txt --encoder-json text.txt --vocab-bpe text.txt", "text.txt"),
+        ("text", "none", "none"),
+        ("text", "empty", "empty"),
+        ("text", "short.txt", "short.txt"),
+        ("text", "latin", "latin.txt"),
+        ("text", "text.txt --held-out 40", "--held-out"),
+    ],
+)
+def test_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, given, named):
+    monkeypatch.chdir(inputs)
+    out = tmp_path / "out"
+    assert main(["prepare", corpus, *given.split(), "--out", str(out), "--workers", "1"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("alibi-fairseq: error: ") and named in said
+    # What took no work leaves nothing behind.
+    assert not (out / "data-bin").exists()
+    assert out.exists() == (named in ("1 books", "vocabulary of 29,000"))
+
+
+@pytest.fixture(scope="module")
+def inputs(text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    packed = wikitext_zip(folder / "wikitext-103-v1.zip", folder / "text").read_bytes()
+    (folder / "cut.zip").write_bytes(packed[:-100])
+    for name, content in (("blank", b"\n"), ("latin", b"na\xefve\n")):
+        wikitext_files(folder / name)["valid"].write_bytes(content)
+    (folder / "latin" / "latin.txt").write_bytes(b"na\xefve\n" * 2000)
+    books(folder / "books")
+    for name in ("empty", "one"):
+        (folder / name).mkdir()
+    shutil.copy(folder / "books" / "book01.txt", folder / "one")
+    (folder / "one" / "blank.txt").write_text(" \n")
+    shutil.copy(text, folder / "text.txt")
+    (folder / "short.txt").write_text("A line.\n")
+    (folder / "blank.txt").write_text("\n \n")
+    return folder
+
+
+def test_small_disk_stops_before_the_work(text, tmp_path, capsys, monkeypatch):
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    assert main(cc100(text, tmp_path / "out")) == 2
+    assert "are free there; free some space" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_says_how_to_go_on(text, tmp_path, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("alibi_fairseq.data.cc100_roberta.write_runs", interrupt)
+    assert main(cc100(text, tmp_path / "out")) == 130
+    assert "goes on where this one stopped" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main(cc100(text, tmp_path / "out")) == 0
+
+
+@pytest.mark.slow
+def test_script_killed_by_sigkill_goes_on(text, tmp_path):
+    """With worker processes, from the shell script, at a moment that the clock decides."""
+    script = ROOT / "data-prep" / "cc100-roberta" / "prepare.sh"
+    command = [script, *cc100(text, tmp_path / "out")[2:], "--workers", "2"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(tmp_path.glob("out/work/parts/*.json")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "out" / "data-bin").exists()
+    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    assert main(cc100(text, tmp_path / "whole")) == 0
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")

@@ -1,0 +1,103 @@
+import json
+import shutil
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+from killing import files_of, killed_at
+from preparations import wikitext_zip
+
+from alibi_fairseq.data import wikitext103
+from alibi_fairseq.data.pipeline import SPLITS, prepare
+from alibi_fairseq.data.sources import count_words
+from alibi_fairseq.data.wikitext103 import WikiText103
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import sha256_file
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archive")
+    return wikitext_zip(folder / "wikitext-103-v1.zip", folder / "text")
+
+
+@pytest.fixture(scope="module")
+def prepared(archive, tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepared") / "out"
+    manifest, done = prepare(WikiText103(archive, allow_other_text=True), out)
+    assert done
+    return out, manifest
+
+
+def test_binary_data_holds_the_text(prepared, archive):
+    out, manifest = prepared
+    assert [path.name for path in out.iterdir()] == ["data-bin"]
+    dictionary = Dictionary.load(str(out / "data-bin" / "dict.txt"))
+    assert manifest["dictionary"]["entries"] == len(dictionary)
+    for split, counts in manifest["splits"].items():
+        text = (archive.parent / "text" / f"wiki.{split}.tokens").read_text(encoding="utf-8")
+        lines = text.split("\n")[:-1]
+        items = data_utils.load_indexed_dataset(str(out / "data-bin" / split), dictionary)
+        known = [[w if w in dictionary else "<unk>" for w in line.split()] for line in lines]
+        assert [dictionary.string(item).split() for item in items] == known
+        assert counts == {
+            "lines": len(lines),
+            "words": len(text.split()),
+            "bytes": len(text.encode()),
+            "tokens": int(items.sizes.sum()),
+        }
+
+
+def test_manifest_of_other_text_never_says_wikitext(prepared):
+    written = (prepared[0] / "data-bin" / "manifest.json").read_text().lower()
+    assert json.loads(written)["corpus"] == "other-text"
+    assert "wikitext" not in written.replace("-", "").replace("_", "")
+
+
+def test_second_run_does_nothing(prepared, archive, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError
+
+    out, manifest = prepared
+    monkeypatch.setattr(WikiText103, "read", fail)
+    again, done = prepare(WikiText103(archive, allow_other_text=True), out)
+    assert not done
+    assert again == json.loads(json.dumps(manifest))
+
+
+def test_folder_gives_the_same_data_as_the_archive(prepared, archive, tmp_path):
+    text = WikiText103(from_dir=archive.parent / "text", allow_other_text=True)
+    prepare(text, tmp_path, workers=2)
+    assert files_of(tmp_path) == files_of(prepared[0])
+
+
+def test_killed_again_and_again_gives_the_same_bytes(prepared, archive, tmp_path):
+    """Each run gets a little further than the one before, and is killed there."""
+    text, kills = WikiText103(archive, allow_other_text=True), 0
+    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path):
+        kills += 1
+    assert kills >= 3
+    assert files_of(tmp_path) == files_of(prepared[0])
+
+
+def test_genuine_text_is_called_by_its_name(archive, tmp_path, monkeypatch):
+    """With the published figures replaced by those of the small text."""
+    folder = archive.parent / "text"
+    counts = {s: count_words(folder / f"wiki.{s}.tokens", s) for s in SPLITS}
+    monkeypatch.setattr(wikitext103, "ZIP_SHA256", sha256_file(archive))
+    monkeypatch.setattr(wikitext103, "LINES", {s: c["lines"] for s, c in counts.items()})
+    monkeypatch.setattr(wikitext103, "TOKENS", {s: c["tokens"] for s, c in counts.items()})
+    fetched = tmp_path / "served.zip"
+    shutil.copy(archive, fetched)
+    monkeypatch.setattr(wikitext103, "download", lambda mirrors, _: (fetched, mirrors[0]))
+    text = WikiText103(mirror=["https://example.org/wikitext-103-v1.zip"])
+    with pytest.raises(BadInput, match=r"dictionary has [\d,]+ entries, expected 267,744"):
+        prepare(text, tmp_path / "out")
+    assert not (tmp_path / "out" / "data-bin").exists()
+    entries = wikitext103.Words(tmp_path / "out" / "work" / "dict.txt").entries
+    monkeypatch.setattr(wikitext103, "DICTIONARY", (entries + 1, entries))
+    manifest, _ = prepare(text, tmp_path / "out")
+    assert manifest["corpus"] == "wikitext-103"
+    assert manifest["identified_by"] == "archive hash, lines, tokens and dictionary size"
+    assert manifest["sources"][0]["url"] == text.mirror[0]
+    assert manifest["dictionary"]["entries"] == entries
+    assert not prepare(WikiText103(archive), tmp_path / "out")[1]
