@@ -49,6 +49,12 @@ def is_in(module: str, packages) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
+def test_every_folder_is_a_package():
+    """An installation copies packages alone; a checkout also imports a folder that is none."""
+    folders = {path.parent for path in (ROOT / PACKAGE).rglob("*.py")}
+    assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
+
+
 def test_contracts():
     done = as_process("-c", "from importlinter.cli import lint_imports_command as c; c()", cwd=ROOT)
     assert done.returncode == 0, done.stdout
