@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from . import errors, invocation, registration
+from . import errors, registration
+from .fairseq_fixes import invocation
 
 __version__ = "0.1.0"
 
@@ -19,10 +20,11 @@ _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
 if invocation.is_command():
+    errors.open_standard_streams()
     errors.install_excepthook()
 if invocation.asks_for_help():
     pass  # importing fairseq and PyTorch takes seconds
-elif invocation.is_command() or "fairseq" in sys.modules or __name__ != registration.PACKAGE:
+elif invocation.is_command() or "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
     with errors.interruptible():
         registration.register(__name__)
 else:

@@ -1,4 +1,4 @@
-"""User errors: one sentence on stderr and exit code 2."""
+"""What ends a command: one sentence on stderr, with exit code 2 for bad input and 1 for what nobody expected."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,40 +31,58 @@ class BadInput(ValueError):
 
 
 def install_excepthook() -> None:
-    """End a command with one sentence and exit code 2 on an uncaught user error.
+    """End a command with one sentence on an uncaught exception (:func:`report`).
 
-    Any other exception keeps its traceback. Hydra would print its own report and exit
-    with code 1; its variable HYDRA_FULL_ERROR makes it let exceptions through.
+    Hydra would print its own report and exit with code 1; its variable HYDRA_FULL_ERROR makes it
+    let exceptions through.
     """
-    if getattr(sys.excepthook, "prints_one_sentence", False):
-        return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
-    previous = sys.excepthook
 
     def hook(kind, exception, trace):
-        program = program_name()
-        if kind is KeyboardInterrupt:
-            print(f"{program}: interrupted", file=sys.stderr)
-            raise SystemExit(INTERRUPTED)
-        sentence = explain(exception)
-        if sentence is None:
-            return previous(kind, exception, trace)
-        flush_output()
-        print(f"{program}: error: {wording(sentence)}", file=sys.stderr)
         # Python ends with the code of a SystemExit that its hook raises.
-        raise SystemExit(2)
+        raise SystemExit(report(exception))
 
-    hook.prints_one_sentence = True  # type: ignore[attr-defined]
     sys.excepthook = hook
 
 
-def wording(sentence: str) -> str:
-    """A message with options named as the user has written them: under Hydra keys, not flags."""
-    if not sys.argv[0].endswith("hydra-train"):  # ours or fairseq's
-        return sentence
-    from .hydra_keys import as_keys
+def report(exception: BaseException) -> int:
+    """Print one sentence about an exception that ends a command.
 
-    return as_keys(sentence)
+    Returns:
+        The exit code: 2 for bad input, 130 for Ctrl-C, and 1 for anything else, whose traceback is
+        in a file that the sentence names.
+    """
+    flush_output()
+    if isinstance(exception, KeyboardInterrupt):
+        print(f"{program_name()}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    sentence = explain(exception)
+    code = 1 if sentence is None else 2
+    print(f"{program_name()}: error: {wording(sentence or unexpected(exception))}", file=sys.stderr)
+    return code
+
+
+def unexpected(exception: BaseException) -> str:
+    """A sentence with the type and message of an exception, and where its traceback has been written."""
+    kind, message = kind_and_message(exception)
+    trace = "".join(traceback.format_exception(exception))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="alibi-fairseq-", suffix=".traceback.txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(trace)
+        place = f"; its traceback is in {file.name}"
+    except OSError:  # a full disk
+        place = f"\n{trace}"
+    return f"{kind}: {' '.join(message.split())[:500]}{place}"
+
+
+def _as_it_is(sentence: str) -> str:
+    return sentence
+
+
+#: Rewrites messages before they are printed: under Hydra, options are keys of a YAML file.
+wording: Callable[[str], str] = _as_it_is
 
 
 def program_name() -> str:
@@ -101,11 +121,25 @@ def flush_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def explain(exception: BaseException) -> str | None:
-    """One sentence for a user error; None for any other exception."""
+def open_standard_streams() -> None:
+    """Open standard streams that are closed, whose numbers the next files would get."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def kind_and_message(exception: BaseException) -> tuple[str, str]:
+    """The name of an exception's type and its text; of the one in a child, if it stands for that."""
     kind, message = type(exception).__name__, str(exception)
     if kind == "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
-        kind, message = _last_error(message)
+        return _last_error(message)
+    return kind, message
+
+
+def explain(exception: BaseException) -> str | None:
+    """One sentence for a user error; None for any other exception."""
+    kind, message = kind_and_message(exception)
     bases = {base.__name__ for base in type(exception).__mro__}
     if kind in _OUR_OWN or "HydraException" in bases:
         return " ".join(message.split())

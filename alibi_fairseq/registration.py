@@ -8,12 +8,12 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from . import invocation
 from .errors import BadInput
-from .user_dir import FOLDER, PACKAGE
+from .fairseq_fixes import invocation
+from .fairseq_fixes.invocation import FOLDER, PACKAGE
 
 #: Parts of this package that need PyTorch at most.
-WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files", "invocation", "user_dir"}
+WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files"}
 
 
 class BrokenFairseq(ImportError):
@@ -48,9 +48,9 @@ def register(name: str) -> None:
             f"run `python {FOLDER / 'cli' / 'check_env.py'}` to see how to fix it."
         ) from error
 
-    from . import compat, preflight
+    from .fairseq_fixes import compat, processes
 
-    preflight.refuse_separate_jobs()
+    processes.refuse_separate_jobs()
     compat.apply()
     from . import criterions, models, optimisers, tasks  # noqa: F401
 

@@ -17,7 +17,6 @@ from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
-from alibi_fairseq.errors import explain
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
 
@@ -99,18 +98,24 @@ def arguments_of_pytest_stay(monkeypatch):
 
 
 @pytest.fixture
-def refuse(capsys, arguments_of_pytest_stay):
-    """Runs a command that must fail, as its process would; returns the sentence."""
+def fail(capsys, arguments_of_pytest_stay):
+    """Runs a command that must fail; returns its exit code and the sentence."""
+
+    def run(*arguments) -> tuple[int, str]:
+        capsys.readouterr()
+        code = cli.main([str(word) for word in arguments])
+        return code, capsys.readouterr().err.strip().splitlines()[-1].partition("error: ")[2]
+
+    return run
+
+
+@pytest.fixture
+def refuse(fail):
+    """Runs a command that must refuse its input; returns the sentence."""
 
     def run(*arguments) -> str:
-        capsys.readouterr()
-        try:
-            code = cli.main([str(word) for word in arguments])
-        except Exception as error:  # what the hook of a process turns into a sentence
-            sentence = explain(error)
-            assert sentence, repr(error)
-            return sentence
-        assert code == 2
-        return capsys.readouterr().err.strip().splitlines()[-1]
+        code, sentence = fail(*arguments)
+        assert code == 2, sentence
+        return sentence
 
     return run

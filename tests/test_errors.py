@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,13 +56,16 @@ class TestCommands:
         assert "usage:" not in failed.stderr
 
     @pytest.mark.slow
-    def test_other_failures_keep_their_traceback(self, data_bin, tmp_path):
+    def test_other_failures_say_where_their_traceback_is(self, data_bin, tmp_path):
         program = "import sys; sys.argv[0] = 'fairseq-train'; from fairseq_cli import train; "
         program += "train.main = lambda cfg: 1 / 0; train.cli_main()"
         flags = ["--user-dir", PACKAGE, *SHORT, "--save-dir", tmp_path / "out"]
-        failed = as_process("-c", program, data_bin, *flags)
+        failed = as_process("-c", program, data_bin, *flags, TMPDIR=tmp_path)
         assert failed.returncode == 1
-        assert "Traceback" in failed.stderr
+        assert "Traceback" not in failed.stderr
+        said, _, place = failed.stderr.strip().splitlines()[-1].partition("; its traceback is in ")
+        assert "error: ZeroDivisionError: division by zero" in said
+        assert "Traceback" in Path(place).read_text()
 
 
 class TestSentences:

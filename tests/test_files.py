@@ -1,7 +1,10 @@
 import hashlib
 import os
+import subprocess
+import sys
 
 import pytest
+from commands import ROOT
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, check_disk, sha256_file
@@ -67,3 +70,36 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path):
         BadInput, match=r"needs about 1000000000\.0 GB .* but only \d+\.\d GB are free"
     ):
         check_disk(tmp_path / "not" / "there", 1e18, "The preparation")
+
+
+_HAMMER = """
+import os, sys, time
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import locked
+folder, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
+held = overlapped = 0
+while time.monotonic() < end:
+    try:
+        with locked(f"{folder}/lock", "--out", "test"):
+            held += 1
+            try:
+                open(f"{folder}/inside", "x").close()
+            except FileExistsError:
+                overlapped += 1
+                continue
+            os.unlink(f"{folder}/inside")
+    except BadInput:
+        pass
+print(held, overlapped)
+"""
+
+
+def test_a_lock_has_one_holder(tmp_path):
+    command = [sys.executable, "-c", _HAMMER, tmp_path, "2"]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(4)
+    ]
+    counts = [tuple(map(int, process.communicate()[0].split())) for process in processes]
+    assert sum(held for held, _ in counts) > 100
+    assert not sum(overlapped for _, overlapped in counts)
+    assert not list(tmp_path.iterdir())

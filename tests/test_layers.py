@@ -15,15 +15,7 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
     *("models", "tasks", "criterions", "optimisers", "checkpoints", "huggingface", "cli"),
-    *("compat", "registration", "preflight", "preemption", "process_groups"),
-    *(
-        "hardening",
-        "data_files",
-        "last_batches",
-        "durability",
-        "hydra_keys",
-        "resuming",
-    ),
+    *("registration", "fairseq_fixes"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.binary", "data.tokenisers", "data.wikitext103", "data.excerpt"),
     *("experiments.compare", "experiments.timing"),

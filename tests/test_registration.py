@@ -118,7 +118,7 @@ class TestWhenItIsNeeded:
 
     def loaded(self, statement: str) -> list[str]:
         script = f"{self.LIGHT}assert 'fairseq' not in sys.modules; {statement}; "
-        script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; import alibi_fairseq.compat as c; "
+        script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; import alibi_fairseq.fairseq_fixes.compat as c; "
         script += "print('alibi_lm' in known, len(c.applied) > 5, c.__spec__.origin == c.__file__)"
         done = as_process("-c", script)
         return (done.stdout.strip() or done.stderr).split()
@@ -129,7 +129,7 @@ class TestWhenItIsNeeded:
             "import fairseq",
             "from fairseq.data import data_utils",
             "import alibi_fairseq.models.language_model",
-            "import alibi_fairseq.compat",
+            "import alibi_fairseq.fairseq_fixes.compat",
             "alibi_fairseq.AlibiLanguageModel",
             "from alibi_fairseq.evaluation import sweep",
         ],

@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__
-from ..errors import INTERRUPTED, BadInput, explain, flush_output, wording
+from ..errors import report
 
 PROGRAM = "alibi-fairseq"
 
@@ -53,23 +53,15 @@ FAIRSEQ_COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb. Returns the exit code: 2 for bad input, said in one line; 130 after Ctrl-C."""
+    """Run a verb and return the exit code (:func:`alibi_fairseq.errors.report`)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
             return _run(arguments)
         finally:
             sys.stdout.flush()  # finds an output that is closed or full
-    except (BadInput, OSError) as error:
-        sentence = explain(error)
-        if sentence is None:
-            raise
-        flush_output()
-        print(f"{PROGRAM}: error: {wording(sentence)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error)
 
 
 def _run(arguments: list[str]) -> int:

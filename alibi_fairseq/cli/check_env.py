@@ -175,7 +175,7 @@ def _this_package(report: Report, usable: bool) -> None:
         )
         return
     _attention(report)
-    applied = import_module("alibi_fairseq.compat").applied
+    applied = import_module("alibi_fairseq.fairseq_fixes.compat").applied
     report.facts.append(("workarounds", ", ".join(applied) or "none needed"))
 
 

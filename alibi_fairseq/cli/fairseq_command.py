@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ..errors import BadInput
-from ..user_dir import FOLDER, is_this_package
+from ..fairseq_fixes.invocation import FOLDER, is_this_package
 from . import PROGRAM
 
 

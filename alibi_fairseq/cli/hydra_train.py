@@ -16,7 +16,7 @@ from fairseq_cli.hydra_train import _hydra_main
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ..user_dir import FOLDER
+from ..fairseq_fixes.invocation import FOLDER
 
 #: Options of fairseq that hold a path.
 PATHS = (

@@ -18,8 +18,7 @@ from tqdm import tqdm
 
 from ..errors import BadInput
 from ..files import locked, sha256_file
-from ..results.schema import load_document
-from ..training_record import FILE_NAME
+from ..results.schema import TRAINING_FILE, load_document
 from .batches import make_batches, shard_of, windows_per_batch
 from .cells import evaluation_cell, position_cell, shard_cell
 from .checkpoint import LoadedModel, load_checkpoint
@@ -154,7 +153,7 @@ def passes_of(split: Split, point: SweepPoint) -> list[Window]:
 def train_command(checkpoint: Path) -> dict[str, str]:
     """``train_command`` as the training has recorded it beside its checkpoints; empty if it has not."""
     with suppress(BadInput):
-        record = load_document(checkpoint.parent / FILE_NAME)
+        record = load_document(checkpoint.parent / TRAINING_FILE)
         return {"train_command": record["provenance"]["command"]}
     return {}
 

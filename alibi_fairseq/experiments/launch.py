@@ -82,7 +82,7 @@ def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
 def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None:
     """Refuse several launchers of which each would start the whole run.
 
-    :mod:`alibi_fairseq.preflight` joins the processes of a run; this is about the launcher.
+    :mod:`alibi_fairseq.fairseq_fixes.processes` joins the processes of a run; this is about the launcher.
 
     Raises:
         BadInput: torchrun started it, or srun started another number of it than there are nodes.

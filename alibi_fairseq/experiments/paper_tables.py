@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from .. import training_record
 from ..files import check_disk
 from ..paper.scales import Scale
 from ..paper.tables import Training
+from ..results.schema import TRAINING_FILE
 from ..results.stamps import Stamp
 from . import paper_costs as costs
 from .command import Command
@@ -134,7 +134,7 @@ class PaperTables:
     def _report(self) -> Step:
         """The step that writes the report of all results in this folder."""
         results = self.folder / "results"
-        wanted = (run.folder / training_record.FILE_NAME for run in self.runs)
+        wanted = (run.folder / TRAINING_FILE for run in self.runs)
         records = [path for path in wanted if path.is_file()]
         made_of = [*sorted(results.rglob("*.json")), *records]
         stamp = Stamp(

@@ -63,7 +63,7 @@ def run(
 
     torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large
     checkpoint. So the command runs in a session of its own, where no signal for this process
-    reaches it, and the workers themselves are sent SIGUSR1 (:mod:`alibi_fairseq.preemption`).
+    reaches it, and the workers themselves are sent SIGUSR1 (:mod:`alibi_fairseq.fairseq_fixes.stopping`).
 
     Args:
         ask: asks the process with a given pid to stop; called repeatedly until it has ended.

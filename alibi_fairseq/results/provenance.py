@@ -15,7 +15,6 @@ from pathlib import Path
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_files
 from alibi_fairseq.results.dictionaries import data_folders, dictionary_sha256
-from alibi_fairseq.user_dir import FOLDER
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -86,7 +85,7 @@ def _own_command() -> list[str]:
     # our commands for fairseq's put the verb there and add where this package is.
     program = Path(sys.argv[0])
     name = program.parent.name.replace("_", "-") if program.name == "__main__.py" else program.name
-    added = ("--user-dir", str(FOLDER))
+    added = ("--user-dir", str(_PACKAGE))
     arguments = sys.argv[1:]
     if tuple(arguments[-2:]) == added and " " in name:
         arguments = arguments[:-2]

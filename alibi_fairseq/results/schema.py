@@ -27,6 +27,9 @@ from alibi_fairseq.results.fields import (
 )
 from alibi_fairseq.results.json_files import json_text, read_json
 
+#: Document that a training writes into its save folder.
+TRAINING_FILE = "training.json"
+
 SCHEMA = "alibi_fairseq/results"
 VERSION = 1
 

@@ -19,7 +19,7 @@ from alibi_fairseq.cli import sweep_options
 from alibi_fairseq.data import sources, splits
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments import comparison as description
-from alibi_fairseq.literals import evaluate_literal
+from alibi_fairseq.fairseq_fixes.loading_safely import evaluate_literal
 
 _TEXT = b"one two three\nfour\n\nfive six\n" * 20
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import fairseq
 import pytest
 
-from alibi_fairseq import compat
-from alibi_fairseq.literals import evaluate_literal
+from alibi_fairseq.fairseq_fixes import compat
+from alibi_fairseq.fairseq_fixes.loading_safely import evaluate_literal
 
 SITE = Path(fairseq.__file__).parent.parent
 
 #: Where fairseq unpickles or extracts, and what keeps a foreign file from it.
 GUARDED = {
-    "fairseq/checkpoint_utils.py": "hardening.checkpoints_validated: weights_only, safe types",
-    "fairseq/file_utils.py": "hardening.archives_extracted_safely",
+    "fairseq/checkpoint_utils.py": "loading_safely.checkpoints_validated: weights_only, safe types",
+    "fairseq/file_utils.py": "loading_safely.archives_extracted_safely",
     "fairseq/distributed/utils.py": "sent by the other processes of the same job",
 }
 #: Reached by models, tasks and criterions alone that checkpoints.options refuses by name.
@@ -54,10 +54,10 @@ def calls(names: set[str], every: bool = False):
 EVALUATING = sorted({file for file, _ in calls({"eval", "exec", "compile"})})
 #: Where fairseq starts processes or looks names up among all that a module holds.
 CALLING = {
-    "fairseq/data/fasta_dataset.py": "data_files.damaged_data_named refuses the reader",
-    "fairseq/data/plasma_utils.py": "data_files.no_plasma; PlasmaArray runs a fixed command",
+    "fairseq/data/fasta_dataset.py": "reading_data.damaged_data_named refuses the reader",
+    "fairseq/data/plasma_utils.py": "reading_data.no_plasma; PlasmaArray runs a fixed command",
     "fairseq/distributed/utils.py": "scontrol, with the list of nodes that SLURM gives",
-    "fairseq/logging/meters.py": "hardening.meters_by_name_only",
+    "fairseq/logging/meters.py": "loading_safely.meters_by_name_only",
     "fairseq/models/__init__.py": "sets a parser by the name of a registered model",
     "fairseq/tasks/__init__.py": "sets a parser by the name of a registered task",
     "fairseq/modules/quantization/scalar/ops.py": "--quant-noise-scalar, a number",

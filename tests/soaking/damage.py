@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from alibi_fairseq.checkpoints.loading import updates_of
-from alibi_fairseq.durability import damage
+from alibi_fairseq.fairseq_fixes.saving_durably import damage
 
 
 def _flipped(content: bytes, chance: random.Random) -> bytes:

@@ -18,9 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...files import atomic_write
-from ...results.schema import load_document, save_document
+from ...results.schema import TRAINING_FILE, load_document, save_document
 from ...results.stamps import Stamp, check_settings
-from ...training_record import FILE_NAME as TRAINING
 from ..command import Command
 from ..compare import run_of, sha256_if_there, training_options
 from ..run import Run
@@ -29,7 +28,7 @@ from . import data as study_data
 from .description import Key, Study
 
 SETTINGS = "cell.json"
-DOCUMENTS = ("evaluation.json", "position_loss.json", TRAINING)
+DOCUMENTS = ("evaluation.json", "position_loss.json", TRAINING_FILE)
 
 
 @dataclass(frozen=True)
@@ -124,10 +123,10 @@ class KeptResults:
 
     def _keep(self, run: Run) -> None:
         made = run.folder / "results"
-        shutil.copyfile(run.folder / TRAINING, made / TRAINING)
+        shutil.copyfile(run.folder / TRAINING_FILE, made / TRAINING_FILE)
         for name in DOCUMENTS:
             document = load_document(made / name)
-            if name == TRAINING:  # as typed, without the folder of this machine
+            if name == TRAINING_FILE:  # as typed, without the folder of this machine
                 document["provenance"]["command"] = run.command().line
             if name == DOCUMENTS[0]:
                 for cell in document["cells"]:

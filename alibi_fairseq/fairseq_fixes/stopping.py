@@ -16,16 +16,19 @@ interrupts at once and loses what came after the last checkpoint.
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
-from .errors import STOPPED_EARLY
+from ..errors import STOPPED_EARLY, BadInput
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +101,55 @@ def save_and_stop_on_request(trainer) -> None:
         output = update(samples, raise_oom)
         if stop_requested(request, trainer):
             stop_after_this_update(request, trainer)
+        return output
+
+    trainer.train_step = train_step
+
+
+#: Names a file that a training creates when it has made an update, or has none left to make.
+_UPDATED = "ALIBI_FAIRSEQ_UPDATED"
+
+
+@contextmanager
+def updates_expected(request: StopRequest) -> Iterator[None]:
+    """Check that a training inside the block, in this process or in its children, makes an update.
+
+    fairseq returns as if all were well from a training that it could not start.
+
+    Raises:
+        BadInput: it made none, had some to make, and no signal asked it to stop.
+    """
+    with tempfile.TemporaryDirectory(prefix="alibi-fairseq-") as folder:
+        os.environ[_UPDATED] = str(Path(folder) / "updated")
+        yield
+        updated = Path(os.environ.pop(_UPDATED)).exists()
+    if not updated and request.signal is None:
+        raise BadInput(
+            "The training ended without an update; fairseq's messages above say why, or "
+            "--distributed-init-method leaves no process to train."
+        )
+
+
+def note_updates(trainer, epochs) -> None:
+    """Create the file that :func:`updates_expected` looks for, after the first update.
+
+    Args:
+        trainer: fairseq's, before its first update.
+        epochs: its iterator of epochs.
+    """
+    if _UPDATED not in os.environ:
+        return
+    updated, limits = Path(os.environ[_UPDATED]), trainer.cfg.optimization
+    before, update = trainer.get_num_updates(), trainer.train_step
+    last, last_epoch = limits.max_update or math.inf, limits.max_epoch or math.inf
+    if before >= last or epochs.next_epoch_idx > last_epoch:
+        logger.info(f"nothing to train: this checkpoint has made all of its {before} updates")
+        updated.touch()
+
+    def train_step(samples, raise_oom=False):
+        output = update(samples, raise_oom)
+        if trainer.get_num_updates() > before and not updated.exists():
+            updated.touch()
         return output
 
     trainer.train_step = train_step

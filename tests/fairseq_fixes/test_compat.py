@@ -19,8 +19,8 @@ from fairseq.data import TokenBlockDataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
-from alibi_fairseq import compat, invocation, user_dir
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.fairseq_fixes import compat, invocation
 
 PLACES = (
     (checkpoint_utils, "load_checkpoint_to_cpu"),
@@ -224,7 +224,7 @@ class TestWholeCheckpoints:
 class TestUserDir:
     def test_a_link_to_this_package_is_this_package(self, upstream, tmp_path):
         link = tmp_path / "alibi_fairseq"
-        link.symlink_to(user_dir.FOLDER)
+        link.symlink_to(invocation.FOLDER)
         args = argparse.Namespace(user_dir=str(link))
         with pytest.raises(ImportError, match="not globally unique"):
             utils.import_user_module(args)
@@ -234,7 +234,7 @@ class TestUserDir:
     def test_a_second_copy_is_named(self, tmp_path):
         copy = tmp_path / "alibi_fairseq"
         copy.mkdir()
-        with pytest.raises(BadInput, match=f"Two copies.*{user_dir.FOLDER}.*{copy}"):
+        with pytest.raises(BadInput, match=f"Two copies.*{invocation.FOLDER}.*{copy}"):
             utils.import_user_module(argparse.Namespace(user_dir=str(copy)))
 
     def test_other_plugins_are_left_alone(self, tmp_path):

@@ -19,26 +19,35 @@ from pathlib import Path
 import hydra
 import numpy
 import torch
-from fairseq import checkpoint_utils, models, options, utils
+from fairseq import checkpoint_utils, models, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
-from . import invocation, preemption, preflight, process_groups, resuming, training_record, user_dir
-from .checkpoints.loading import wrong_parts
-from .checkpoints.safe_types import safe_types_allowed
-from .data_files import damaged_data_named, damaged_dictionaries_named, no_plasma
-from .durability import newest_whole_checkpoint, whole_checkpoints, whole_checkpoints_or_none
-from .errors import BadInput
-from .hardening import (
+from ..checkpoints.loading import wrong_parts
+from ..errors import BadInput
+from . import invocation, options, processes, resuming, saving_durably, stopping, training_record
+from .loading_safely import (
     archives_extracted_safely,
     checkpoints_validated,
     meters_by_name_only,
     no_eval_in_fairseq,
+    older_checkpoints,
     options_not_resolved,
 )
-from .last_batches import last_batch_kept
-from .patching import mentions, run_within, wrap
+from .options import bf16_without_tpu, keys_in_messages, usage_errors_in_one_sentence
+from .patching import mentions, wrap
+from .processes import (
+    resuming_with_several_processes,
+    torchrun_without_gpu,
+)
+from .reading_data import (
+    damaged_data_named,
+    damaged_dictionaries_named,
+    last_batch_kept,
+    no_plasma,
+)
 from .resuming import same_batches_after_resuming
+from .saving_durably import whole_checkpoints, whole_checkpoints_or_none
 
 applied: list[str] = []
 
@@ -71,110 +80,42 @@ class _NumpyWithCompat(types.ModuleType):
         return getattr(numpy, name)
 
 
-def older_checkpoints() -> bool:
-    """torch 2.6 loads only tensors and plain values by default, and checkpoints of
-    older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).
-
-    Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything
-    else is still refused.
-    """
-    return _allow_safe_types(checkpoint_utils, "load_checkpoint_to_cpu")
-
-
-def resuming_with_several_processes() -> bool:
-    """The first process sends a checkpoint to the others as fairseq's and omegaconf's objects, which
-    torch 2.6 refuses as well (facebookresearch/fairseq#5610), so no such run could be resumed.
-    """
-    placeholder = distributed_utils._TensorPlaceholder
-    return _allow_safe_types(distributed_utils, "_broadcast_object_slow", placeholder)
-
-
-def _allow_safe_types(module, name: str, *more: type) -> bool:
-    old = torch.__version__ < (2, 6)  # type: ignore[operator]  # TorchVersion compares with tuples
-    if old or mentions(getattr(module, name), "weights_only"):
-        return False
-    return run_within(module, name, lambda: safe_types_allowed(*more))
-
-
-def bf16_without_tpu() -> bool:
-    """``--bf16`` and ``--memory-efficient-bf16`` switch to TPUs, which crashes on every other device
-    (facebookresearch/fairseq#4696). Only ``--tpu`` does that now.
-    """
-    if not mentions(options.parse_args_and_arch, "args.tpu = True"):
-        return False
-
-    def wrapper(parse, parser, input_args=None, **keywords):
-        parsed = parse(parser, input_args, **keywords)
-        args = parsed[0] if keywords.get("parse_known") else parsed
-        command = sys.argv[1:] if input_args is None else input_args
-        if getattr(args, "bf16", False) and "--tpu" not in command:
-            args.tpu = False
-        return parsed
-
-    return wrap(options, "parse_args_and_arch", wrapper)
-
-
-def usage_errors_in_one_sentence() -> bool:
-    """A wrong flag prints a usage message of 300 lines before the error (no issue is known)."""
-
-    def wrapper(parse, parser, *arguments, **keywords):
-        def error(message):
-            raise BadInput(f"{message}; see --help.")
-
-        parser.error = error
-        return parse(parser, *arguments, **keywords)
-
-    return wrap(options, "parse_args_and_arch", wrapper)
-
-
-def torchrun_without_gpu() -> bool:
-    """Under torchrun the device is the rank modulo the number of GPUs, a division by zero where
-    there is none (facebookresearch/fairseq#2879, #3318).
-    """
-    if torch.cuda.device_count() > 0:
-        return False
-
-    def wrapper(infer, cfg):
-        cfg.distributed_init_method = "env://"
-        cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
-        cfg.distributed_rank = int(os.environ["RANK"])
-        cfg.device_id = 0
-        cfg.distributed_no_spawn = True
-
-    return wrap(distributed_utils, "_infer_torch_distributed_launch_init", wrapper)
-
-
 def process_groups_destroyed_at_exit() -> bool:
     """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
-    abort the process now and then (pytorch/pytorch#179291; :mod:`.process_groups`).
+    abort the process now and then (pytorch/pytorch#179291;
+    :mod:`.processes`).
     """
     if mentions(distributed_utils, "destroy_process_group"):
         return False
     # Registered again, it would move to the end of the list; atexit keeps no second copy.
-    atexit.unregister(process_groups.destroy_process_groups)
-    atexit.register(process_groups.destroy_process_groups)
+    atexit.unregister(processes.destroy_process_groups)
+    atexit.register(processes.destroy_process_groups)
     return "process_groups_destroyed_at_exit" not in applied
 
 
 def checked_before_start() -> bool:
-    """Between reading the options and starting, check what fairseq does not (:mod:`.preflight`).
+    """Between reading the options and starting, check what fairseq does not (:mod:`.options`).
 
-    A training that saved and stopped because of a signal exits with code 75 (:mod:`.preemption`).
+    A training that ends without an update is an error. One that saved and stopped because of a
+    signal exits with code 75 (:mod:`.stopping`).
     """
 
     def wrapper(call_main, cfg, main, **keywords):
         no_eval_in_fairseq()  # modules imported since
         program = Path(inspect.getfile(main)).stem
-        preflight.prepare(cfg, program)
+        options.check(cfg, program)
+        processes.join(cfg, program)
         if program != "train":
             return call_main(cfg, main, **keywords)
+        save_dir = cfg.checkpoint.save_dir
         with (
-            preflight.nothing_left_behind(cfg.checkpoint.save_dir),
-            preflight.alone_in(cfg.checkpoint.save_dir, preflight.rank_of(cfg)),
-            preemption.listening() as request,
+            saving_durably.nothing_left_behind(save_dir),
+            saving_durably.alone_in(save_dir, processes.rank_of(cfg)),
+            stopping.listening() as request,
+            stopping.updates_expected(request),
         ):
             result = call_main(cfg, main, **keywords)
-        if code := preemption.exit_code(request):
+        if code := stopping.exit_code(request):
             raise SystemExit(code)
         return result
 
@@ -200,21 +141,23 @@ def unknown_model_named() -> bool:
 
 def saving_on_a_signal() -> bool:
     """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
-    checkpoint; no release of fairseq does otherwise (:mod:`.preemption`).
+    checkpoint; no release of fairseq does otherwise (:mod:`.stopping`).
 
     Loading the checkpoint is the last call before the loop that is given the trainer; a damaged one
-    is replaced before (:mod:`.durability`), and what is resumed is checked (:mod:`.resuming`) and recorded (:mod:`.training_record`) there as well.
+    is replaced before (:mod:`.saving_durably`), and what is resumed is checked (:mod:`.resuming`)
+    and recorded (:mod:`.training_record`) there as well.
     """
 
     def wrapper(load_checkpoint, cfg, trainer, **keywords):
         if trainer.data_parallel_rank == 0 and cfg.restore_file == "checkpoint_last.pt":
-            newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
+            saving_durably.newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
         if trainer.data_parallel_world_size > 1:
             torch.distributed.barrier()
         with resuming.resuming(trainer, cfg), wrong_parts(Path(cfg.save_dir) / cfg.restore_file):
             loaded = load_checkpoint(cfg, trainer, **keywords)
         training_record.record(trainer, loaded[0])
-        preemption.save_and_stop_on_request(trainer)
+        stopping.save_and_stop_on_request(trainer)
+        stopping.note_updates(trainer, loaded[1])
         return loaded
 
     return wrap(checkpoint_utils, "load_checkpoint", wrapper)
@@ -229,7 +172,7 @@ def this_package_as_user_dir() -> bool:
 
     def wrapper(import_user_module, args):
         folder = getattr(args, "user_dir", None)
-        if folder is not None and user_dir.is_this_package(folder):
+        if folder is not None and invocation.is_this_package(folder):
             return None
         return import_user_module(args)
 
@@ -291,6 +234,7 @@ WORKAROUNDS = (
     resuming_with_several_processes,
     bf16_without_tpu,
     usage_errors_in_one_sentence,
+    keys_in_messages,
     torchrun_without_gpu,
     process_groups_destroyed_at_exit,
     checked_before_start,

@@ -1,4 +1,4 @@
-"""Checkpoints stay whole, and a training goes on from the newest one that is (:mod:`.compat`)."""
+"""Checkpoints that stay whole, in a save folder that one training writes to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 from fairseq import checkpoint_utils, file_io
 
-from .checkpoints import read_checkpoint
-from .checkpoints.loading import require_safe_loader
-from .errors import BadInput
+from ..checkpoints import read_checkpoint
+from ..checkpoints.loading import require_safe_loader
+from ..errors import BadInput
+from ..files import locked
 from .patching import wrap
 
 logger = logging.getLogger(__name__)
@@ -119,3 +120,31 @@ def removed_on_failure(temporary: Path, target: str) -> Iterator[None]:
             "make room. Checkpoints that were written before are whole, and the same command "
             "resumes from the last one."
         ) from error
+
+
+@contextmanager
+def nothing_left_behind(save_dir: str) -> Iterator[None]:
+    """Remove the save folder if a command made it and failed before it wrote anything there."""
+    was_there = os.path.isdir(save_dir)
+    try:
+        yield
+    except Exception:
+        if not was_there and os.path.isdir(save_dir) and not os.listdir(save_dir):
+            os.rmdir(save_dir)
+        raise
+
+
+@contextmanager
+def alone_in(save_dir: str, rank: int = 0) -> Iterator[None]:
+    """Let no other training write to the save folder while the block runs.
+
+    The first process of a job holds the lock for all.
+
+    Raises:
+        BadInput: another training writes there, or the folder cannot be written to.
+    """
+    if rank > 0 or "://" in save_dir:
+        yield
+        return
+    with locked(Path(save_dir) / "training.lock", f"--save-dir {save_dir}", "training"):
+        yield

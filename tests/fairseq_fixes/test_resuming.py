@@ -6,11 +6,12 @@ import fcntl
 from types import SimpleNamespace
 
 import pytest
+import torch
 from commands import SHORT, in_process, make_data
 from fairseq.data import Dictionary
 
-from alibi_fairseq import preflight
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.fairseq_fixes import processes, saving_durably
 
 
 @pytest.mark.parametrize(
@@ -51,13 +52,44 @@ def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tm
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.symbols[4:6] = dictionary.symbols[5:3:-1]
     dictionary.save(str(data / "dict.txt"))
-    flags = [*SHORT, "--save-dir", tmp_path / "run", "--restore-file", checkpoint]
-    with pytest.raises(BadInput, match="was trained with another dictionary"):
-        in_process("train", data, *flags)
+    for flag in ("--restore-file", "--finetune-from-model"):
+        with pytest.raises(BadInput, match="was trained with another dictionary"):
+            in_process("train", data, *SHORT, "--save-dir", tmp_path / "run", flag, checkpoint)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"metrics": 3},
+        {"metrics": [["train", "x", "AverageMeter", {}]]},
+        {"metrics": {"train": [[0, "loss", "os.system", {}]]}},
+        {"metrics": {"train": [[0, "loss", "StatsDict", {}]]}},
+        {"metrics": {"train": [[0, "loss", "AverageMeter", {"val": "x"}]]}},
+        {"train_iterator": None},
+        {"train_iterator": {}},
+        {"train_iterator": {"epoch": "x", "iterations_in_epoch": 1, "shuffle": True}},
+        {"train_iterator": {"epoch": 1, "iterations_in_epoch": "x", "shuffle": True}},
+        {"train_iterator": {"epoch": 1, "iterations_in_epoch": -5, "shuffle": True}},
+        {"best": "x"},
+        {"best": [1.0]},
+        {"previous_training_time": "x"},
+        {"previous_training_time": {}},
+    ],
+    ids=str,
+)
+def test_a_damaged_training_state(data_bin, checkpoint, tmp_path, refuse, damage):
+    state = torch.load(checkpoint, weights_only=True)
+    state["extra_state"] = {**state["extra_state"], **damage}
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+    before = (tmp_path / "checkpoint_last.pt").read_bytes()
+    flags = [*SHORT, "--save-dir", tmp_path, "--max-update", 5]
+    assert str(tmp_path) in refuse("train", data_bin, *flags)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
+    assert not (tmp_path / "training.lock").exists()
 
 
 def test_a_restore_file_that_does_not_exist_is_refused(data_bin, tmp_path):
-    with pytest.raises(BadInput, match="There is no checkpoint none.pt; check --restore-file"):
+    with pytest.raises(BadInput, match="no checkpoint file none.pt; .*--restore-file"):
         in_process(
             "train", data_bin, *SHORT, "--save-dir", tmp_path / "run", "--restore-file", "none.pt"
         )
@@ -66,7 +98,7 @@ def test_a_restore_file_that_does_not_exist_is_refused(data_bin, tmp_path):
 
 class TestSaveDir:
     def test_a_second_training_names_the_first(self, data_bin, tmp_path):
-        with preflight.alone_in(str(tmp_path)):
+        with saving_durably.alone_in(str(tmp_path)):
             with pytest.raises(
                 BadInput, match=r"another training \(process \d+ on .*\) writes there"
             ):
@@ -80,7 +112,7 @@ class TestSaveDir:
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
 
     def test_other_ranks_need_no_lock(self, tmp_path):
-        with preflight.alone_in(str(tmp_path), rank=1):
+        with saving_durably.alone_in(str(tmp_path), rank=1):
             assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "--distributed-rank"])
@@ -89,12 +121,12 @@ class TestSaveDir:
             monkeypatch.delenv(variable, raising=False)
         job = SimpleNamespace(distributed_rank=0)
         cfg = SimpleNamespace(distributed_training=job)
-        assert preflight.rank_of(cfg) == 0
+        assert processes.rank_of(cfg) == 0
         if name.startswith("--"):
             job.distributed_rank = 3
         else:
             monkeypatch.setenv(name, "3")
-        assert preflight.rank_of(cfg) == 3
+        assert processes.rank_of(cfg) == 3
 
     def test_a_folder_that_cannot_be_written(self, data_bin, tmp_path):
         (tmp_path / "file").touch()
@@ -106,6 +138,6 @@ class TestSaveDir:
             raise OSError("no locks available")
 
         monkeypatch.setattr(fcntl, "flock", flock)
-        with preflight.alone_in(str(tmp_path)):
+        with saving_durably.alone_in(str(tmp_path)):
             pass
         assert "cannot be locked" in caplog.text

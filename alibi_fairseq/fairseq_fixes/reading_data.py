@@ -1,4 +1,4 @@
-"""Workarounds of :mod:`.compat` for damaged dictionaries and binary data.
+"""Workarounds for damaged dictionaries and binary data, and for samples that fairseq leaves out.
 
 fairseq reads both without checking them: struct.error, KeyError, AssertionError, or numbers from
 outside of a file. Every command, in training too, reads them through the functions wrapped here.
@@ -10,11 +10,11 @@ import struct
 from pathlib import Path
 
 import numpy as np
-from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data import Dictionary, data_utils, indexed_dataset
 from fairseq.data.plasma_utils import PlasmaStore, PlasmaView
 
-from .errors import BadInput
-from .patching import wrap
+from ..errors import BadInput
+from .patching import mentions, wrap
 
 _ADVICE = "prepare the data again (fairseq-preprocess, or alibi-fairseq prepare)"
 _MMAP = indexed_dataset.MMapIndexedDataset.Index._HDR_MAGIC
@@ -148,3 +148,24 @@ def _check_bounds(begin: int, end: int, data: Path) -> None:
     if begin < 0 or end > size:
         where = "a negative position" if begin < 0 else f"byte {end:,}"
         raise ValueError(f"it leads to {where} of {data.name}, which has {size:,} bytes")
+
+
+def last_batch_kept() -> bool:
+    """The last batch is left out unless its size is a multiple of ``--required-batch-size-multiple``,
+    which is 8 unless given (facebookresearch/fairseq#5036). A text of fewer than 8 samples has no
+    batch at all then: "The dataset is empty".
+    """
+    if not mentions(data_utils.batch_by_size, "b = b[:-1]"):
+        return False
+
+    def wrapper(batch_by_size, indices, *arguments, **keywords):
+        indices = indices if isinstance(indices, np.ndarray) else np.array(list(indices))
+        if not len(indices):
+            return []
+        batches = batch_by_size(indices, *arguments, **keywords)
+        if keywords.get("fixed_shapes") is not None:
+            return batches
+        rest = indices[sum(map(len, batches)) :]
+        return [*batches, rest] if len(rest) else batches
+
+    return wrap(data_utils, "batch_by_size", wrapper)

@@ -13,9 +13,9 @@ from contextvars import ContextVar
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
-from .errors import BadInput
+from ..errors import BadInput
+from ..results.dictionaries import STATE_KEY, fingerprint
 from .patching import mentions, wrap
-from .results.dictionaries import STATE_KEY, fingerprint
 
 #: Options of the model that no tensor's shape depends on, and what they mean if they are absent.
 OPTIONS = {
@@ -38,8 +38,8 @@ _ADVICE = (
     "use the options and data it was trained with, or start a new training from its weights with "
     "--finetune-from-model and another --save-dir."
 )
-#: The trainer whose checkpoint is being loaded.
-_resuming = ContextVar("resuming", default=None)
+#: The trainer whose checkpoint is being loaded, and whether its training goes on.
+_loading: ContextVar[tuple | None] = ContextVar("loading", default=None)
 
 
 def same_batches_after_resuming() -> bool:
@@ -72,24 +72,49 @@ def resuming(trainer, cfg) -> Iterator[None]:
     Args:
         trainer: fairseq's.
         cfg: fairseq's ``CheckpointConfig``. With ``--reset-optimizer``, and from the file that
-            ``--finetune-from-model`` names, a new training starts, and nothing is compared.
+            ``--finetune-from-model`` names, a new training starts, and options may differ.
     """
-    token = _resuming.set(None if cfg.reset_optimizer else trainer)
+    token = _loading.set((trainer, not cfg.reset_optimizer))
     try:
         yield
     finally:
-        _resuming.reset(token)
+        _loading.reset(token)
 
 
 def check_same_model(state: dict, path: str) -> None:
-    """Compare a checkpoint that has just been read with the model that is to be resumed.
+    """Compare a checkpoint that has just been read with the model that it is loaded into.
 
     Raises:
         BadInput: an option or the dictionary differs; the message names both values.
     """
-    trainer = _resuming.get()
-    if trainer is None or path == trainer.cfg.checkpoint.finetune_from_model:
+    if (loading := _loading.get()) is None:
         return
+    trainer, goes_on = loading
+    goes_on = goes_on and path != trainer.cfg.checkpoint.finetune_from_model
+    if goes_on:
+        _check_options(state, trainer, path)
+    trained_with = (state.get("task_state") or {}).get(STATE_KEY)
+    ours = fingerprint(trainer.task.source_dictionary)
+    if trained_with and trained_with != ours:
+        advice = _ADVICE if goes_on else "use the dict.txt it was trained with."
+        raise BadInput(
+            f"{path} was trained with another dictionary (SHA-256 {trained_with[:12]}…) than the "
+            f"data's ({ours[:12]}…), so its word numbers mean other words; {advice}"
+        )
+    if goes_on:
+        _check_progress(state.get("extra_state") or {})
+
+
+def _check_progress(extra_state: dict) -> None:
+    """Check numbers that fairseq uses without a look, or only hours later, when it saves again."""
+    progress = {**extra_state, **(extra_state.get("train_iterator") or {})}
+    for key in ("best", "previous_training_time", "epoch", "iterations_in_epoch"):
+        value = progress.get(key, 1)
+        if not isinstance(value, (int, float)) or (key != "best" and value < 0):
+            raise TypeError(f"'{key}' of its training state is {str(value)[:60]!r}")
+
+
+def _check_options(state: dict, trainer, path: str) -> None:
     there, here = _options(state.get("cfg")), _options(trainer.cfg)
     for option, default in OPTIONS.items():
         if option not in there and default is None:
@@ -101,13 +126,6 @@ def check_same_model(state: dict, path: str) -> None:
                 f"{path} was trained with {flag} {values[0]} and this command has {flag} "
                 f"{values[1]}, which gives the weights another meaning; {_ADVICE}"
             )
-    trained_with = (state.get("task_state") or {}).get(STATE_KEY)
-    ours = fingerprint(trainer.task.source_dictionary) if trained_with else None
-    if trained_with != ours:
-        raise BadInput(
-            f"{path} was trained with another dictionary (SHA-256 {trained_with[:12]}…) than the "
-            f"data's ({ours[:12]}…), so its word numbers mean other words; {_ADVICE}"
-        )
 
 
 def _options(cfg) -> dict:

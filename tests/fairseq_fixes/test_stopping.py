@@ -11,12 +11,12 @@ import torch
 from fairseq.trainer import Trainer
 from fairseq_runs import run_train, write_corpus
 
-from alibi_fairseq import preemption
+from alibi_fairseq.fairseq_fixes import stopping
 
 
 @pytest.fixture(autouse=True)
 def signals():
-    with preemption.restored_signals():
+    with stopping.restored_signals():
         yield
 
 
@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """The last checkpoint of a run that nothing disturbed."""
-    with preemption.restored_signals():
+    with stopping.restored_signals():
         return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
 
 
@@ -87,16 +87,16 @@ def test_all_processes_stop_when_one_receives_a_signal(monkeypatch):
     trainer = SimpleNamespace(
         data_parallel_world_size=2, device=torch.device("cpu"), data_parallel_process_group="group"
     )
-    assert preemption.stop_requested(preemption.StopRequest(), trainer)
+    assert stopping.stop_requested(stopping.StopRequest(), trainer)
     assert sums == [(torch.zeros(1), "group")]
 
 
 def test_signal_handlers_are_restored():
-    before = [signal.getsignal(number) for number in preemption.SIGNALS]
-    with preemption.restored_signals():
-        preemption.save_and_stop_on_request(SimpleNamespace(train_step=None))
-        assert [signal.getsignal(number) for number in preemption.SIGNALS] != before
-    assert [signal.getsignal(number) for number in preemption.SIGNALS] == before
+    before = [signal.getsignal(number) for number in stopping.SIGNALS]
+    with stopping.restored_signals():
+        stopping.save_and_stop_on_request(SimpleNamespace(train_step=None))
+        assert [signal.getsignal(number) for number in stopping.SIGNALS] != before
+    assert [signal.getsignal(number) for number in stopping.SIGNALS] == before
 
 
 def test_the_trainers_own_step_is_called_as_before():
@@ -104,8 +104,8 @@ def test_the_trainers_own_step_is_called_as_before():
     trainer = SimpleNamespace(
         train_step=lambda *call: calls.append(call) or "output", data_parallel_world_size=1
     )
-    with preemption.listening():
-        preemption.save_and_stop_on_request(trainer)
+    with stopping.listening():
+        stopping.save_and_stop_on_request(trainer)
         assert trainer.train_step("samples") == "output"
         assert trainer.train_step("samples", raise_oom=True) == "output"
     assert calls == [("samples", False), ("samples", True)]
@@ -113,7 +113,7 @@ def test_the_trainers_own_step_is_called_as_before():
 
 class TestStopRequest:
     def test_the_second_ctrl_c_interrupts(self):
-        request = preemption.StopRequest()
+        request = stopping.StopRequest()
         request.training = True
         request.receive(signal.SIGTERM)
         request.receive(signal.SIGINT)
@@ -122,7 +122,7 @@ class TestStopRequest:
         assert request.signal == signal.SIGTERM
 
     def test_before_the_training_ctrl_c_interrupts_and_others_are_kept(self):
-        request = preemption.StopRequest()
+        request = stopping.StopRequest()
         request.receive(signal.SIGUSR1)
         with pytest.raises(KeyboardInterrupt):
             request.receive(signal.SIGINT)
@@ -133,25 +133,25 @@ class TestStopRequest:
         [(True, {}, 75), (False, {}, 0), (True, {"TORCHELASTIC_RUN_ID": "1"}, 0)],
     )
     def test_exit_code(self, early, environment, code):
-        request = preemption.StopRequest()
+        request = stopping.StopRequest()
         request.training, request.stopped_early = True, early
-        assert preemption.exit_code(request, environment) == code
+        assert stopping.exit_code(request, environment) == code
 
     @pytest.mark.parametrize(
         ("number", "training", "code"),
         [(signal.SIGTERM, False, 75), (signal.SIGTERM, True, 0), (None, False, 0)],
     )
     def test_exit_code_of_a_process_whose_children_train(self, number, training, code):
-        request = preemption.StopRequest()
+        request = stopping.StopRequest()
         assert (request.training, request.stopped_early) == (False, False)
         request.signal, request.training = number, training
-        assert preemption.exit_code(request, {}) == code
+        assert stopping.exit_code(request, {}) == code
 
     def test_children_that_train_are_asked_to_stop(self, monkeypatch):
         children, asked = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)], []
         monkeypatch.setattr("multiprocessing.active_children", lambda: children)
         monkeypatch.setattr(os, "kill", lambda *call: asked.append(call))
-        request = preemption.StopRequest()
+        request = stopping.StopRequest()
         request.receive(signal.SIGINT)
         assert asked == [(7, signal.SIGUSR1)]
         request.training = True  # its children load data
@@ -170,9 +170,9 @@ class TestStopRequest:
         options = SimpleNamespace(max_update=last, stop_time_hours=0)
         cfg = SimpleNamespace(optimization=options, dataset=SimpleNamespace())
         trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates)
-        request = preemption.StopRequest()
+        request = stopping.StopRequest()
         request.signal = number
         with caplog.at_level("INFO", logger="alibi_fairseq"):
-            preemption.stop_after_this_update(request, trainer)
+            stopping.stop_after_this_update(request, trainer)
         assert request.stopped_early == early
         assert f"stopping because of {named}: saving after update {updates}" in caplog.text

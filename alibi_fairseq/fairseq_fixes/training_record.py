@@ -11,12 +11,11 @@ import logging
 import time
 from pathlib import Path
 
-from .results.provenance import collect_provenance
-from .results.schema import new_document, save_document
+from ..results.provenance import collect_provenance
+from ..results.schema import TRAINING_FILE, new_document, save_document
 
 logger = logging.getLogger(__name__)
 
-FILE_NAME = "training.json"
 #: Key in a checkpoint's ``extra_state``.
 STATE_KEY = "training_record"
 
@@ -32,7 +31,7 @@ class TrainingRecord:
     """
 
     def __init__(self, trainer, state: dict | None):
-        from .evaluation.memory_usage import PeakMemory
+        from ..evaluation.memory_usage import PeakMemory
 
         self.trainer, self.cfg = trainer, trainer.cfg
         state = state or {"cells": [], "totals": {}}
@@ -88,7 +87,7 @@ class TrainingRecord:
         return {"cells": self.cells, "totals": self.totals}
 
     def _facts(self) -> dict:
-        from .evaluation.checkpoint import position_method
+        from ..evaluation.checkpoint import position_method
 
         common, task = self.cfg.common, self.cfg.task
         half = {
@@ -120,7 +119,7 @@ class TrainingRecord:
         self.totals["peak_memory_mb"] = peak
 
     def _write(self) -> None:
-        from .evaluation.data import corpus_name
+        from ..evaluation.data import corpus_name
 
         folder = Path(self.cfg.task.data.split(":")[0])
         if self._provenance is None:
@@ -133,7 +132,7 @@ class TrainingRecord:
         seconds = round(self.totals["seconds"], 3)
         provenance = {**self._provenance, "date": date, "seconds": seconds}
         document = new_document("training", corpus_name(folder), provenance, self.cells)
-        path = Path(self.cfg.checkpoint.save_dir) / FILE_NAME
+        path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
         try:
             save_document(document, path)
         except OSError as error:  # not worth losing the run for

@@ -1,10 +1,12 @@
-"""Workarounds of :mod:`.compat` that keep files of others from running code or writing files.
+"""Workarounds that keep files of others from running code or writing files, and load those of older fairseq.
 
-See ``SECURITY.md``. They are needed with every release of fairseq.
+See ``SECURITY.md``. All but :func:`older_checkpoints` are needed with every release of fairseq.
 """
 
 from __future__ import annotations
 
+import ast
+import operator
 import os
 import sys
 import tarfile
@@ -12,20 +14,21 @@ from argparse import Namespace
 from pathlib import Path
 
 import fairseq
+import torch
 from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import meters
 
-from .checkpoints.loading import (
+from ..checkpoints.loading import (
     check_finite,
     check_sums,
     read_errors,
     require_safe_loader,
     wrong_parts,
 )
-from .checkpoints.options import check_options, plain
-from .errors import BadInput
-from .literals import evaluate_literal
-from .patching import wrap
+from ..checkpoints.options import check_options, plain
+from ..checkpoints.safe_types import safe_types_allowed
+from ..errors import BadInput
+from .patching import mentions, run_within, wrap
 from .resuming import check_same_model
 
 
@@ -120,3 +123,75 @@ def archives_extracted_safely() -> bool:
             tarfile.TarFile.extraction_filter = before
 
     return wrap(file_utils, "load_archive_file", wrapper)
+
+
+def older_checkpoints() -> bool:
+    """torch 2.6 loads only tensors and plain values by default, and checkpoints of
+    older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).
+
+    Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything
+    else is still refused.
+    """
+    return allow_safe_types(checkpoint_utils, "load_checkpoint_to_cpu")
+
+
+def allow_safe_types(module, name: str, *more: type) -> bool:
+    """Allow ``SAFE_TYPES`` and ``more`` inside the function ``module.name``, if torch refuses them."""
+    old = torch.__version__ < (2, 6)  # type: ignore[operator]  # TorchVersion compares with tuples
+    if old or mentions(getattr(module, name), "weights_only"):
+        return False
+    return run_within(module, name, lambda: safe_types_allowed(*more))
+
+
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+#: Longest text, and most items of a list that is repeated: ``[(512, 3)] * 4``.
+LIMIT = 10_000
+
+
+def evaluate_literal(text, *scope):
+    """The value of a Python literal, in which numbers and lists may be added and multiplied.
+
+    That is all that fairseq uses ``eval`` for: ``"20000,60000"``, ``"(0.9, 0.98)"``,
+    ``"[(512, 3)] * 4"``.
+
+    Args:
+        text: the literal; anything but a string raises TypeError, as ``eval`` does.
+        scope: ignored; namespaces that a caller of ``eval`` may pass.
+
+    Raises:
+        ValueError: the text is anything else.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"expected a string, not {type(text).__name__}")
+    if len(text) > LIMIT:
+        raise ValueError("the text is too long for an option")
+    try:
+        return _value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError, ArithmeticError, TypeError) as error:
+        raise ValueError(f"{text[:80]!r} is not a literal") from error
+
+
+def _value(node: ast.expr):
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _value(node.left), _value(node.right)
+        if isinstance(node.op, ast.Mult):
+            for repeated, times in ((left, right), (right, left)):
+                if isinstance(repeated, (list, tuple, str)) and times * len(repeated) > LIMIT:
+                    raise ValueError("a repeated list is too long for an option")
+        return _OPERATORS[type(node.op)](left, right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    if isinstance(node, ast.List):
+        return [_value(item) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(item) for item in node.elts)
+    if isinstance(node, ast.Dict) and None not in node.keys:
+        return {_value(key): _value(value) for key, value in zip(node.keys, node.values) if key}
+    if isinstance(node, ast.Constant):
+        return node.value
+    raise ValueError(f"{ast.unparse(node)[:80]!r} is not a literal")

@@ -8,8 +8,8 @@ import logging
 import pytest
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
-from alibi_fairseq import preemption, training_record
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.fairseq_fixes import stopping
+from alibi_fairseq.results.schema import TRAINING_FILE, load_document
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
@@ -21,7 +21,7 @@ TIMES = ("hours", "tokens_per_second", "peak_memory_mb")
 
 @pytest.fixture(autouse=True)
 def signals():
-    with preemption.restored_signals():
+    with stopping.restored_signals():
         yield
 
 
@@ -32,7 +32,7 @@ def data(tmp_path_factory):
 
 def run(data, folder, updates, *flags):
     run_train(data, folder, *FLAGS, "--max-update", str(updates), *flags)
-    return load_document(folder / training_record.FILE_NAME)
+    return load_document(folder / TRAINING_FILE)
 
 
 def test_each_validation_is_a_cell(data, tmp_path, caplog):

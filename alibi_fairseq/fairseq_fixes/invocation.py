@@ -1,4 +1,5 @@
-"""How this process was started: as a command of fairseq or of this project, or inside another program."""
+"""How this process was started: as a command of fairseq or of this project or inside another program, and
+with which ``--user-dir``."""
 
 from __future__ import annotations
 
@@ -6,6 +7,11 @@ import logging
 import sys
 from pathlib import Path
 
+from ..errors import BadInput
+
+PACKAGE = "alibi_fairseq"
+#: Where this package lies.
+FOLDER = Path(__file__).resolve().parent.parent
 #: Whether importing this package imported fairseq into a program without logging handlers.
 fairseq_imported_here = False
 
@@ -33,3 +39,19 @@ def is_command() -> bool:
 def asks_for_help() -> bool:
     """Whether this process is ``alibi-fairseq --help`` or ``--version``, which need no model."""
     return is_command() and sys.argv[1:] in (["-h"], ["--help"], ["--version"])
+
+
+def is_this_package(user_dir: str) -> bool:
+    """Whether a ``--user-dir`` leads to this copy of the package; False for another plugin.
+
+    Raises:
+        BadInput: it leads to a second copy.
+    """
+    if Path(user_dir).resolve() == FOLDER:
+        return True
+    if Path(user_dir).name == PACKAGE:
+        raise BadInput(
+            f"Two copies of {PACKAGE}: {FOLDER} is already imported and --user-dir names "
+            f"{user_dir}; drop --user-dir or uninstall one of them."
+        )
+    return False

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq_runs import run_train, write_corpus
 
-from alibi_fairseq import preemption
+from alibi_fairseq.fairseq_fixes import stopping
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 LAST = 13
@@ -14,7 +14,7 @@ LAST = 13
 
 @pytest.fixture(autouse=True)
 def signals():
-    with preemption.restored_signals():
+    with stopping.restored_signals():
         yield
 
 
@@ -27,7 +27,7 @@ def corpora(tmp_path_factory):
 
 
 def train(corpora, folder, updates: int) -> dict:
-    with preemption.restored_signals():
+    with stopping.restored_signals():
         return run_train(":".join(corpora), folder, *FLAGS, "--max-update", str(updates))
 
 
