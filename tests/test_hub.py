@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
+import re
+from pathlib import Path
 
 import pytest
 import torch
+from commands import ROOT, SHORT, in_process
+from data.preparations import WORDS
 
-from alibi_fairseq import AlibiLanguageModel
+from alibi_fairseq import AlibiLanguageModel, cli
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +48,24 @@ def test_sample_goes_on_from_the_text_past_the_training_length(model):
     assert words[:3] == ["w1", "w2", "w3"]
     assert len(words) > 2 * 16  # trained at 16
     assert math.isfinite(model.score(text)["score"])
+
+
+def test_the_example_of_the_readme(tmp_path, monkeypatch, capsys):
+    """README's own preparation, a short training, and its Python example as it stands."""
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    folder, name, data = re.search(
+        r'from_pretrained\(\s*"([^"]+)", "([^"]+)", "([^"]+)"', example
+    ).groups()
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(" ".join(line) for line in zip(*[iter(random.choices(WORDS, k=20_000))] * 8))
+    (tmp_path / "text.txt").write_text(text)
+    out = Path(data).parent
+    assert cli.main(["prepare", "text", "text.txt", "--vocab-size", "300", "--out", str(out)]) == 0
+    in_process("train", data, *SHORT, "--save-dir", folder)
+    variables: dict = {}
+    exec(example, variables)  # the README's own lines
+    model = variables["model"]
+    tokens = model.encode("that was for his")
+    assert model.src_dict.unk() not in tokens and model.decode(tokens) == "that was for his"
+    assert model.sample("that was", beam=2).startswith("that was")
+    assert name in {path.name for path in Path(folder).iterdir()}

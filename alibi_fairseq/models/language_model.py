@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding
@@ -11,6 +12,7 @@ from fairseq.models.transformer import Embedding
 from ..attention import SEPARATORS, check_backend
 from ..errors import BadInput
 from ..positions.slopes import slopes_option
+from ..results import manifest
 from ..results.dictionaries import bind_dictionary
 from .adaptive_input import AdaptiveInput
 from .config import (
@@ -29,8 +31,7 @@ from .decoder import AlibiDecoder
 class AlibiLanguageModel(FairseqLanguageModel):
     """A transformer language model with a configurable position method.
 
-    ``from_pretrained(folder, checkpoint_file, data_name_or_path=…)`` gives fairseq's hub interface
-    with ``score`` and ``sample``.
+    :meth:`from_pretrained` gives fairseq's hub interface with ``score`` and ``sample``.
     """
 
     config = AlibiLanguageModelConfig
@@ -53,6 +54,24 @@ class AlibiLanguageModel(FairseqLanguageModel):
         scores, extra = self.decoder(src_tokens, memory=segment.past(), **kwargs)
         segment.leave(extra["memory"])
         return scores, extra
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
+    ):
+        """fairseq's hub interface, which takes and returns text.
+
+        Args:
+            model_name_or_path: folder of the checkpoint.
+            checkpoint_file: its name.
+            data_name_or_path: data folder. If it has a manifest, text is tokenised as the data was.
+            **kwargs: as for fairseq; ``bpe`` names another tokeniser.
+        """
+        if "bpe" not in kwargs:
+            kwargs = {**tokenizer_options(data_name_or_path), **kwargs}
+        return super().from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
+        )
 
     @classmethod
     def add_args(cls, parser):
@@ -129,6 +148,21 @@ class AlibiLanguageModel(FairseqLanguageModel):
             args.quant_noise_pq,
             args.quant_noise_pq_block_size,
         )
+
+
+def tokenizer_options(data: str) -> dict[str, str | bool]:
+    """fairseq's options for the tokeniser of a data folder; none for words, or without a manifest."""
+    described = manifest.load(data)
+    tokenizer = {} if described is None else described["tokenizer"]
+    files = [str(Path(data) / name) for name in tokenizer.get("files", [])]
+    if tokenizer.get("kind") == "sentencepiece-bpe":
+        return {"bpe": "sentencepiece", "sentencepiece_model": files[0]}
+    if tokenizer.get("kind") == "byte-level-bpe":
+        return {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
+    if tokenizer.get("kind") == "wordpiece":
+        cased = not tokenizer["lower_case"]
+        return {"bpe": "bert", "bpe_vocab_file": files[0], "bpe_cased": cased}
+    return {}
 
 
 def plain_options(args) -> argparse.Namespace:
