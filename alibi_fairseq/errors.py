@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +29,12 @@ class BadInput(ValueError):
 
     Commands print it on one line and exit with code 2; libraries let it through.
     """
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'NAME'?`` for the most similar of the known names; empty if none is similar."""
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
 def install_excepthook() -> None:

@@ -229,3 +229,15 @@ def test_checkpoints_with_missing_or_wrong_parts(data_bin, checkpoint, tmp_path,
     ):
         assert refuse(*words)
     assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("compair", "Did you mean 'compare'?"),
+        ("models --quik", "models --help"),
+        ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
+    ],
+)
+def test_slips_on_the_command_line(refuse, words, expected):
+    assert expected in refuse(*words.split())

@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__
-from ..errors import report
+from ..errors import BadInput, did_you_mean, report
 
 PROGRAM = "alibi-fairseq"
 
@@ -73,7 +73,18 @@ def _run(arguments: list[str]) -> int:
 
 
 def _run_verb(arguments: list[str]) -> int:
-    args = make_parser(arguments).parse_args(arguments)
+    verb = arguments[0] if arguments else "--help"
+    if not verb.startswith("-") and verb not in VERBS:
+        raise BadInput(
+            f"There is no command '{verb}'.{did_you_mean(verb, [*VERBS, *FAIRSEQ_COMMANDS])} "
+            f"`{PROGRAM} --help` lists them."
+        )
+    args, rest = make_parser(arguments).parse_known_args(arguments)
+    if rest:
+        hint = ""
+        if not rest[0].startswith("-"):
+            hint = " Separate several values of an option by commas: --methods alibi,sinusoidal."
+        raise BadInput(f"Not understood: {' '.join(rest)}.{hint} See `{PROGRAM} {verb} --help`.")
     args.arguments = arguments
     if getattr(args, "user_dir", None):
         from . import fairseq_command

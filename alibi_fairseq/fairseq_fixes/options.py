@@ -116,13 +116,20 @@ def bf16_without_tpu() -> bool:
 
 
 def usage_errors_in_one_sentence() -> bool:
-    """A wrong flag prints a usage message of 300 lines before the error (no issue is known)."""
+    """A wrong flag prints a usage message of 300 lines before the error, and ``--help`` says nothing
+    of the options that ``--arch`` and ``--task`` add (no issue is known).
+    """
 
     def wrapper(parse, parser, *arguments, **keywords):
         def error(message):
             raise BadInput(f"{message}; see --help.")
 
         parser.error = error
+        # --help is printed before the options of model and task are known.
+        parser.epilog = (
+            "`alibi-fairseq train --help` lists the options of the models and tasks of "
+            "alibi_fairseq as well."
+        )
         return parse(parser, *arguments, **keywords)
 
     return wrap(options, "parse_args_and_arch", wrapper)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from ..errors import BadInput
+from ..errors import BadInput, did_you_mean
 from . import bookcorpus, cc100_roberta, extend, wikitext103
 from .recipe import Corpus, Recipe
 
@@ -26,7 +24,6 @@ def find_recipe(path: str) -> Recipe:
     """The recipe called ``folder/name``; the path of its file in ``configs/`` is understood too."""
     name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
     if name not in RECIPES:
-        nearest = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
-        hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+        hint = did_you_mean(name, RECIPES)
         raise BadInput(f"There is no recipe '{path}'.{hint} configs/README.md lists them all.")
     return RECIPES[name]

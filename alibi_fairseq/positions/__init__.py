@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from ..errors import BadInput
+from ..errors import BadInput, did_you_mean
 from .alibi import Alibi, alibi_slopes
 from .base import (
     METHOD_OPTIONS,
@@ -37,6 +35,8 @@ METHODS: dict[str, type[PositionMethod]] = {
     "sandwich": Sandwich,
     "xpos": XPos,
 }
+#: Other names that papers and libraries give them.
+_ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
 
 
 def register_position_method(name: str, method: type[PositionMethod]) -> None:
@@ -56,14 +56,18 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
     Raises:
         BadInput: if there is no such method, or if an option is set that it does not use.
     """
+    check_method(name)
+    check_options(name, config)
+    return METHODS[name](config)
+
+
+def check_method(name: str) -> None:
+    """Raises BadInput if there is no such method."""
     if name not in METHODS:
-        nearest = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+        hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
         raise BadInput(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}."
         )
-    check_options(name, config)
-    return METHODS[name](config)
 
 
 def check_options(name: str, config: PositionConfig) -> None:
@@ -89,6 +93,7 @@ __all__ = [
     "ScoreBias",
     "alibi_slopes",
     "build_position_method",
+    "check_method",
     "register_position_method",
     "token_positions",
 ]
