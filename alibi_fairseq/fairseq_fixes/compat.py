@@ -14,6 +14,7 @@ import os
 import sys
 import types
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import hydra
@@ -153,7 +154,8 @@ def saving_on_a_signal() -> bool:
             saving_durably.newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
         if trainer.data_parallel_world_size > 1:
             torch.distributed.barrier()
-        with resuming.resuming(trainer, cfg), wrong_parts(Path(cfg.save_dir) / cfg.restore_file):
+        path = Path(cfg.save_dir) / cfg.restore_file
+        with resuming.resuming(trainer, cfg), wrong_parts(path) if path.exists() else nullcontext():
             loaded = load_checkpoint(cfg, trainer, **keywords)
         training_record.record(trainer, loaded[0])
         stopping.save_and_stop_on_request(trainer)

@@ -74,10 +74,11 @@ def no_plasma() -> bool:
     is no longer maintained (apache/arrow#33243).
     """
 
-    def wrapper(make, self, *arguments, **keywords):
+    def wrapper(new, *arguments, **keywords):
         raise BadInput("--use-plasma-view is not supported; leave it out.")
 
-    wraps = [wrap(kind, "__init__", wrapper) for kind in (PlasmaStore, PlasmaView)]
+    # Not __init__: PlasmaStore.__del__ fails on an object without a server.
+    wraps = [wrap(owner, "__new__", wrapper, staticmethod) for owner in (PlasmaStore, PlasmaView)]
     return any(wraps)
 
 
