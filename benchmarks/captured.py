@@ -10,7 +10,7 @@ from torch import Tensor
 
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.models import attention
+from alibi_fairseq.models import self_attention
 
 
 def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, object]:
@@ -30,13 +30,13 @@ def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, obj
     inputs = torch.from_numpy(load_split(data, subset, dictionary).inputs(length))[:length]
     layers: list[tuple[Tensor, Tensor, Tensor]] = []
     biases = []
-    attend = attention.attend
+    attend = self_attention.attend
 
     def recording(q, k, v, mask, **options):
         layers.append((q.detach(), k.detach(), v.detach()))
         biases.append(mask.bias)
         return attend(q, k, v, mask, **options)
 
-    with mock.patch.object(attention, "attend", recording), torch.no_grad():
+    with mock.patch.object(self_attention, "attend", recording), torch.no_grad():
         loaded.decoder.extract_features(inputs[None].long())
     return layers, biases[0]
