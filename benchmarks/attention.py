@@ -8,7 +8,6 @@ one pass, since what can be skipped depends on how large they are.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from alibi_fairseq.attention import BACKENDS, FutureMask, attend
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common
-from .captured import capture
+from .skipping import capture
 
 #: Heads and head size of the small model, and of the paper's.
 SHAPES = {"cpu": (8, 64, 3072), "cuda": (8, 128, 16_384)}
@@ -98,31 +97,13 @@ def measure(args, layers: list, weights: str, peak: float) -> list[dict]:
     functions = candidates(layers, common.device())
     times = common.seconds_in_turns(functions, args.rounds, f"attention, {length} tokens")
     flops = 7 * batch * heads * length**2 * width * len(layers)  # 14·D per pair, half the pairs
-    cells = []
-    for name in functions:
-        seconds = statistics.median(times[name])
-        cells.append(
-            {
-                "name": f"attention, {name}",
-                "variant": name,
-                "weights": weights,
-                "length": length,
-                "batch": batch,
-                "heads": heads,
-                "head_size": width,
-                "layers": len(layers),
-                "rounds": args.rounds,
-                "baseline": IDEAL,
-                "ratio": round(common.ratio(times, name, IDEAL), 3),
-                "milliseconds": round(1000 * seconds, 2),
-                "share_of_peak": round(flops / seconds / peak, 3),
-            }
-        )
-        print(
-            f"{length:6d} tokens  {weights:8s} {name:32s} {1000 * seconds:9.1f} ms  "
-            f"{cells[-1]['ratio']:.2f} x causal without bias",
-            flush=True,
-        )
+    case = {"weights": weights, "length": length, "batch": batch, "heads": heads}
+    case |= {"head_size": width, "layers": len(layers)}
+    cells = common.cells_of(times, "attention", IDEAL, **case)
+    for cell in cells:
+        seconds = cell.pop("seconds")
+        cell["milliseconds"] = round(1000 * seconds, 2)
+        cell["share_of_peak"] = round(flops / seconds / peak, 3)
     return cells
 
 

@@ -10,7 +10,6 @@ in pieces:
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 
@@ -73,7 +72,7 @@ def measure(args, width: int, heads: int, length: int, weights: str) -> list[dic
 
     kept = kept_share(q, k, bias)
     typical = typical_share(bias.slopes(q.device).tolist(), length, length)
-    cells = []
+    cells: list[dict] = []
     for phase, make, tensors in (
         ("train", training, leaves),
         ("evaluate", evaluation, (q, k, v)),
@@ -81,30 +80,15 @@ def measure(args, width: int, heads: int, length: int, weights: str) -> list[dic
         functions = {name: make(name) for name in CANDIDATES}
         label = f"{phase}, {length} tokens"
         times = common.seconds_in_turns(functions, args.rounds, label)
-        for name in CANDIDATES:
-            cells.append(
-                {
-                    "name": f"attention, {name}",
-                    "variant": name,
-                    "phase": phase,
-                    "weights": weights,
-                    "length": length,
-                    "batch": q.shape[0],
-                    "heads": heads,
-                    "head_size": width,
-                    "threads": torch.get_num_threads(),
-                    "kept_share": round(kept, 3),
-                    "typical_share": round(typical, 3),
-                    "rounds": args.rounds,
-                    "baseline": BASELINE,
-                    "ratio": round(common.ratio(times, name, BASELINE), 3),
-                    "milliseconds": round(1000 * statistics.median(times[name]), 3),
-                }
-            )
+        case = {"phase": phase, "weights": weights, "length": length, "batch": q.shape[0]}
+        case |= {"heads": heads, "head_size": width, "threads": torch.get_num_threads()}
+        case |= {"kept_share": round(kept, 3), "typical_share": round(typical, 3)}
+        measured = common.cells_of(times, "attention", BASELINE, **case)
+        for cell in measured:
+            cell["milliseconds"] = round(1000 * cell.pop("seconds"), 3)
+        cells += measured
         chosen = chooser.choose("auto", *tensors, mask(), 0.0)
-        figures = "  ".join(f"{cell['variant']} {cell['ratio']:.2f}" for cell in cells[-3:])
-        print(f"D={width} H={heads} L={length} {weights} {phase}, {kept:.0%} kept: {figures}; "
-              f"auto: {chosen}", flush=True)  # fmt: skip
+        print(f"D={width} H={heads}, {kept:.0%} kept; auto: {chosen}", flush=True)
     return cells
 
 

@@ -71,6 +71,32 @@ def ratio(times: dict[str, list[float]], name: str, baseline: str) -> float:
     return statistics.median(slow / fast for slow, fast in pairs)
 
 
+def cells_of(
+    times: dict[str, list[float]], label: str, baseline: str, tokens: int = 0, **case
+) -> list[dict]:
+    """One cell per function that was timed in turns; also printed.
+
+    Args:
+        times: as :func:`seconds_in_turns` returns them.
+        label: what the functions do, for the cells' names.
+        baseline: the function that the others are compared with.
+        tokens: number of tokens that one call takes, for the speed; 0 leaves it out.
+        case: further keys of every cell.
+    """
+    cells = []
+    for name, seconds in times.items():
+        median = statistics.median(seconds)
+        cell = {"name": f"{label}, {name}", "variant": name, **case, "rounds": len(seconds)}
+        cell |= {"baseline": baseline, "ratio": round(ratio(times, name, baseline), 3)}
+        cell["seconds"] = round(median, 6)
+        if tokens:
+            cell["tokens_per_second"] = round(tokens / median, 1)
+        shown = ", ".join(str(case[key]) for key in ("phase", "weights", "length") if key in case)
+        print(f"{cell['name']} ({shown}): {1000 * median:.1f} ms, {cell['ratio']:.2f} x {baseline}")
+        cells.append(cell)
+    return cells
+
+
 def matmul_peak(where: torch.device, dtype: torch.dtype) -> float:
     """The machine's own matrix-product peak in FLOP/s: the best of several large products."""
     size = 8192 if where.type == "cuda" else 2048
@@ -87,15 +113,16 @@ def peak_memory_mb(where: torch.device) -> float:
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e6
 
 
-def forget_peak() -> None:
-    """Start the GPU's high-water mark anew."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+def peak_memory_of(step: Callable[..., float], module: str, *arguments: object) -> float:
+    """MB at most in use during ``step(*arguments)``.
 
-
-def in_a_process_of_its_own(module: str, *arguments: object) -> float:
-    """The number that ``python -m module arguments`` prints last."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
+    On a CPU it is measured in a process of its own, ``python -m module --peak-memory-of arguments``.
+    """
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return step(*arguments)
+    command = [sys.executable, "-m", module, "--peak-memory-of", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")

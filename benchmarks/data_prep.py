@@ -29,12 +29,12 @@ import psutil
 from alibi_fairseq.data.cc100_roberta import most_workers
 from alibi_fairseq.data.documents import portions, read
 from alibi_fairseq.data.sources import text_files
-from alibi_fairseq.files import atomic_write, check_disk
+from alibi_fairseq.files import check_disk
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document
 from benchmarks.common import command_line
-from benchmarks.data_prep_page import NAME, STAGES, page
 
+STAGES = ("reading", "tokeniser", "validation", "tokenising", "joining")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "data-prep"
 DOCUMENT = 4000  # bytes, about
 PAUSE = 0.2  # seconds between two looks at the processes
@@ -128,7 +128,12 @@ def measure(text: Path, out: Path, memory: float) -> list[dict]:
     manifest = json.loads((out / "data-bin" / "manifest.json").read_text())
     size = text.stat().st_size / 1e6
     case = {
-        **{"name": NAME, "baseline": None, "ratio": None, "text_gb": f"{size / 1e3:.2f}"},
+        **{
+            "name": "preparation of cc100-roberta",
+            "baseline": None,
+            "ratio": None,
+            "text_gb": f"{size / 1e3:.2f}",
+        },
         **{"workers": workers, "memory_limit_gb": memory},
     }
     seconds, processor = sum(watch.seconds.values()), sum(watch.processor.values())
@@ -181,15 +186,12 @@ def main() -> None:
 
 
 def save(args: argparse.Namespace, cells: list[dict], seconds: float) -> None:
-    """The document and its page."""
     provenance = collect_provenance(
         seconds=seconds, precision=None, seed=1, command=command_line("data_prep")
     )
     document = new_document("benchmark", "repeated text", provenance, cells)
     save_document(document, args.out)
-    with atomic_write(args.out.with_suffix(".md")) as stream:
-        stream.write(page(document))
-    print(f"written to {args.out} and {args.out.with_suffix('.md').name} beside it", flush=True)
+    print(f"written to {args.out}", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ with sinusoidal positions and with ALiBi, in turns. Weights are as initialised.
 
 from __future__ import annotations
 
-import statistics
 import time
 
 import torch
@@ -59,30 +58,17 @@ def measure(args, prompt: int, new: int) -> list[dict]:
         tokens = models.sample(dictionary, 4, prompt, where)["net_input"]["src_tokens"]
         functions[name] = lambda model=model, tokens=tokens: decode(model, tokens, new)
     times = common.seconds_in_turns(functions, args.rounds, f"generation after {prompt} tokens")
-    cells = []
-    for name in VARIANTS:
-        seconds = statistics.median(times[name])
-        cells.append(
-            {
-                "name": f"generation, {name}",
-                "variant": name,
-                "model": shape().name,
-                "weights": "random",
-                "prompt": prompt,
-                "new_tokens": new,
-                "batch": 4,
-                "rounds": args.rounds,
-                "baseline": "stock",
-                "ratio": round(common.ratio(times, name, "stock"), 3),
-                "tokens_per_second": round(4 * new / seconds, 1),
-            }
-        )
-        print(
-            f"{prompt:6d} tokens of prompt  {name:12s} {4 * new / seconds:8.1f} tokens/s  "
-            f"{cells[-1]['ratio']:.2f} x stock",
-            flush=True,
-        )
-    return cells
+    return common.cells_of(
+        times,
+        "generation",
+        "stock",
+        4 * new,
+        model=shape().name,
+        weights="random",
+        prompt=prompt,
+        new_tokens=new,
+        batch=4,
+    )
 
 
 if __name__ == "__main__":

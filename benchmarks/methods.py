@@ -76,50 +76,30 @@ def measure(args, length: int) -> list[dict]:
         f"evaluation at {length}",
     )
     del built
-    memory = {name: measured_memory(name, length, dropout, passes) for name in args.methods}
-    paper, cells = paper_ratios(), []
     tokens = shape().batch(length) * length
+    case = {"phase": "train", "model": shape().name, "weights": "random"}
+    case |= {
+        "train_length": length,
+        "length": length,
+        "attention_dropout": dropout,
+        "passes": passes,
+    }
+    cells = common.cells_of(training, "table 1", BASELINE, tokens, **case)
+    paper, memory = paper_ratios(), {}
     for name in args.methods:
-        cells.append(
-            {
-                "name": f"table 1, {name}",
-                "phase": "train",
-                "position_method": name,
-                "model": shape().name,
-                "weights": "random",
-                "train_length": length,
-                "length": length,
-                "attention_dropout": dropout,
-                "passes": passes,
-                "rounds": args.rounds,
-                "baseline": BASELINE,
-                "ratio": round(common.ratio(training, name, BASELINE), 3),
-                "tokens_per_second": round(tokens / statistics.median(training[name]), 1),
-                "evaluation_ratio": round(common.ratio(evaluation, name, BASELINE), 3),
-                "evaluation_tokens_per_second": round(
-                    tokens / statistics.median(evaluation[name]), 1
-                ),
-                "peak_memory_mb": round(memory[name], 1),
-                "memory_ratio": round(memory[name] / memory[BASELINE], 3),
-                **paper.get((name, length), {}),
-            }
-        )
-        print(
-            f"{length:6d} tokens  {name:16s} training {cells[-1]['ratio']:.2f} x  "
-            f"evaluation {cells[-1]['evaluation_ratio']:.2f} x  "
-            f"memory {cells[-1]['memory_ratio']:.2f} x sinusoidal",
-            flush=True,
-        )
+        own = (name, length, dropout, passes)
+        memory[name] = common.peak_memory_of(peak_memory, "benchmarks.train", *own)
+    for cell in cells:
+        name = cell["position_method"] = cell.pop("variant")
+        seconds = statistics.median(evaluation[name])
+        cell |= {
+            "evaluation_ratio": round(common.ratio(evaluation, name, BASELINE), 3),
+            "evaluation_tokens_per_second": round(tokens / seconds, 1),
+            "peak_memory_mb": round(memory[name], 1),
+            "memory_ratio": round(memory[name] / memory[BASELINE], 3),
+            **paper.get((name, length), {}),
+        }
     return cells
-
-
-def measured_memory(method: str, length: int, dropout: float, passes: int) -> float:
-    """MB at most in use while one model of this method trains."""
-    if common.device().type == "cuda":
-        common.forget_peak()
-        return peak_memory(method, length, dropout, passes)
-    own = ("--peak-memory-of", method, length, dropout)
-    return common.in_a_process_of_its_own("benchmarks.train", *own)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ paper's WikiText-103 model and a softmax over 50,257 words, 9,216 tokens per ste
 
 from __future__ import annotations
 
-import statistics
 import time
 from dataclasses import replace
 
@@ -73,8 +72,7 @@ def main() -> None:
     args = parser.parse_args()
     common.prepare(args)
     if args.peak_memory_of:
-        name, variant = args.peak_memory_of
-        print(peak_memory(next(s for s in shapes() if s.name == name), variant))
+        print(peak_memory(*args.peak_memory_of))
         return
     began = time.time()
     chosen = [s for s in shapes() if args.softmax in (None, kind_of(s))]
@@ -135,54 +133,30 @@ def join_projections(model) -> None:
             projection.forward = lambda x, thirds=thirds: thirds.pop(0)
 
 
-def peak_memory(shape: models.Shape, variant: str) -> float:
-    """MB at most in use during two training steps, with the model and its optimiser."""
+def peak_memory(name: str, variant: str) -> float:
+    """MB at most in use during two training steps of a shape, with the model and its optimiser."""
+    shape = next(shape for shape in shapes() if shape.name == name)
     _, step = stepper(shape, variant)
     step()
     step()
     return common.peak_memory_mb(common.device())
 
 
-def memory(shape: models.Shape, variant: str) -> float:
-    if torch.cuda.is_available():
-        common.forget_peak()
-        return peak_memory(shape, variant)
-    own = ("--peak-memory-of", shape.name, variant)
-    return common.in_a_process_of_its_own("benchmarks.output_layer", *own)
-
-
 def measure(args, shape: models.Shape) -> list[dict]:
     """One cell per variant."""
-    names = variants(shape)
-    steps = {name: stepper(shape, name)[1] for name in names}
+    steps = {name: stepper(shape, name)[1] for name in variants(shape)}
     times = common.seconds_in_turns(steps, args.rounds, shape.name)
     del steps
-    cells: list[dict] = []
-    for name in names:
-        seconds = statistics.median(times[name])
-        cell = {
-            "name": f"training step, {name}",
-            "variant": name,
-            "model": shape.name,
-            "weights": "random",
-            "length": LENGTH,
-            "batch": shape.batch(LENGTH),
-            "rounds": args.rounds,
-            "baseline": shape.criterion,
-            "ratio": round(common.ratio(times, name, shape.criterion), 3),
-            "seconds": round(seconds, 4),
-            "tokens_per_second": round(shape.batch(LENGTH) * LENGTH / seconds, 1),
-        }
-        if not args.no_memory:
-            cell["peak_memory_mb"] = round(memory(shape, name), 1)
-            first = cells[0] if cells else cell
-            cell["memory_ratio"] = round(cell["peak_memory_mb"] / first["peak_memory_mb"], 3)
-        cells.append(cell)
-        print(
-            f"{shape.name}  {name:44s} {cell['tokens_per_second']:8.0f} tokens/s  "
-            f"{cell['ratio']:.2f} x  {cell.get('peak_memory_mb', 0):6.0f} MB",
-            flush=True,
-        )
+    batch = shape.batch(LENGTH)
+    case = {"model": shape.name, "weights": "random", "length": LENGTH, "batch": batch}
+    cells = common.cells_of(times, "training step", shape.criterion, batch * LENGTH, **case)
+    if args.no_memory:
+        return cells
+    for cell in cells:
+        own = (shape.name, cell["variant"])
+        memory = common.peak_memory_of(peak_memory, "benchmarks.output_layer", *own)
+        cell["peak_memory_mb"] = round(memory, 1)
+        cell["memory_ratio"] = round(cell["peak_memory_mb"] / cells[0]["peak_memory_mb"], 3)
     return cells
 
 

@@ -13,7 +13,6 @@ GPU: 16 layers, d=1024, FFN 4096, 50,257 words, 9,216 tokens per step, bf16.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,32 +139,15 @@ def measure(args, length: int) -> list[dict]:
     built = {name: stepper(name, length) for name in (OURS, *args.variants)}
     steps = {name: step for name, (_, step) in built.items()}
     times = common.seconds_in_turns(steps, args.rounds, f"peers, {length} tokens")
-    batch, cells = shape().batch(length), []
-    for name, (model, _) in built.items():
-        seconds = statistics.median(times[name])
-        cell = {
-            "name": f"training step, {name}",
-            "variant": name,
-            "model": shape().name,
-            "weights": "random",
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "length": length,
-            "batch": batch,
-            "rounds": args.rounds,
-            "baseline": OURS,
-            "ratio": round(common.ratio(times, name, OURS), 3),
-            "ours_is_faster": round(common.ratio(times, OURS, name), 3),
-            "seconds": round(seconds, 4),
-            "tokens_per_second": round(batch * length / seconds, 1),
-        }
+    batch = shape().batch(length)
+    case = {"model": shape().name, "weights": "random", "length": length, "batch": batch}
+    cells = common.cells_of(times, "training step", OURS, batch * length, **case)
+    for cell in cells:
+        name = cell["variant"]
+        cell["parameters"] = sum(p.numel() for p in built[name][0].parameters())
+        cell["ours_is_faster"] = round(common.ratio(times, OURS, name), 3)
         if name in PEERS:
             cell["version"] = f"{PEERS[name]} {metadata.version(PEERS[name])}"
-        cells.append(cell)
-        print(
-            f"{length:6d} tokens  {name:24s} {cell['tokens_per_second']:9.0f} tokens/s  "
-            f"ours is {cell['ours_is_faster']:.2f} x as fast",
-            flush=True,
-        )
     return cells
 
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from unittest import mock
 
 import torch
+from torch import Tensor
 
 from alibi_fairseq.attention.certificate import certify
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
+from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.models import self_attention
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common
-from .captured import capture
 
 BLOCK = 128
 
@@ -42,6 +46,35 @@ def main() -> None:
     q, k = (torch.randn(1, 8, max(args.lengths), 64) * 0.5**0.5 for _ in range(2))
     cells += cells_of_layer(q, k, LinearBias(8), 0, "random")
     common.save(args, "skipping", cells, began)
+
+
+def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, object]:
+    """Run a checkpoint over the first tokens of a split.
+
+    Args:
+        path: a checkpoint of this project's models.
+        data: fairseq's binary data folder.
+        length: number of tokens; the model may have been trained on fewer.
+
+    Returns:
+        One (q, k, v) per layer, each (1, H, T, D) with rotations applied; and the bias of the
+        method.
+    """
+    dictionary = load_dictionary(data)
+    loaded = load_checkpoint(path, data, dictionary, torch.device("cpu"))
+    inputs = torch.from_numpy(load_split(data, subset, dictionary).inputs(length))[:length]
+    layers: list[tuple[Tensor, Tensor, Tensor]] = []
+    biases = []
+    attend = self_attention.attend
+
+    def recording(q, k, v, mask, **options):
+        layers.append((q.detach(), k.detach(), v.detach()))
+        biases.append(mask.bias)
+        return attend(q, k, v, mask, **options)
+
+    with mock.patch.object(self_attention, "attend", recording), torch.no_grad():
+        loaded.decoder.extract_features(inputs[None].long())
+    return layers, biases[0]
 
 
 def cells_of_layer(q, k, bias: LinearBias, layer: int, weights: str) -> list[dict]:

@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from typing import NamedTuple
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
@@ -25,160 +26,132 @@ HEAD = """# Benchmarks
 
 <!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
 
-| command | what it measures |
-|---|---|
-| `python -m benchmarks.train` | whole training steps beside stock fairseq and the authors' mask |
-| `python -m benchmarks.attention` | attention alone, every backend beside torch's causal kernel |
-| `python -m benchmarks.methods` | the paper's Table 1: all methods, training, evaluation, memory |
-| `python -m benchmarks.output_layer` | training steps with our chunked losses, `--optimizer fused_adam` and `--compile` beside fairseq's |
-| `python -m benchmarks.peers` | training steps beside Hugging Face's BLOOM and x-transformers |
-| `python -m benchmarks.backends` | every backend on calls of many shapes |
-| `python -m benchmarks.generate` | decoding with cached keys |
-| `python -m benchmarks.evaluate` | our evaluator beside `fairseq-eval-lm` |
-| `python -m benchmarks.skipping --path CHECKPOINT --data DATA_BIN` | what is skipped on trained weights |
-| `python -m benchmarks.data_prep SOURCE …` | preparing gigabytes of text: time and memory ([results](../results/data-prep/cc100-roberta.md)) |
-| `python -m benchmarks.profile` | where the time of a training step goes (`profiles/`) |
-| `python -m benchmarks.suite` | all of them that need no checkpoint, then this page |
+`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json` (`--out FILE` for another
+machine's), and `python -m benchmarks.table` this page. `--quick` takes fewer lengths and rounds. Variants run in turns (A B A B …), and
+ratios are medians over rounds of the ratio within a round, so that what else the machine does falls on
+both sides; above 1 is faster. Memory is the peak of one model in a process of its own. Commands, versions,
+speeds in tokens per second and everything else that was measured are in the JSON.
 
-`--quick` takes fewer lengths and rounds. Variants run in turns (A B A B …); speeds are medians, and
-ratios are medians over rounds of the ratio within a round, so that what else the machine does falls
-on both sides. Read ratios, not seconds. "Random" weights are as initialised; "trained" ones are
-larger, so less can be skipped; those measured here are of `./scripts/demo.sh --methods alibi` (3 layers
-of width 128, trained at L = 64). Peak memory is that of one model in a process of its own.
+Not on this page: `backends` (every backend on calls of many shapes, which the choice of `auto` follows),
+`skipping --path CHECKPOINT --data DATA_BIN` (what is skipped on trained weights), and `data_prep SOURCE …`
+(preparing gigabytes of text).
 """
 
-#: Heading and columns of each benchmark: (heading, key, format).
-COLUMNS = {
-    "train": (
+
+class Table(NamedTuple):
+    """A table of the page.
+
+    Attributes:
+        heading: of its section.
+        note: what is measured, in one sentence.
+        rows: keys that name a row; those with one value in all cells are left out.
+        across: keys of which every combination of values gets columns of its own.
+        values: (heading, key, format) of each column.
+    """
+
+    heading: str
+    note: str
+    rows: tuple[str, ...]
+    across: tuple[str, ...]
+    values: tuple[tuple[str, str, str], ...]
+
+
+TABLES = {
+    "train": Table(
         "Training steps",
-        [
-            ("model", "variant", "{}"),
-            ("length", "length", "{}"),
-            ("attention dropout", "attention_dropout", "{}"),
-            ("weights", "weights", "{}"),
-            ("tokens/s", "tokens_per_second", "{:.0f}"),
-            ("× stock", "ratio", "{:.2f}"),
-            ("× materialised", "ratio_to_materialised", "{:.2f}"),
-            ("peak memory, MB", "peak_memory_mb", "{:.0f}"),
-            ("share of matrix-product peak", "share_of_peak", "{:.0%}"),
-        ],
+        "Forward, loss, backward, clipping and Adam, beside fairseq's own `transformer_lm` and the "
+        "authors' mask on it (`materialised`).",
+        ("variant", "attention_dropout"),
+        ("length",),
+        (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
-    "attention": (
+    "attention": Table(
         "Attention alone, forward and backward",
-        [
-            ("variant", "variant", "{}"),
-            ("length", "length", "{}"),
-            ("weights", "weights", "{}"),
-            ("ms", "milliseconds", "{:.1f}"),
-            ("× causal kernel without bias", "ratio", "{:.2f}"),
-            ("share of matrix-product peak", "share_of_peak", "{:.0%}"),
-        ],
+        "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger than random "
+        "ones, so that less can be skipped; these are of `./scripts/demo.sh --methods alibi`.",
+        ("variant",),
+        ("weights", "length"),
+        (("", "ratio", "{:.2f}"),),
     ),
-    "methods": (
-        "The paper's Table 1: ratios to sinusoidal, ours and the paper's",
-        [
-            ("method", "position_method", "{}"),
-            ("length", "length", "{}"),
+    "methods": Table(
+        "The paper's Table 1",
+        "Ratios to sinusoidal, ours and the paper's (one V100): training, evaluation and peak memory.",
+        ("position_method", "length"),
+        (),
+        (
             ("training", "ratio", "{:.2f}"),
             ("paper", "paper_ratio", "{:.2f}"),
             ("evaluation", "evaluation_ratio", "{:.2f}"),
             ("paper", "paper_evaluation_ratio", "{:.2f}"),
             ("memory", "memory_ratio", "{:.2f}"),
             ("paper", "paper_memory_ratio", "{:.2f}"),
-            ("tokens/s, training", "tokens_per_second", "{:.0f}"),
-            ("tokens/s, evaluation", "evaluation_tokens_per_second", "{:.0f}"),
-        ],
+        ),
     ),
-    "output_layer": (
+    "output_layer": Table(
         "Training steps by criterion and option",
-        [
-            ("model", "model", "{}"),
-            ("criterion, option", "variant", "{}"),
-            ("tokens/s", "tokens_per_second", "{:.0f}"),
-            ("× fairseq's", "ratio", "{:.2f}"),
-            ("peak memory, MB", "peak_memory_mb", "{:.0f}"),
-            ("memory, × fairseq's", "memory_ratio", "{:.2f}"),
-        ],
+        "Ratios to fairseq's criterion.",
+        ("model", "variant"),
+        (),
+        (("speed", "ratio", "{:.2f}"), ("memory", "memory_ratio", "{:.2f}")),
     ),
-    "peers": (
+    "peers": Table(
         "Training steps beside other libraries' ALiBi",
-        [
-            ("model", "variant", "{}"),
-            ("version", "version", "{}"),
-            ("length", "length", "{}"),
-            ("tokens/s", "tokens_per_second", "{:.0f}"),
-            ("ours is faster by", "ours_is_faster", "{:.2f}"),
-        ],
+        "How many times as long a step takes as ours.",
+        ("variant", "version"),
+        ("length",),
+        (("", "ours_is_faster", "{:.2f}"),),
     ),
-    "backends": (
-        "ALiBi attention by backend and shape, forward and backward",
-        [
-            ("threads", "threads", "{}"),
-            ("head size", "head_size", "{}"),
-            ("heads", "heads", "{}"),
-            ("length", "length", "{}"),
-            ("weights", "weights", "{}"),
-            ("scores kept", "kept_share", "{:.0%}"),
-            ("sdpa, ms", "milliseconds", "{:.1f}"),
-            ("fold, × sdpa", "fold", "{:.2f}"),
-            ("skipping, × sdpa", "skipping", "{:.2f}"),
-        ],
+    "generate": Table(
+        "Generation with cached keys",
+        "Greedy decoding of 4 sequences, by length of the prompt: ratios to fairseq's own model.",
+        ("variant",),
+        ("prompt",),
+        (("", "ratio", "{:.2f}"),),
     ),
-    "generate": (
-        "Generation with cached keys, 4 sequences",
-        [
-            ("model", "variant", "{}"),
-            ("prompt", "prompt", "{}"),
-            ("new tokens", "new_tokens", "{}"),
-            ("tokens/s", "tokens_per_second", "{:.1f}"),
-            ("× stock", "ratio", "{:.2f}"),
-        ],
-    ),
-    "skipping": (
-        "Share of blocks that certified skipping leaves out",
-        [
-            ("weights", "weights", "{}"),
-            ("length", "length", "{}"),
-            ("layer", "layer", "{}"),
-            ("head", "head", "{}"),
-            ("slope", "slope", "{:.4g}"),
-            ("rise", "rise", "{:.1f}"),
-            ("window", "window", "{}"),
-            ("skipped", "skipped_share", "{:.0%}"),
-        ],
+    "evaluate": Table(
+        "Evaluation",
+        "`alibi-fairseq eval` beside `fairseq-eval-lm`, and the memory of one long window beyond the weights.",
+        ("name", "model", "length", "stride"),
+        (),
+        (("× fairseq-eval-lm", "ratio", "{:.1f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
 }
 
 
 def main() -> None:
-    parts = [HEAD]
-    for path in sorted(RESULTS.glob("*.json")):
-        name, document = path.stem.split("-")[0], load_document(path)
-        if name in COLUMNS:
-            parts.append(section(name, document, path.name))
+    measured = {path: load_document(path) for path in sorted(RESULTS.glob("*.json"))}
+    of_table = {
+        name: {path: measured[path] for path in measured if path.stem.split("-")[0] == name}
+        for name in TABLES
+    }
+    parts = [HEAD, *(section(TABLES[name], of_table[name]) for name in TABLES if of_table[name])]
     with atomic_write(PAGE) as file:
         file.write("\n".join(parts))
     print(f"written to {PAGE}")
-    peers = RESULTS / "peers-cpu.json"
-    if peers.exists():
-        line = peers_sentence(load_document(peers)) + "\n"
+    peers = [d for d in of_table["peers"].values() if not d["provenance"]["hardware"]["gpu"]]
+    if peers:
+        line = peers_sentence(peers) + "\n"
         text = README.read_text(encoding="utf-8")
         with atomic_write(README) as file:
             file.write(re.sub(rf"({re.escape(MARK)})(?:.+\n)*", lambda m: m[1] + line, text))
 
 
-def peers_sentence(document: dict) -> str:
-    """How much longer other libraries' training steps take at the greatest length."""
-    longest = max(cell["length"] for cell in document["cells"])
-    slower = {
-        cell["variant"]: f"{cell['ours_is_faster']:.1f}"
-        for cell in document["cells"]
-        if cell["length"] == longest
+def peers_sentence(documents: list[dict]) -> str:
+    """How much longer other libraries' training steps take at the greatest length that all measured."""
+    length = min(max(cell["length"] for cell in document["cells"]) for document in documents)
+    slower: dict[str, list[float]] = {}
+    for cell in (cell for document in documents for cell in document["cells"]):
+        if cell["length"] == length:
+            slower.setdefault(cell["variant"], []).append(cell["ours_is_faster"])
+    spans = {
+        name: " to ".join(dict.fromkeys(f"{f(ratios):.1f}" for f in (min, max)))
+        for name, ratios in slower.items()
     }
+    machines = " and ".join(dict.fromkeys(machine(document) for document in documents))
     return textwrap.fill(
-        f"On {document['provenance']['threads']} CPU threads a training step of the same shape with ALiBi "
-        f"at {longest:,} tokens takes {slower['bloom']} times as long with Hugging Face's BLOOM, and "
-        f"{slower['x-transformers']} times with x-transformers ({slower['x-transformers, flash']} with its "
+        f"On a CPU ({machines}) a training step of the same shape with ALiBi "
+        f"at {length:,} tokens takes {spans['bloom']} times as long with Hugging Face's BLOOM, and "
+        f"{spans['x-transformers']} times with x-transformers ({spans['x-transformers, flash']} with its "
         "flash option): [benchmarks](benchmarks/README.md).",
         105,
         break_long_words=False,
@@ -186,47 +159,55 @@ def peers_sentence(document: dict) -> str:
     )
 
 
-def section(name: str, document: dict, file: str) -> str:
-    """Heading, where it was measured, and the table."""
-    heading, columns = COLUMNS[name]
-    cells = side_by_side(document["cells"]) if name == "backends" else document["cells"]
+def machine(document: dict) -> str:
+    """The GPU, or the processor and the number of threads."""
     source = document["provenance"]
-    hardware = source["hardware"]
-    threads = source["threads"] or " and ".join(
-        dict.fromkeys(str(part["threads"]) for part in source["parts"])
-    )
-    machine = hardware["gpu"] or f"{hardware['cpu']}, {threads} threads"
-    commands = ", ".join(f"`{line}`" for line in source["command"].splitlines())
-    shown = [c for c in columns if any(cell.get(c[1]) is not None for cell in cells)]
-    lines = [
-        f"## {heading}",
-        "",
-        f"{machine}; {source['precision']}; torch {source['versions']['torch']}; "
-        f"{source['date'][:10]}; {commands}; "
-        f"[{file}](../results/benchmarks/{file})",
-        "",
-        "| " + " | ".join(column[0] for column in shown) + " |",
-        "|" + "---|" * len(shown),
+    if source["hardware"]["gpu"]:
+        return source["hardware"]["gpu"]
+    parts = source.get("parts", [source])
+    threads = " and ".join(dict.fromkeys(str(part["threads"]) for part in parts))
+    return f"{source['hardware']['cpu']}, {threads} thread{'s' * (threads != '1')}"
+
+
+def section(table: Table, documents: dict[Path, dict]) -> str:
+    """Heading and note, and for each machine where it was measured and the table."""
+    lines = [f"## {table.heading}", "", table.note, ""]
+    for path, document in documents.items():
+        source = document["provenance"]
+        link = f"[{path.name}](../results/benchmarks/{path.name})"
+        where = (machine(document), source["precision"], source["date"][:10], link)
+        lines += ["; ".join(filter(None, where)) + ":", ""]
+        lines += [*rows_of(table, document["cells"]), ""]
+    return "\n".join(lines)
+
+
+def rows_of(table: Table, cells: list[dict]) -> list[str]:
+    """The lines of a table: a row per value of ``rows``, columns per value of ``across``."""
+    named = [key for key in table.rows if len({cell.get(key) for cell in cells}) > 1]
+    groups = list(dict.fromkeys(tuple(cell[key] for key in table.across) for cell in cells))
+    values: dict[tuple, dict[tuple, str]] = {}
+    for cell in cells:
+        row = values.setdefault(tuple(shown(cell.get(key)) for key in named), {})
+        group = tuple(cell[key] for key in table.across)
+        for _, key, style in table.values:
+            row[group, key] = shown(cell.get(key), style)
+    columns = [
+        (", ".join(filter(None, (heading, *map(str, group)))), (group, key))
+        for group in sorted(groups)
+        for heading, key, _ in table.values
+        if any(cell.get(key) is not None for cell in cells)
     ]
-    for cell in cells:
-        values = (cell.get(key) for _, key, _ in shown)
-        texts = (
-            "–" if value is None else style.format(value)
-            for value, (_, _, style) in zip(values, shown, strict=True)
-        )
-        lines.append("| " + " | ".join(texts) + " |")
-    return "\n".join(lines) + "\n"
+    header = [*(key.replace("_", " ") for key in named), *(heading for heading, _ in columns)]
+    body = [
+        [*row, *(entries.get(column, "–") for _, column in columns)]
+        for row, entries in values.items()
+    ]
+    rule = "|---" * len(named) + "|--:" * len(columns) + "|"
+    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(r) + " |" for r in body)]
 
 
-def side_by_side(cells: list[dict]) -> list[dict]:
-    """One row for the backends of each training call, with the ratios to the first of them."""
-    rows: dict[tuple, dict] = {}
-    for cell in cells:
-        if cell["phase"] == "train":
-            names = ("threads", "head_size", "heads", "length", "weights")
-            row = rows.setdefault(tuple(cell[name] for name in names), dict(cell))
-            row[cell["variant"]] = cell["ratio"]
-    return [rows[key] for key in sorted(rows)]
+def shown(value: object, style: str = "{}") -> str:
+    return "–" if value is None else style.format(value)
 
 
 if __name__ == "__main__":

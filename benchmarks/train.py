@@ -12,10 +12,7 @@ GPU: the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and witho
 
 from __future__ import annotations
 
-import statistics
 import time
-
-import torch
 
 from . import common, models
 
@@ -29,15 +26,15 @@ def main() -> None:
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument(
         "--peak-memory-of",
-        nargs=3,
-        metavar=("VARIANT", "LENGTH", "ATTENTION_DROPOUT"),
+        nargs=4,
+        metavar=("VARIANT", "LENGTH", "ATTENTION_DROPOUT", "PASSES"),
         help="print the peak memory of two training steps in MB and stop",
     )
     args = parser.parse_args()
     common.prepare(args)
     if args.peak_memory_of:
-        variant, length, dropout = args.peak_memory_of
-        print(peak_memory(variant, int(length), float(dropout)))
+        variant, length, dropout, passes = args.peak_memory_of
+        print(peak_memory(variant, int(length), float(dropout), int(passes)))
         return
     began = time.time()
     on_gpu = common.device().type == "cuda"
@@ -64,7 +61,7 @@ def stepper(variant: str, length: int, dropout: float, passes: int = 1):
     return model, models.training_step(model, dictionary, shape(), length, passes)
 
 
-def peak_memory(variant: str, length: int, dropout: float, passes: int = 1) -> float:
+def peak_memory(variant: str, length: int, dropout: float, passes: int) -> float:
     """MB at most in use during two training steps, with the model and its optimiser."""
     _, step = stepper(variant, length, dropout, passes)
     step()
@@ -80,41 +77,26 @@ def measure(args, length: int, dropout: float, peak: float) -> list[dict]:
     flops = models.flops_per_step(steppers[args.variants[0]][0], shape(), length)
     batch = shape().batch(length)
     del steppers, steps
-    cells = []
-    for name in args.variants:
-        seconds = statistics.median(times[name])
-        cell = {
-            "name": f"training step, {name}",
-            "variant": name,
-            "model": shape().name,
-            "weights": "random",
-            "length": length,
-            "batch": batch,
-            "attention_dropout": dropout,
-            "rounds": args.rounds,
-            "baseline": "stock",
-            "ratio": round(common.ratio(times, name, "stock"), 3),
-            "ratio_to_materialised": round(common.ratio(times, name, "materialised"), 3),
-            "seconds": round(seconds, 4),
-            "tokens_per_second": round(batch * length / seconds, 1),
-            "share_of_peak": round(flops / seconds / peak, 3),
-            "matmul_peak_gflops": round(peak / 1e9, 1),
-        }
+    cells = common.cells_of(
+        times,
+        "training step",
+        "stock",
+        batch * length,
+        model=shape().name,
+        weights="random",
+        length=length,
+        batch=batch,
+        attention_dropout=dropout,
+        matmul_peak_gflops=round(peak / 1e9, 1),
+    )
+    for cell in cells:
+        name = cell["variant"]
+        cell["ratio_to_materialised"] = round(common.ratio(times, name, "materialised"), 3)
+        cell["share_of_peak"] = round(flops / cell["seconds"] / peak, 3)
         if not args.no_memory:
-            if torch.cuda.is_available():
-                common.forget_peak()
-                memory = peak_memory(name, length, dropout)
-            else:
-                own = ("--peak-memory-of", name, length, dropout)
-                memory = common.in_a_process_of_its_own("benchmarks.train", *own)
+            own = (name, length, dropout, 1)
+            memory = common.peak_memory_of(peak_memory, "benchmarks.train", *own)
             cell["peak_memory_mb"] = round(memory, 1)
-        cells.append(cell)
-        print(
-            f"{length:6d} tokens  {name:14s} {cell['tokens_per_second']:9.0f} tokens/s  "
-            f"{cell['ratio']:.2f} x stock  {cell['ratio_to_materialised']:.2f} x materialised  "
-            f"{cell.get('peak_memory_mb', 0):7.0f} MB  {cell['share_of_peak']:.0%} of peak",
-            flush=True,
-        )
     return cells
 
 

@@ -22,7 +22,7 @@ from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation import scoring
 from alibi_fairseq.evaluation.measure import Stream, measure
 from alibi_fairseq.evaluation.windows import Window
-from alibi_fairseq.models.adaptive_input import AdaptiveInput
+from alibi_fairseq.models.language_model import AdaptiveInput
 from alibi_fairseq.positions import METHODS, PositionConfig, alibi, build_position_method
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 

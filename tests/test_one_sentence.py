@@ -104,6 +104,7 @@ TRAINING = {
     "--distributed-init-method nosuch": "--distributed-init-method",
     "--write-checkpoints-asynchronously": "without an update",
     "--finetune-from-model .": "--finetune-from-model",
+    "--alibi-slopes /dev/zero": "--alibi-slopes",
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
 }
 #: Nobody checks these first: fairseq, NumPy or torch raise where they trip over them.

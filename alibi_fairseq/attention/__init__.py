@@ -9,8 +9,7 @@ from torch import Tensor
 
 from . import eager
 from .chooser import BACKENDS, check_backend, choose
-from .documents import SEPARATORS, document_starts
-from .future_mask import FutureMask
+from .future_mask import SEPARATORS, FutureMask, document_starts
 
 
 def attend(

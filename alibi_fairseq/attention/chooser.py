@@ -1,28 +1,67 @@
-"""Which backend computes a call.
+"""The protocol of attention backends, and the choice of one for a call.
 
 On the CPU the borders are those of ``results/benchmarks/backends-cpu.json``, which
 ``python -m benchmarks.backends`` measures with one thread and with two, and a test compares with the
 choices made here: skipping pays where it leaves a small enough share of the scores, and on several
 threads a smaller one for narrow heads, whose dense kernels are quicker there. The order on a GPU is
 reasoned, not measured yet.
+
+Shapes: B batch, H heads, T queries, S keys, D head size.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from ..errors import BadInput
+from ..positions import ScoreBias
 from ..positions.alibi import LinearBias
 from . import eager, flash, flex, fold, sdpa, skipping
-from .backend import Backend
 from .certificate import typical_share
 from .future_mask import FutureMask
 
 logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One way to compute causal attention with a score bias.
+
+    A backend is a module with these three functions (PEP 544 allows modules to implement protocols).
+    """
+
+    def supports(self, bias: ScoreBias | None) -> bool:
+        """Whether this backend can compute attention with such a bias, on any device."""
+        ...
+
+    def unsupported_reason(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
+    ) -> str | None:
+        """Why this backend cannot compute a call, as a clause for a message; None if it can.
+
+        Arguments are those of :meth:`attend`.
+        """
+        ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
+        """Causal attention.
+
+        Args:
+            q: (B, H, T, D) unscaled queries.
+            k, v: (B, H, S, D) keys and values, S ≥ T.
+            mask: the future mask of this forward pass, with its bias.
+            dropout_p: probability of dropping an attention weight.
+
+        Returns:
+            (B, H, T, D) in the dtype of v.
+        """
+        ...
+
 
 #: Backends by name; ``auto`` picks one of them for each call.
 BACKENDS: dict[str, Backend] = {

@@ -17,8 +17,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..positions.base import RelativeBias, ScoreBias
+
+#: What ends a document: nothing, every ``</s>`` (a document per line), or an empty line, which is a
+#: ``</s>`` behind another one (the rule of ``--sample-break-mode complete_doc``).
+SEPARATORS = ("none", "eos", "empty_line")
 
 
 class FutureMask:
@@ -35,8 +40,8 @@ class FutureMask:
         key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
             padding query still sees itself, so that no row is empty and softmax stays finite.
         document_start: (B, S) int64, position of the first key of each key's document, see
-            :func:`~alibi_fairseq.attention.documents.document_starts`. A query attends to its own
-            document alone. None if there is one document.
+            :func:`document_starts`. A query attends only to its own document. None if there is one
+            document.
     """
 
     def __init__(
@@ -149,3 +154,27 @@ class FutureMask:
         """Query position − key position for the last n of ``visible`` positions, (n, K)."""
         queries = torch.arange(visible - n, visible, device=device)
         return queries[:, None] - torch.arange(visible, device=device)[None, :]
+
+
+def document_starts(tokens: Tensor, eos: int, separator: str) -> Tensor | None:
+    """Position of the first token of the document that each token belongs to: ``--block-diagonal``.
+
+    fairseq's language models read ``</s>`` in front of the first token of a text and learn to predict
+    it behind the last one. In a window that holds several documents the ``</s>`` between two of them
+    is both, and as an input it belongs to the document that it begins.
+
+    Args:
+        tokens: (B, S) input tokens. Those before the first separator are one document.
+        eos: number of ``</s>``.
+        separator: one of ``SEPARATORS``.
+
+    Returns:
+        (B, S) int64, never decreasing along S; None if nothing separates documents.
+    """
+    if separator == "none":
+        return None
+    begins = tokens.eq(eos)
+    if separator == "empty_line":
+        begins = begins & pad(begins, (1, -1))
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    return torch.where(begins, places, 0).cummax(dim=1).values

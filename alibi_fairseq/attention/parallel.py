@@ -35,7 +35,7 @@ def run_parallel(tasks: Sequence[Callable[[], None]]) -> None:
     inference = torch.is_inference_mode_enabled()  # thread-local, so it has to be passed on
 
     def run(task: Callable[[], None]) -> None:
-        with torch.inference_mode(inference):
+        with torch.inference_mode(inference), torch.no_grad():  # the former may turn gradients on
             task()
 
     # The process id is part of the key because a forked process has none of its parent's threads.
@@ -49,7 +49,6 @@ def _pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
     started = threading.Barrier(workers + 1)
 
     def initialise() -> None:
-        torch.set_grad_enabled(False)
         torch.set_flush_denormal(True)
         torch.get_num_threads()  # the first call initialises the thread and would undo the next one
         torch.set_num_threads(threads)  # also the default of threads created later

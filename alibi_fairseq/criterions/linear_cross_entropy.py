@@ -3,7 +3,8 @@
 The matrix of scores is never held as a whole: a chunk of it is computed in a buffer that is used
 again for the next one, and the gradient is computed in the same pass. On a CPU the buffer fits the
 cache, where the usual formulation moves four such matrices through memory; on a GPU the memory of
-the loss no longer grows with the number of tokens.
+the loss no longer grows with the number of tokens. Each CPU thread has chunks of its own: operations
+of a few rows are too short to be divided among threads, which would wait for each other after each.
 
 Prior work: Liger's fused linear cross-entropy (https://arxiv.org/abs/2410.10989) and cut
 cross-entropy (https://arxiv.org/abs/2411.09009).
@@ -14,10 +15,13 @@ Shapes: n rows, m rows of a chunk, C width of the input, V classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from ..attention.parallel import run_parallel
 
 #: Scores in one chunk, by kind of device: 8 MB in fp32 on a CPU, which its last cache holds; 128 MB
 #: on a GPU, where matrix products of fewer rows would not fill the device.
@@ -91,42 +95,63 @@ def _in_chunks(
         (n,) losses, and the gradients of ``tensors``.
     """
     inputs, weights = tensors[::2], tensors[1::2]
-    dtype = inputs[0].dtype
+    n, dtype = len(targets), inputs[0].dtype
     precise = torch.promote_types(dtype, torch.float32)
     widths = [len(weight) for weight in weights]
-    rows = min(max(1, CHUNK[targets.device.type] // sum(widths)), max(1, len(targets)))
-    buffer = inputs[0].new_empty(rows, sum(widths))
+    rows = min(max(1, CHUNK[targets.device.type] // sum(widths)), max(1, n))
     targets = targets.where(counted, 0)[:, None]  # (n, 1)
-    losses = inputs[0].new_empty(len(targets), dtype=precise)
+    losses = inputs[0].new_empty(n, dtype=precise)
     if factors is not None:
         factors = factors.to(precise)[:, None]  # (n, 1)
         minus_one = -torch.ones_like(factors)
         of_inputs = [torch.empty_like(x) for x in inputs]
-        # Transposed, so that a chunk is added in the order in which it lies in memory.
-        of_weights = [w.new_zeros(w.shape[::-1], dtype=precise) for w in weights]  # (C, V)
-    for begin in range(0, len(targets), rows):
-        chunk = slice(begin, begin + rows)
-        scores = buffer[: len(targets[chunk])]  # (m, V)
-        for x, weight, out in zip(inputs, weights, scores.split(widths, dim=1)):
-            torch.mm(x[chunk], weight.t(), out=out)
-        # In place, but for half precision, whose softmax is computed in fp32.
-        logs = scores.to(precise)
-        torch.log_softmax(logs, dim=1, out=logs)
-        losses[chunk] = -logs.gather(1, targets[chunk]).squeeze(1)
-        if factors is None:
-            continue
-        # The gradient of the scores: the probabilities, less 1 at the target.
-        logs.exp_().scatter_add_(1, targets[chunk], minus_one[chunk])
-        torch.mul(logs, factors[chunk], out=scores)
-        for index, out in enumerate(scores.split(widths, dim=1)):
-            x = inputs[index][chunk]
-            torch.mm(out, weights[index], out=of_inputs[index][chunk])
-            if dtype == precise:
-                of_weights[index].addmm_(x.t(), out)
-            else:
-                of_weights[index].add_(torch.mm(x.t(), out))
+
+    def compute(begin: int, end: int, of_weights: list[Tensor]) -> None:
+        """Losses and input gradients of rows ``begin`` to ``end``; their part of ``of_weights``."""
+        buffer = inputs[0].new_empty(rows, sum(widths))
+        for first in range(begin, end, rows):
+            chunk = slice(first, min(first + rows, end))
+            scores = buffer[: chunk.stop - first]  # (m, V)
+            for x, weight, out in zip(inputs, weights, scores.split(widths, dim=1)):
+                torch.mm(x[chunk], weight.t(), out=out)
+            # In place, but for half precision, whose softmax is computed in fp32.
+            logs = scores.to(precise)
+            torch.log_softmax(logs, dim=1, out=logs)
+            losses[chunk] = -logs.gather(1, targets[chunk]).squeeze(1)
+            if factors is None:
+                continue
+            # The gradient of the scores: the probabilities, less 1 at the target.
+            logs.exp_().scatter_add_(1, targets[chunk], minus_one[chunk])
+            torch.mul(logs, factors[chunk], out=scores)
+            for index, out in enumerate(scores.split(widths, dim=1)):
+                x = inputs[index][chunk]
+                torch.mm(out, weights[index], out=of_inputs[index][chunk])
+                if dtype == precise:
+                    of_weights[index].addmm_(x.t(), out)
+                else:
+                    of_weights[index].add_(torch.mm(x.t(), out))
+
+    # Each share adds up a gradient of the weights of its own: with no fewer rows in a share than
+    # columns in x, these are together no larger than the matrix of scores.
+    shares = torch.get_num_threads() if targets.device.type == "cpu" else 1
+    shares = max(1, min(shares, n // max(x.shape[1] for x in inputs)))
+    borders = [n * share // shares for share in range(shares + 1)]
+    # Transposed, so that a chunk is added in the order in which it lies in memory.
+    sums = [
+        [] if factors is None else [w.new_zeros(w.shape[::-1], dtype=precise) for w in weights]
+        for _ in range(shares)
+    ]
+    tasks = [partial(compute, *work) for work in zip(borders, borders[1:], sums)]
+    if shares == 1:
+        tasks[0]()
+    else:
+        run_parallel(tasks)
     losses.mul_(counted)
     if factors is None:
         return losses, None
+    of_weights = sums[0]
+    for more in sums[1:]:
+        for total, w in zip(of_weights, more):
+            total.add_(w)
     gradients = [g for x, w in zip(of_inputs, of_weights) for g in (x, w.t().to(dtype))]
     return losses, gradients

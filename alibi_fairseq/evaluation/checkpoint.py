@@ -18,7 +18,7 @@ from torch import Tensor
 from ..checkpoints.loading import wrong_parts
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
-from ..positions.slopes import KINDS
+from ..positions.alibi import SLOPE_KINDS
 from ..results.dictionaries import STATE_KEY, fingerprint
 from .measure import Scorer
 from .scoring import token_losses
@@ -153,7 +153,7 @@ def position_method(options) -> str:
     if "position_method" in options:
         slopes = getattr(options, "alibi_slopes", "paper")
         if slopes != "paper":
-            return f"alibi_{slopes if slopes in KINDS else 'given'}_slopes"
+            return f"alibi_{slopes if slopes in SLOPE_KINDS else 'given'}_slopes"
         return options.position_method
     if options.no_token_positional_embeddings:
         return "none"

@@ -16,7 +16,15 @@ factor, or ``dynamic`` for max(1, S / train_length) in every forward pass. With 
 token was computed with the bias of its own length, so past the training length incremental decoding
 differs from one pass over the whole text; with a fixed factor it does not.
 
-``alibi_slopes`` chooses other slopes (:mod:`.slopes`): trainable, random or given ones.
+``alibi_slopes`` gives other slopes, or chooses one of the two kinds in section 3 of the paper:
+
+- trainable, which "did not yield strong extrapolation results" and made training 3 % slower
+  (footnote 11): one parameter per head, the logarithm of the slope, which keeps it positive under any
+  optimiser and starts at the paper's slope. In training each layer builds this bias for itself, in a
+  backend that can differentiate it.
+- random, which "worked well in some cases", with high variance: from an exponential distribution with
+  the mean of the paper's slopes for that number of heads (the paper does not give its mean). The draw
+  depends only on the seed of the training, which is stored with the model.
 
 The authors' code writes the bias as +m·j, which is equivalent to −m·(i − j) under softmax in exact
 arithmetic. In fp16 that form rounds to multiples of whole tokens past position 2048; the relative
@@ -27,6 +35,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from dataclasses import dataclass
 
 import torch
@@ -34,10 +43,13 @@ from torch import Tensor, nn
 
 from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, RelativeBias
-from .slopes import TrainableLinearBias, given_slopes, random_slopes
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
+#: Values of ``alibi_slopes`` besides the numbers themselves.
+SLOPE_KINDS = ("paper", "trainable", "random")
+#: Characters of a file of slopes that are read.
+_LONGEST = 1 << 16
 
 
 def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
@@ -103,6 +115,27 @@ class LinearBias(RelativeBias):
         return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
 
 
+@dataclass(frozen=True)
+class TrainableLinearBias(RelativeBias):
+    """−m_h·distance with a gradient for the slopes.
+
+    Attributes:
+        method: the module that holds the logarithms of the slopes, (H,). Not they themselves, since
+            biases are compared, and since Python 3.13 that would compare tensors.
+        divisor: all slopes are divided by it.
+    """
+
+    method: Alibi
+    divisor: float = 1.0
+
+    needs_grad = True
+
+    def at(self, distance: Tensor) -> Tensor:
+        assert self.method.log_slopes is not None
+        slopes = self.method.log_slopes.float().exp() / self.divisor
+        return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
+
+
 class Alibi(PositionMethod):
     """Acts on the scores; one bias shared by all layers."""
 
@@ -157,3 +190,65 @@ def slope_divisor(alibi_scale: str) -> float | None:
             f"--alibi-scale must be none, dynamic or a positive number, not '{alibi_scale}'."
         )
     return factor
+
+
+def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:
+    """Slopes from an exponential distribution, the same on every machine.
+
+    Python promises that ``random.random()`` repeats its sequence in later versions; torch does not.
+    """
+    generator = random.Random(seed)
+    return tuple(-mean * math.log1p(-generator.random()) for _ in range(num_heads))
+
+
+def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
+    """Numbers separated by commas or white space, as a model stores them.
+
+    Raises:
+        BadInput: they are no numbers, not positive, or not one per head.
+    """
+    try:
+        slopes = tuple(float(word) for word in option.replace(",", " ").split())
+    except ValueError:
+        raise BadInput(
+            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or numbers, not {option[:60]!r} (in YAML give "
+            "the numbers themselves, separated by commas, and not a file)."
+        ) from None
+    if len(slopes) != num_heads:
+        raise BadInput(
+            f"--alibi-slopes gives {len(slopes)} slopes, but the model has {num_heads} heads."
+        )
+    for slope in slopes:
+        if not (slope > 0 and math.isfinite(slope)):
+            raise BadInput(f"--alibi-slopes: {slope} is not a positive number.")
+    return slopes
+
+
+def slopes_option(value: str) -> str:
+    """The value of ``--alibi-slopes``, where a file is replaced by its numbers.
+
+    A model that stores them does not need the file again.
+
+    Raises:
+        BadInput: there is no such file, or it is not text.
+    """
+    if value in SLOPE_KINDS or _is_number(value.partition(",")[0]):
+        return value
+    try:
+        with open(value, encoding="utf-8") as file:
+            text = file.read(_LONGEST)  # a device may never end
+        return ",".join(text.replace(",", " ").split())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise BadInput(
+            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or a file of numbers; '{value}' cannot be "
+            f"read ({reason})."
+        ) from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

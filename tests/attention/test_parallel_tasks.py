@@ -51,6 +51,12 @@ def test_tasks_may_change_tensors_of_inference_mode(threads):
     assert x.tolist() == [1, 2, 3]
 
 
+def test_gradients_are_not_recorded(threads):
+    x, recorded = torch.ones(3, requires_grad=True), []
+    run_parallel([lambda: recorded.append((2 * x).requires_grad)] * 2)
+    assert recorded == [False, False]
+
+
 def test_numbers_below_the_normal_ones_are_zero_there_and_nowhere_else(threads):
     tiny, seen = torch.tensor([1e-30]), []
     run_parallel([lambda: seen.append((tiny * 1e-10).item())] * 2)

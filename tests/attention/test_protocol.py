@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from alibi_fairseq.attention import BACKENDS
-from alibi_fairseq.attention.backend import Backend
+from alibi_fairseq.attention.chooser import Backend
 
 METHODS = ("supports", "unsupported_reason", "attend")
 

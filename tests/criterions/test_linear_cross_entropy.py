@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from alibi_fairseq.criterions import linear_cross_entropy as kernel
 from alibi_fairseq.criterions.chunked_adaptive_loss import adaptive_cross_entropy, find_clusters
 
-ROWS, WIDTH, CLASSES = 37, 24, 101
+ROWS, WIDTH, CLASSES = 101, 24, 101
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +48,19 @@ def computed(targets, parts, reduce=True, factor=1.0):
     return losses.detach(), torch.autograd.grad((losses * factor).sum(), leaves(parts))
 
 
+@pytest.fixture
+def threads_of():
+    """Sets the number of torch's threads for one test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("dtype,atol", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("second", [0, 3])
-def test_values_and_gradients_are_those_of_torch(dtype, atol, second):
+def test_values_and_gradients_are_those_of_torch(dtype, atol, second, threads, threads_of):
+    threads_of(threads)
     targets, parts = tensors(dtype, second)
     wanted, got = expected(targets, parts, factor=0.5), computed(targets, parts, factor=0.5)
     torch.testing.assert_close(got[0], wanted[0], rtol=atol, atol=atol)
@@ -58,7 +68,9 @@ def test_values_and_gradients_are_those_of_torch(dtype, atol, second):
         torch.testing.assert_close(one, other, rtol=atol, atol=atol)
 
 
-def test_losses_of_single_rows_can_be_weighted():
+@pytest.mark.parametrize("threads", [1, 4])
+def test_losses_of_single_rows_can_be_weighted(threads, threads_of):
+    threads_of(threads)
     targets, parts = tensors()
     factor = torch.rand(ROWS, dtype=torch.float64)
     wanted = expected(targets, parts, "none", factor)
@@ -104,6 +116,33 @@ def test_autocast_decides_the_precision_of_the_products():
     assert got[1][0].dtype == torch.float32
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_same_call_gives_the_same_bits(threads, threads_of):
+    threads_of(threads)
+    targets, parts = tensors(torch.float32, second=3)
+    first = computed(targets, parts)
+    for _ in range(3):
+        again = computed(targets, parts)
+        assert all(torch.equal(*pair) for pair in zip(first[1], again[1], strict=True))
+
+
+def test_threads_never_hold_more_than_the_scores_would(threads_of, monkeypatch):
+    """Each thread adds up a gradient of the weights of its own, for at least as many rows as x has columns."""
+    threads_of(4)
+    shares = []
+
+    def counted(tasks):
+        shares.append(len(tasks))
+        for task in tasks:
+            task()
+
+    monkeypatch.setattr(kernel, "run_parallel", counted)
+    for rows in (WIDTH, 2 * WIDTH, 3 * WIDTH, 100 * WIDTH):
+        x, weight = torch.randn(rows, WIDTH, requires_grad=True), torch.randn(CLASSES, WIDTH)
+        kernel.linear_cross_entropy(torch.randint(CLASSES, (rows,)), (x, weight))
+    assert shares == [2, 3, 4]
+
+
 def test_a_second_backward_pass_gives_the_same_gradients():
     targets, parts = tensors()
     loss = kernel.linear_cross_entropy(targets, *parts, ignore_index=1)
@@ -135,6 +174,8 @@ class LargestTensor(TorchDispatchMode):
 
 @pytest.mark.parametrize("rows", [100, 1000, 10_000])
 def test_no_tensor_of_the_kernel_is_larger_than_a_chunk_or_the_gradients(rows, monkeypatch):
+    # In this thread, the only one whose operations LargestTensor sees.
+    monkeypatch.setattr(kernel, "run_parallel", lambda tasks: [task() for task in tasks])
     words, width, chunk = 1000, 4, 8192
     monkeypatch.setitem(kernel.CHUNK, "cpu", chunk)
     x = torch.randn(rows, width, requires_grad=True)

@@ -1,18 +1,13 @@
-"""The benchmark of the data preparation, and the figures that were committed with it."""
+"""The benchmark of the data preparation."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from preparations import books
 
-from alibi_fairseq.results.schema import load_document
 from benchmarks import data_prep
-from benchmarks.data_prep_page import page
-
-RESULTS = Path(__file__).resolve().parents[2] / "results" / "data-prep" / "cc100-roberta.json"
 
 HOLD = "held = bytearray(b'x') * 100_000_000; time.sleep(2)"
 FAMILY = f"""
@@ -21,10 +16,6 @@ child = subprocess.Popen([sys.executable, "-c", "import time; {HOLD}"])
 {HOLD}
 child.wait()
 """
-
-
-def test_the_page_holds_the_figures_of_its_results():
-    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(load_document(RESULTS))
 
 
 def test_text_is_repeated_in_short_documents(tmp_path):

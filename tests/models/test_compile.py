@@ -7,7 +7,7 @@ import torch
 from conftest import build_model, random_tokens, small_model
 from torch._dynamo.utils import counters
 
-from alibi_fairseq.models import attention
+from alibi_fairseq.models import self_attention
 
 SMALL = ["--arch", "alibi_lm_tiny", "--decoder-layers", "3", "--dropout", "0.2"]
 SMALL += ["--activation-dropout", "0.1"]
@@ -73,6 +73,6 @@ def test_what_a_backend_compiles_by_itself_stays_compiled(monkeypatch):
         return graph.forward
 
     twice = torch.compile(lambda x: 2 * x, backend=count)
-    monkeypatch.setattr(attention, "attend", lambda q, k, v, *rest, **more: (twice(v), None))
+    monkeypatch.setattr(self_attention, "attend", lambda q, k, v, *rest, **more: (twice(v), None))
     small_model()(random_tokens(1, 8))
     assert graphs

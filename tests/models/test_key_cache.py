@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from alibi_fairseq.models.key_cache import appended
+from alibi_fairseq.models.self_attention import appended
 
 
 def random(length: int, batch: int = 2) -> torch.Tensor:

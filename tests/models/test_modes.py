@@ -14,8 +14,8 @@ from conftest import build_model, dictionary_of, random_tokens, small_model
 from alibi_fairseq.attention import FutureMask
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.models import AlibiLanguageModel
-from alibi_fairseq.models.attention import AttentionContext
 from alibi_fairseq.models.decoder import hidden_padding
+from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions.alibi import LinearBias
 
 TINY = ["--arch", "alibi_lm_tiny"]

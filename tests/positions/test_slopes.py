@@ -16,7 +16,7 @@ from alibi_fairseq.attention import BACKENDS, FutureMask, attend
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
-from alibi_fairseq.positions.slopes import random_slopes, slopes_option
+from alibi_fairseq.positions.alibi import random_slopes, slopes_option
 
 FLAGS = [
     "--task",

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from alibi_fairseq.attention import FutureMask, blocks
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.models.attention import AttentionContext
+from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.transformer_xl import RelativeTerms
 

@@ -14,7 +14,11 @@ from torch import Tensor
 
 from ..attention import FutureMask, attend
 from ..positions import Rotation
-from .key_cache import appended
+
+#: Cached keys and values get room for this many tokens more, or for half of their number if that is more.
+_ROOM = 64
+_BUFFER = "_buffer_with_room"
+_FILLED = "_tokens_filled"
 
 
 @dataclass(frozen=True)
@@ -108,3 +112,40 @@ class SelfAttention(MultiheadAttention):
         """Number of tokens whose keys are cached."""
         saved = self._get_input_buffer(incremental_state) if incremental_state else {}
         return saved["prev_key"].shape[2] if "prev_key" in saved else 0
+
+
+def appended(cached: Tensor, new: Tensor) -> Tensor:
+    """``torch.cat([cached, new], dim=2)``, in the memory of ``cached`` where that has room: a new
+    token does not copy those before it.
+
+    The result is a part of a larger buffer that remembers how far it is filled. Only the part that
+    reaches so far is extended in place: two continuations of the same tokens never share what
+    follows, and ``cached`` keeps its values. Reordering for beam search makes tensors without a
+    buffer, which are copied as by ``torch.cat``.
+
+    Args:
+        cached: (B, H, S, D), possibly an earlier result.
+        new: (B, H, T, D).
+
+    Returns:
+        (B, H, S + T, D).
+    """
+    if torch.is_grad_enabled() and (cached.requires_grad or new.requires_grad):
+        return torch.cat([cached, new], dim=2)
+    start, end = cached.shape[2], cached.shape[2] + new.shape[2]
+    buffer = getattr(cached, _BUFFER, None)
+    if buffer is None or not _can_take(buffer, start, end):
+        batch, heads, _, size = cached.shape
+        buffer = cached.new_empty(batch, heads, end + max(_ROOM, end // 2), size)
+        buffer[:, :, :start] = cached
+    buffer[:, :, start:end] = new
+    setattr(buffer, _FILLED, end)
+    result = buffer[:, :, :end]
+    setattr(result, _BUFFER, buffer)
+    return result
+
+
+def _can_take(buffer: Tensor, start: int, end: int) -> bool:
+    """Whether tokens from ``start`` to ``end`` are the next ones of a buffer and have room there."""
+    writable = torch.is_inference_mode_enabled() or not buffer.is_inference()
+    return writable and getattr(buffer, _FILLED) == start and end <= buffer.shape[2]
