@@ -101,6 +101,15 @@ def flush_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def leave_terminal() -> None:
+    """Print nothing more to a terminal that has been closed; writing there would raise an error."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
 def explain(exception: BaseException) -> str | None:
     """One sentence for a user error; None for any other exception."""
     kind, message = type(exception).__name__, str(exception)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import BadInput
+from ..files import locked
 from ..results.schema import load_document
 from ..results.stamps import Claim, Stamp
 from .command import Command
-from .process import has_reached
 from .runner import Step
 
 #: This package's command.
@@ -121,6 +121,10 @@ class Run:
         return Claim(self.folder / "settings.json", self.settings)
 
     def _check(self, updates: int) -> None:
+        lock = self.folder / "training.lock"
+        if lock.is_file():  # perhaps left by one that was killed
+            with locked(lock, str(self.folder), "training"):
+                pass
         advice = "choose another folder, or move that one away"
         claim = self._claim
         claim.check(f"{self.folder} holds a training", advice)
@@ -222,6 +226,19 @@ class Sweep:
         tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
+
+
+def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:
+    """Whether the last checkpoint of a folder is at that number of updates or past it.
+
+    fairseq, started again on a finished run, would make one update more.
+    """
+    path = Path(save_dir) / "checkpoint_last.pt"
+    if not path.is_file():
+        return False
+    from ..checkpoints.loading import updates_of
+
+    return updates_of(path) >= updates
 
 
 def tokens_in(data: Path, split: str) -> int:

@@ -1,8 +1,14 @@
 """A comparison from binary data to table and figure, resumed, and its report with seeds."""
 
 import json
+import subprocess
+import sys
+import time
 
+import psutil
+import pytest
 import torch
+from commands import ROOT
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
@@ -47,6 +53,24 @@ def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "holds a training with other settings (options differs)" in said
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+
+
+@pytest.mark.slow
+def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi", "--train-lengths", "16"]
+    words += ["--updates", "1000000", "--tokens-per-update", "128", "--train-flags", TINY]
+    command = [sys.executable, "-m", "alibi_fairseq", *map(str, words)]
+    parent = subprocess.Popen(command, cwd=ROOT)
+    folder = tmp_path / data_bin.parent.name / "alibi-16-seed1"
+    log = folder / "train.log"
+    while not log.is_file() or '"num_updates"' not in log.read_text():
+        assert parent.poll() is None
+        time.sleep(0.2)
+    (training,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    parent.wait()
+    assert training.wait(60) == 75 or not training.is_running()
+    assert (folder / "checkpoint_last.pt").is_file()
 
 
 def comparison(**changes):

@@ -14,7 +14,8 @@ from commands import ROOT
 from results_documents import document
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.experiments import process
+from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments.study import data as study_data
 from alibi_fairseq.experiments.study import runs as study_runs
 from alibi_fairseq.results.schema import load_document, save_document
@@ -45,7 +46,7 @@ ORDER = ["tales-alibi-16", "tales-sinusoidal-16", "notes-alibi-16", "tales-rotar
 
 
 class Commands:
-    """Stands for ``launcher.process.run``."""
+    """Stands for ``command.execute``."""
 
     def __init__(self):
         self.ran: list[str] = []
@@ -57,7 +58,7 @@ class Commands:
         folder = Path(value(words, "--save-dir" if verb == "train" else "--out"))
         self.ran.append(f"{verb} {(folder if verb == 'train' else folder.parent).name}")
         if self.stop_at == len(self.ran):
-            return process.STOPPED_EARLY
+            return STOPPED_EARLY
         getattr(self, verb)(words, folder)
         return 0
 
@@ -109,7 +110,7 @@ def commands(monkeypatch, tmp_path):
         lambda corpus, source, folder: next(folder.glob("*-study"), None),
     )
     stand_ins = Commands()
-    monkeypatch.setattr(process, "run", stand_ins)
+    monkeypatch.setattr(command, "execute", stand_ins)
     Path("study.yaml").write_text(yaml.safe_dump(DESCRIPTION))
     for name in ("tales", "notes"):
         Path(f"{name}.txt").write_text(f"text of {name}")
