@@ -26,7 +26,7 @@ GLUE = {
     ),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.binary", "data.tokenisers", "data.wikitext103", "data.excerpt"),
-    *("experiments.compare", "experiments.timing"),
+    *("experiments.compare", "experiments.hours"),
 }
 
 

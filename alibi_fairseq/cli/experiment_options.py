@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 from ..errors import BadInput
@@ -51,7 +50,7 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
     """
     import torch
 
-    from ..experiments import runner, slurm, timing
+    from ..experiments import runner, slurm
 
     if args.job:
         return slurm.run_job(experiment, args.job)
@@ -62,12 +61,7 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
     if args.dry_run:
         print(runner.describe(experiment))
         return 0
-    if args.hours is None or plans_itself:
-        return runner.carry_out(experiment, args.parallel)
-    fitting = partial(timing.that_fit, hours=args.hours)
-    return runner.carry_out(
-        experiment, args.parallel, lambda runs, at_once: fitting(runs, parallel=at_once)
-    )
+    return runner.carry_out(experiment, args.parallel, None if plans_itself else args.hours)
 
 
 def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) -> None:

@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Returns the training's exit code; 75 if it saved and stopped because of a signal."""
     from ..experiments.command import execute
-    from ..experiments.launch import launcher_flags, refuse_being_one_of_many, train_flags
     from ..experiments.run import ALIBI, has_reached
+    from ..experiments.torchrun import launcher_flags, refuse_being_one_of_many, train_flags
     from ..paper.catalogue import find_recipe
 
     refuse_being_one_of_many(os.environ, args.nnodes)
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine(args: argparse.Namespace):
-    from ..experiments.launch import Machine
+    from ..experiments.torchrun import Machine
 
     processes = args.gpus if args.cpu is None else args.cpu
     if args.cpu is not None and args.gpus is not None:

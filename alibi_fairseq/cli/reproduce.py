@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 def machine(args: argparse.Namespace):
     """The machine of one run; None for a dry run without --gpus or --cpu."""
-    from ..experiments.launch import Machine
+    from ..experiments.torchrun import Machine
 
     if args.cpu is not None and args.gpus is not None:
         raise BadInput("Choose one of --gpus and --cpu.")

@@ -13,10 +13,10 @@ from ..paper.tables import Training
 from ..results.stamps import Stamp
 from . import paper_costs as costs
 from .command import Command
-from .launch import Machine, launcher_flags, train_flags
 from .paper_data import Data, Source, check_source
 from .run import ALIBI, Run, Sweep
 from .runner import Step, run_step
+from .torchrun import Machine, launcher_flags, train_flags
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Protocol
 from ..errors import BadInput
 from ..files import locked
 from ..results.schema import load_document
-from ..results.stamps import Claim, Stamp
+from ..results.stamps import Stamp, check_settings, read_stamp, write_settings
 from .command import Command
 from .runner import Step
 
@@ -111,14 +111,14 @@ class Run:
             work=self.command(updates),
             done=stamp.holds,
             check=partial(self._check, updates),
-            begin=self._claim.write,
+            begin=partial(write_settings, self._settings_file, self.settings),
             reached=lambda: has_reached(self.folder, updates),
             finish=partial(self._finish, updates),
         )
 
     @property
-    def _claim(self) -> Claim:
-        return Claim(self.folder / "settings.json", self.settings)
+    def _settings_file(self) -> Path:
+        return self.folder / "settings.json"
 
     def _check(self, updates: int) -> None:
         lock = self.folder / "training.lock"
@@ -126,9 +126,9 @@ class Run:
             with locked(lock, str(self.folder), "training"):
                 pass
         advice = "choose another folder, or move that one away"
-        claim = self._claim
-        claim.check(f"{self.folder} holds a training", advice)
-        if not claim.path.is_file() and any(self.folder.glob("checkpoint*.pt")):
+        found = read_stamp(self._settings_file)
+        check_settings(found, self.settings, f"{self.folder} holds a training", advice)
+        if found is None and any(self.folder.glob("checkpoint*.pt")):
             raise BadInput(f"{self.folder} holds checkpoints of another training; {advice}.")
         if self.trained(updates).path.is_file():
             raise BadInput(

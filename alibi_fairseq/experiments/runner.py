@@ -75,13 +75,13 @@ class Experiment(Protocol):
 def carry_out(
     experiment: Experiment,
     parallel: int | None = None,
-    choose: Callable[[list[Run], int], list[Run]] = lambda runs, places: runs,
+    hours: float | None = None,
 ) -> int:
     """Do what is not done yet.
 
     Args:
         parallel: number of runs at a time. Default: one per share of the GPUs, or one per core.
-        choose: takes the runs that are left and their number at a time; returns those to do.
+        hours: do only runs that fit into them on this machine.
 
     Returns:
         0; 75 if it was asked to stop; otherwise the exit code of the command that failed.
@@ -89,6 +89,8 @@ def carry_out(
     Raises:
         BadInput: something is wrong that can be checked before the work.
     """
+
+    from .hours import that_fit
 
     def everything() -> None:
         with locked(experiment.folder / "lock", experiment.option, "command"):
@@ -99,10 +101,11 @@ def carry_out(
                 if left:
                     at_once = parallel or default_parallel(experiment, len(left))
                     places = places_for(at_once, experiment.gpus, experiment.threads)
-                    chosen = choose(left, at_once)
                     if len(left) < len(runs):
                         print(f"{len(runs) - len(left)} of {len(runs)} runs are done already.")
-                    run_chains([(run.name, run.steps()) for run in chosen], places)
+                    if hours is not None:
+                        left = that_fit(left, at_once, experiment.threads, hours)
+                    run_chains([(run.name, run.steps()) for run in left], places)
                 else:
                     print(f"All {len(runs)} runs are done already.")
             except (Stopped, Failed):

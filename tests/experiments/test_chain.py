@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from alibi_fairseq.experiments.launch import Machine
+from alibi_fairseq.experiments.hours import cost_of
 from alibi_fairseq.experiments.paper_costs import checkpoint_bytes, folder_bytes
 from alibi_fairseq.experiments.paper_data import Source
 from alibi_fairseq.experiments.paper_outcome import measured
 from alibi_fairseq.experiments.paper_tables import PaperTables
 from alibi_fairseq.experiments.runner import carry_out
-from alibi_fairseq.experiments.timing import cost_of
+from alibi_fairseq.experiments.torchrun import Machine
 from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.scales import SMOKE
 from alibi_fairseq.results.schema import load_document

@@ -8,10 +8,10 @@ import pytest
 from stand_ins import Commands
 
 from alibi_fairseq.experiments import command
-from alibi_fairseq.experiments.launch import Machine
 from alibi_fairseq.experiments.paper_data import Source
 from alibi_fairseq.experiments.paper_tables import PaperTables
 from alibi_fairseq.experiments.runner import carry_out
+from alibi_fairseq.experiments.torchrun import Machine
 from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.scales import SMOKE
 

@@ -43,8 +43,13 @@ def test_processors_that_compute_other_bits_are_told_apart(monkeypatch):
         "model name\t: AMD EPYC\n\nprocessor : 1\nmodel : 99\n"
         for number in (1, 17)
     }
-    for number, text in cpus.items():
-        monkeypatch.setattr(provenance.Path, "read_text", lambda path, text=text: text)
+    read = provenance.Path.read_text
+    for number in cpus:
+
+        def read_text(path, number=number, **options):
+            return cpus[number] if str(path) == "/proc/cpuinfo" else read(path, **options)
+
+        monkeypatch.setattr(provenance.Path, "read_text", read_text)
         found = provenance.collect_provenance(seconds=0)["hardware"]
         assert found["cpu"] == "AMD EPYC"
         assert (found["cpu_vendor"], found["cpu_family"]) == ("AuthenticAMD", "25")

@@ -229,14 +229,14 @@ def test_a_wrong_description_is_bad_input(commands, capsys, change, message):
 
 
 def test_hours_take_the_most_important_cells_that_fit(commands, capsys, monkeypatch):
-    from alibi_fairseq.experiments import timing
+    from alibi_fairseq.experiments import hours
 
     costs = {"alibi": 1000.0, "sinusoidal": 3000.0, "rotary": 500.0}
 
     def cost_of(run):
-        return timing.Cost(0.0, 0.0, costs[run.name.split("-")[1]] - 20, 100.0)
+        return hours.Cost(0.0, 0.0, costs[run.name.split("-")[1]] - 20, 100.0)
 
-    monkeypatch.setattr(timing, "cost_of", cost_of)
+    monkeypatch.setattr(hours, "cost_of", cost_of)
     assert study(*TALES, "--hours", "1") == 0
     assert trained(commands) == [
         "tales-alibi-16",
