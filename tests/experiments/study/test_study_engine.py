@@ -218,7 +218,8 @@ def test_bad_input_is_one_sentence(commands, capsys, flags, message):
     ("change", "message"),
     [
         ({"parts": [{"corpus": "poems", "methods": "alibi"}]}, "there is no corpus 'poems'"),
-        ({"tests": {}}, "is not the description of a study"),
+        ({"tests": {}}, "study.yaml: factors"),
+        ({"corpora": [{}]}, "is not the description of a study"),
         ({"training": {"updats": 5}}, "there is no key 'updats'. Did you mean 'updates'?"),
     ],
 )
