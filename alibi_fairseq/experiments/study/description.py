@@ -30,7 +30,7 @@ class StudyCorpus:
     Attributes:
         name: of the corpus in the study; results bear the name of the text as well.
         layout: ``wikitext-103`` or ``text``: which ``alibi-fairseq prepare`` reads it.
-        documents: how documents are told apart, see :mod:`.documents`.
+        documents: how documents are told apart, see :func:`.data.documents`.
         vocabulary: entries of the dictionary; the other words are unknown, pieces never are.
         sample: bytes of text, in whole documents, that are prepared; 0: all.
         train: tokens to train on.
