@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=list(SCALES),
         default="paper",
-        help="; ".join(f"{name}: {scale.worth}" for name, scale in SCALES.items()),
+        help="; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
     )
     parser.add_argument("--gpus", type=int, help="of each run (default: all; smoke: none)")
     parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")

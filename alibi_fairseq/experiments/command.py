@@ -180,20 +180,20 @@ class Command:
     """A command of this Python.
 
     Attributes:
-        words: the interpreter and its arguments.
+        argv: the interpreter and its arguments.
         log: the file that the output is appended to; None: the output is shown.
         updates: of a training, at its end. Its progress is shown, and it is asked to save; any other
             command is interrupted.
     """
 
-    words: list[str]
+    argv: list[str]
     log: Path | None = None
     updates: int = 0
 
     @property
     def line(self) -> str:
         """The command as typed in the repository."""
-        return shlex.join(["python", *self.words[1:]])
+        return shlex.join(["python", *self.argv[1:]])
 
     def run(
         self,
@@ -213,7 +213,7 @@ class Command:
             Failed: its exit code was not 0.
         """
         ask = signal.SIGUSR1 if self.updates else signal.SIGINT
-        start = partial(execute, self.words, ask, stop=stop, environment=environment)
+        start = partial(execute, self.argv, ask, stop=stop, environment=environment)
         if self.log and (stop or self.updates):
             code, reason = self._run_with_log(self.log, title, start)
         else:  # an evaluation with nothing beside it shows its own progress

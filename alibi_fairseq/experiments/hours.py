@@ -41,9 +41,9 @@ class TimedModel:
         from fairseq.dataclass.utils import convert_namespace_to_omegaconf
         from fairseq.trainer import Trainer
 
-        words = run.command().words
-        words = words[words.index("train") + 1 :]
-        args = options.parse_args_and_arch(options.get_training_parser(), words)
+        argv = run.command().argv
+        argv = argv[argv.index("train") + 1 :]
+        args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
         self.task = tasks.setup_task(self.cfg.task)
         model = self.task.build_model(self.cfg.model)

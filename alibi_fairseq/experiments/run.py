@@ -68,11 +68,11 @@ class Run:
 
     def command(self, updates: int | None = None) -> Command:
         """Trains, or resumes, up to a number of updates (default: all)."""
-        words = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
-        words += ["--save-dir", str(self.folder)]
+        argv = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
+        argv += ["--save-dir", str(self.folder)]
         if updates not in (None, self.updates):
-            words += ["--max-update", str(updates)]
-        return Command(words, self.folder / "train.log", updates or self.updates)
+            argv += ["--max-update", str(updates)]
+        return Command(argv, self.folder / "train.log", updates or self.updates)
 
     def model(self, updates: int | None = None) -> Path:
         """The checkpoint after a number of updates (default: all)."""
@@ -178,9 +178,9 @@ class Sweep:
     def step(self, run: Run) -> Step:
         model = run.model(self.updates)
         strides = ",".join(self.strides)
-        words = [*ALIBI, "eval", run.data, "--path", str(model)]
-        words += ["--lengths", ",".join(map(str, self.lengths)), "--stride", strides]
-        words += ["--subset", self.subset, "--out", str(self.results), *self.flags]
+        argv = [*ALIBI, "eval", run.data, "--path", str(model)]
+        argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", strides]
+        argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
         name = f"evaluated-{model.stem}-{self.subset}-{strides}.json"
         splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
         stamp = Stamp(
@@ -207,7 +207,7 @@ class Sweep:
 
         return Step(
             title=f"evaluating {run.name}",
-            work=Command(words, run.folder / "evaluate.log"),
+            work=Command(argv, run.folder / "evaluate.log"),
             done=done,
             begin=begin,
             finish=stamp.write,

@@ -141,7 +141,7 @@ def describe(stages: Sequence[Stage], cluster: Cluster) -> str:
         )
         lines.append(f"# {stage.title}: {count} {'job' if count == 1 else 'jobs'}{after}")
         lines.append(f"# sbatch {options}")
-        lines += [shlex.join(["alibi-fairseq", *words]) for words in stage.jobs]
+        lines += [shlex.join(["alibi-fairseq", *argv]) for argv in stage.jobs]
         lines.append("")
     return "\n".join(lines)
 
@@ -261,11 +261,11 @@ def refuse_queued(path: Path, cluster: Cluster) -> None:
         )
 
 
-def run_command(words: list[str], submitter: int | None = None) -> None:
+def run_command(argv: list[str], submitter: int | None = None) -> None:
     """The job itself: our command, in a process of its own.
 
     Args:
-        words: arguments of ``alibi-fairseq``.
+        argv: arguments of ``alibi-fairseq``.
         submitter: the process on this machine whose end asks the job to stop.
 
     Raises:
@@ -277,7 +277,7 @@ def run_command(words: list[str], submitter: int | None = None) -> None:
             stop.times = stop.times or 1
 
     with StopRequest() as stop:
-        line = [sys.executable, "-m", "alibi_fairseq", *words]
+        line = [sys.executable, "-m", "alibi_fairseq", *argv]
         code = command.execute(line, watch=watch, stop=stop)
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
         print("saved; putting the job back into the queue", flush=True)
@@ -286,7 +286,7 @@ def run_command(words: list[str], submitter: int | None = None) -> None:
         JobEnvironment()._requeue(0)
         sys.exit()
     if code:
-        raise RuntimeError(f"alibi-fairseq {shlex.join(words)} ended with exit code {code}")
+        raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} ended with exit code {code}")
 
 
 def run_here(stages: Sequence[Stage], executor, at_once: int) -> None:
