@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -39,6 +39,25 @@ def check_numbers(args: argparse.Namespace) -> None:
         raise BadInput(f"--hours must be above 0, not {args.hours}.")
     if args.hours is not None and wants_slurm(args):
         raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
+
+
+def corpus_paths(given: list[str], names: Iterable[str]) -> dict[str, Path]:
+    """The values ``NAME=PATH`` of ``--corpus`` as paths by name.
+
+    Raises:
+        BadInput: a name or a path is wrong.
+    """
+    found = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if name not in names or not path:
+            raise BadInput(
+                f"--corpus takes NAME=PATH with one of the names {', '.join(names)}, not '{text}'."
+            )
+        found[name] = Path(path)
+        if not found[name].exists():
+            raise BadInput(f"--corpus {text}: there is no such file or folder.")
+    return found
 
 
 def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = False) -> int:

@@ -101,8 +101,8 @@ class Compare:
 
         notes = [self.budget["said"]] if self.budget else []
         folder = self.results or self.folder
-        report = write_report(self.comparison, self.runs, folder, self.command, notes)
-        print(f"\n{report.text}\n", *report.files, sep="\n")
+        text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
+        print(f"\n{text}\n", *files, sep="\n")
 
     def cost(self) -> str:
         count, what = len(self.runs), self.comparison

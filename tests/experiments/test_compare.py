@@ -91,10 +91,10 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
         save_document(document(measured, other_length, **provenance), run.folder / "results.json")
-    report = write_report(what, runs, tmp_path / "report", ["compare"])
-    assert "22.00 ± 2.83 (2 seeds)" in report.text
-    assert "| 128" not in report.text
-    assert all(path.is_file() for path in report.files)
+    text, files = write_report(what, runs, tmp_path / "report", ["compare"])
+    assert "22.00 ± 2.83 (2 seeds)" in text
+    assert "| 128" not in text
+    assert all(path.is_file() for path in files)
     merged = json.loads((tmp_path / "report" / "results.json").read_text())
     assert [c["seed"] for c in merged["cells"]] == [1, 2]
     assert merged["provenance"]["command"] == "compare"
