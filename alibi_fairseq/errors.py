@@ -136,6 +136,15 @@ def open_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
+def leave_terminal() -> None:
+    """Print nothing more to a terminal that has been closed; writing there would raise an error."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
 def kind_and_message(exception: BaseException) -> tuple[str, str]:
     """The name of an exception's type and its text; of the one in a child, if it stands for that."""
     kind, message = type(exception).__name__, str(exception)

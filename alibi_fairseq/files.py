@@ -124,8 +124,8 @@ def _locked_file(path: Path, flag: str, work: str) -> IO:
                 stream.seek(0)
                 holder = stream.read().strip()
             raise BadInput(
-                f"{flag}: another {work} ({holder}) writes there; wait until it has "
-                "finished, or choose another place."
+                f"{flag}: another {work} ({holder}) holds {path}; wait until it "
+                "has finished, or choose another place."
             ) from error
         except OSError:  # a file system without locks
             logger.warning(f"{path.parent} cannot be locked: start no second {work} there")

@@ -23,7 +23,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import torch
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.process import kill_all
+from alibi_fairseq.experiments.command import kill_all
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document

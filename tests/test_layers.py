@@ -18,7 +18,7 @@ GLUE = {
     *("registration", "fairseq_fixes"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.binary", "data.tokenisers", "data.wikitext103", "data.excerpt"),
-    *("experiments.compare", "experiments.timing"),
+    *("experiments.compare", "experiments.hours"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 save and exit with 75 under every command that trains.
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 save and exit with 75 under every command that trains.
 
 ``train.sh`` is tested in ``tests/experiments``.
 """
@@ -63,7 +63,7 @@ CASES = [
     *[
         pytest.param(command, number, marks=pytest.mark.slow)
         for command in ("train", "hydra-train", "fairseq-train")
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
     ],
 ]
 

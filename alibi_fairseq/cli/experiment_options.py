@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 from ..errors import BadInput
@@ -42,6 +41,25 @@ def check_numbers(args: argparse.Namespace) -> None:
         raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
 
 
+def corpus_paths(given: list[str], names: Iterable[str]) -> dict[str, Path]:
+    """The values ``NAME=PATH`` of ``--corpus`` as paths by name.
+
+    Raises:
+        BadInput: a name or a path is wrong.
+    """
+    found = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if name not in names or not path:
+            raise BadInput(
+                f"--corpus takes NAME=PATH with one of the names {', '.join(names)}, not '{text}'."
+            )
+        found[name] = Path(path)
+        if not found[name].exists():
+            raise BadInput(f"--corpus {text}: there is no such file or folder.")
+    return found
+
+
 def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = False) -> int:
     """Carry out an experiment, show it, submit it as jobs, or do the work of one job.
 
@@ -51,7 +69,7 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
     """
     import torch
 
-    from ..experiments import runner, slurm, timing
+    from ..experiments import runner, slurm
 
     if args.job:
         return slurm.run_job(experiment, args.job)
@@ -62,12 +80,7 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
     if args.dry_run:
         print(runner.describe(experiment))
         return 0
-    if args.hours is None or plans_itself:
-        return runner.carry_out(experiment, args.parallel)
-    fitting = partial(timing.that_fit, hours=args.hours)
-    return runner.carry_out(
-        experiment, args.parallel, lambda runs, at_once: fitting(runs, parallel=at_once)
-    )
+    return runner.carry_out(experiment, args.parallel, None if plans_itself else args.hours)
 
 
 def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) -> None:

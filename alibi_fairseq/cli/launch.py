@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Returns the training's exit code; 75 if it saved and stopped because of a signal."""
-    from ..experiments import process
-    from ..experiments.launch import launcher_flags, refuse_being_one_of_many, train_flags
-    from ..experiments.run import ALIBI
+    from ..experiments.command import execute
+    from ..experiments.run import ALIBI, has_reached
+    from ..experiments.torchrun import launcher_flags, refuse_being_one_of_many, train_flags
     from ..paper.catalogue import find_recipe
 
     refuse_being_one_of_many(os.environ, args.nnodes)
@@ -64,14 +64,14 @@ def run(args: argparse.Namespace) -> int:
         print(shlex.join(command))
         return 0
     updates = int(flag_value(args.flags, "--max-update") or recipe.updates)
-    if process.has_reached(save_dir, updates):
+    if has_reached(save_dir, updates):
         print(f"{save_dir} has reached {updates:,} updates; nothing to do.")
         return 0
-    return process.run(command)
+    return execute(command)
 
 
 def machine(args: argparse.Namespace):
-    from ..experiments.launch import Machine
+    from ..experiments.torchrun import Machine
 
     processes = args.gpus if args.cpu is None else args.cpu
     if args.cpu is not None and args.gpus is not None:

@@ -9,6 +9,7 @@ from ..errors import BadInput
 from .experiment_options import (
     add_experiment_arguments,
     check_numbers,
+    corpus_paths,
     run_experiment,
     wants_slurm,
 )
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=list(SCALES),
         default="paper",
-        help="; ".join(f"{name}: {scale.worth}" for name, scale in SCALES.items()),
+        help="; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
     )
     parser.add_argument("--gpus", type=int, help="of each run (default: all; smoke: none)")
     parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
@@ -50,17 +51,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..experiments.paper_data import parse_sources
+    from ..experiments.paper_data import sources_of
     from ..experiments.paper_tables import PaperTables
     from ..paper import tables
+    from ..paper.catalogue import CORPORA
     from ..paper.scales import SCALES
 
     check_numbers(args)
     items = tables.find_items(args.name)
     trainings = tables.trainings_for(items)
-    given = parse_sources(
-        args.corpus, tables.corpora_of(trainings), args.allow_other_text, complete=not args.dry_run
-    )
+    paths = corpus_paths(args.corpus, CORPORA)
+    needed = tables.corpora_of(trainings)
+    given = sources_of(paths, needed, args.allow_other_text, complete=not args.dry_run)
     folder, scale = args.work_dir / args.scale, SCALES[args.scale]
     experiment = PaperTables(folder, items, trainings, given, scale, machine(args), args.name)
     if wants_slurm(args) and args.gpus is None and args.cpu is None and args.scale != "smoke":
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def machine(args: argparse.Namespace):
     """The machine of one run; None for a dry run without --gpus or --cpu."""
-    from ..experiments.launch import Machine
+    from ..experiments.torchrun import Machine
 
     if args.cpu is not None and args.gpus is not None:
         raise BadInput("Choose one of --gpus and --cpu.")

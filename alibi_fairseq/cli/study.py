@@ -6,7 +6,12 @@ import argparse
 from pathlib import Path
 
 from ..errors import BadInput
-from .experiment_options import add_experiment_arguments, check_numbers, run_experiment
+from .experiment_options import (
+    add_experiment_arguments,
+    check_numbers,
+    corpus_paths,
+    run_experiment,
+)
 
 #: The description in the repository.
 DESCRIPTION = Path("configs/study/cpu.yaml")
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.speeds and (args.hours is not None or not args.corpus):
         raise BadInput("--speeds trains nothing: it needs --corpus, and takes no --hours.")
     study = description.load(args.description)
-    sources = sources_of(args.corpus, list(study.corpora))
+    sources = corpus_paths(args.corpus, list(study.corpora))
     pattern = args.cells or "*"
     experiment = StudyExperiment(
         study, args.description, sources, args.work_dir, args.results, pattern
@@ -86,22 +91,3 @@ def time_models(experiment) -> int:
             experiment.report()
 
     return exit_code(everything)
-
-
-def sources_of(given: list[str], names: list[str]) -> dict[str, Path]:
-    """``NAME=PATH …`` as paths by name.
-
-    Raises:
-        BadInput: a name or a path is wrong.
-    """
-    found = {}
-    for text in given:
-        name, _, path = text.partition("=")
-        if name not in names or not path:
-            raise BadInput(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(names)}, not '{text}'."
-            )
-        found[name] = Path(path)
-        if not found[name].exists():
-            raise BadInput(f"--corpus {text}: there is no such file or folder.")
-    return found

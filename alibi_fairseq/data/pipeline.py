@@ -20,7 +20,7 @@ from alibi_fairseq.data.tokenisers import SentencePiece, Tokeniser, train_senten
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import check_disk, locked
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.results.stamps import Claim, Stamp, check_settings, once
+from alibi_fairseq.results.stamps import Stamp, check_settings, once, read_stamp, write_settings
 
 SPLITS = ("train", "valid", "test")
 _SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
@@ -221,9 +221,12 @@ class Workspace:
         self._made_out = not self.out.exists()
         with ExitStack() as stack:
             stack.enter_context(locked(self.work / "lock", "--out", "preparation"))
-            claim = Claim(self.work / "settings.json", self.settings)
-            claim.check(f"{self.work} holds an unfinished preparation", self._ADVICE)
-            claim.write()
+            path, there = (
+                self.work / "settings.json",
+                f"{self.work} holds an unfinished preparation",
+            )
+            check_settings(read_stamp(path), self.settings, there, self._ADVICE)
+            write_settings(path, self.settings)
             self._lock = stack.pop_all()
         return self
 

@@ -15,10 +15,13 @@ from ..data.parallel import cores
 from ..data.pipeline import prepare as prepare_text
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
-from .budget import Budget, budget
 from .comparison import Comparison, Corpus, as_mapping
+from .hours import measure, updates_that_fit
 from .run import Run, Sweep
 from .runner import default_parallel
+
+#: What two comparisons must share to have the same number of updates.
+_FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
 
 @dataclass(frozen=True)
@@ -57,31 +60,49 @@ class Compare:
         for corpus in self.comparison.corpora:
             prepare_data(corpus, self.folder)
         if self.budget:
-            print(*self.budget.sentences(), sep="\n", flush=True)
+            print(self.budget["said"], flush=True)
 
-    @cached_property
+    @property
     def runs(self) -> list[Run]:
-        if not (self.comparison.hours and self.prepared):
-            return runs_of(self.comparison, self.folder)
-        assert self.budget is not None
-        settled = replace(self.comparison, hours=None, updates=self.budget.updates)
-        return runs_of(settled, self.folder, self.budget.left_out)
+        what = self.comparison
+        if self.budget:
+            what = replace(what, hours=None, updates=self.budget["updates"])
+        return runs_of(what, self.folder)
 
     @cached_property
-    def budget(self) -> Budget | None:
-        """What fits into the hours, measured the first time; None if the updates were given."""
-        if self.comparison.hours is None:
+    def budget(self) -> dict | None:
+        """The updates that fit into the hours, once the data is there, as ``hours.json`` keeps them.
+
+        They are measured once and hold for methods, seeds and lengths that are added later, whose
+        results would not be comparable otherwise.
+        """
+        hours = self.comparison.hours
+        if hours is None or not self.prepared:
             return None
-        places = self.parallel or default_parallel(self, len(list(self.comparison.cells())))
-        return budget(self.comparison, self.folder, places, runs_of)
+        path, asked = self.folder / "hours.json", as_mapping(self.comparison)
+        if path.is_file():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
+                return kept
+        runs = runs_of(self.comparison, self.folder)
+        parallel = self.parallel or default_parallel(self, len(runs))
+        updates, seconds = updates_that_fit(measure(runs, parallel), hours, parallel)
+        said = (
+            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs take about "
+            f"{seconds / 3600:.2g} of {hours:g} hours."
+        )
+        budget = {"asked": asked, "updates": updates, "said": said}
+        with atomic_write(path) as file:
+            json.dump(budget, file, indent=1)
+        return budget
 
     def report(self) -> None:
         from .comparison_report import write_report
 
-        notes = self.budget.sentences() if self.budget else []
+        notes = [self.budget["said"]] if self.budget else []
         folder = self.results or self.folder
-        report = write_report(self.comparison, self.runs, folder, self.command, notes)
-        print(f"\n{report.text}\n", *report.files, sep="\n")
+        text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
+        print(f"\n{text}\n", *files, sep="\n")
 
     def cost(self) -> str:
         count, what = len(self.runs), self.comparison
@@ -93,18 +114,10 @@ class Compare:
         return f"{count} runs of {what.tokens:,} tokens, {count * what.tokens:,} in all"
 
 
-def runs_of(
-    comparison: Comparison, folder: Path, left_out: tuple[tuple[int, str, int], ...] = ()
-) -> list[Run]:
-    """The runs in their order.
-
-    Args:
-        left_out: (seed, corpus, training length) of runs that are not wanted.
-    """
+def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
+    """The runs in their order."""
     runs = []
     for corpus, method, length, seed in comparison.cells():
-        if (seed, corpus.name, length) in left_out:
-            continue
         data = data_folder(corpus, folder)
         name = f"{corpus.name}/{method}-{length}-seed{seed}"
         run = run_of(comparison, name, method, length, seed, data, folder / name)

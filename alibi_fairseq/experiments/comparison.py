@@ -5,28 +5,67 @@ from __future__ import annotations
 import difflib
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import yaml
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.dataclasses import dataclass
 
 from ..errors import BadInput
 from ..files import is_plain_name
 from ..positions import METHODS
 
-#: What ``all`` stands for: the methods of the paper's tables, learned, Transformer-XL and none.
+#: The methods that ``all`` stands for: those of the paper's tables, learned, Transformer-XL and none.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
-#: What a cell is one of. Order of importance: the first varies slowest.
+#: The axes of a comparison in the order of importance: the first varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
 #: Options of fairseq-train that the description determines.
 RESERVED = (
     *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
     *("--seed", "--save-dir", "--lr", "--warmup-updates", "--user-dir"),
 )
+#: How a description is read: unknown keys are refused.
+STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+Description = TypeVar("Description")
 
 
-@dataclass(frozen=True)
+def plain_name(name: str) -> str:
+    if not is_plain_name(name):
+        raise ValueError(f"'{name}' cannot be the name of a folder; use letters and digits")
+    return name
+
+
+def as_list(value: object) -> object:
+    """One value stands for a list of it; a value given twice counts once."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [each for number, each in enumerate(values) if each not in values[:number]]
+
+
+def as_flags(value: Any) -> Any:
+    """Options of a command, which YAML may give as one string."""
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+FolderName = Annotated[str, AfterValidator(plain_name)]
+Count = Annotated[int, Field(ge=1)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
+Integers = Annotated[tuple[int, ...], BeforeValidator(as_list), Field(min_length=1)]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(as_list), Field(min_length=1)]
+Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
+
+
+@dataclass(frozen=True, config=STRICT)
 class Corpus:
     """One text to train and evaluate on.
 
@@ -37,14 +76,18 @@ class Corpus:
         tokenizer, vocabulary: see :class:`alibi_fairseq.data.own_text.OwnText`.
     """
 
-    name: str
-    text: tuple[str, ...] = ()
+    name: FolderName
+    text: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
     data: str | None = None
     tokenizer: str = "sentencepiece"
     vocabulary: int | None = None
 
+    def __post_init__(self):
+        if bool(self.text) == bool(self.data):
+            raise ValueError("each needs 'name', and either 'text' or 'data'")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=STRICT)
 class Comparison:
     """Which models to train, and at which lengths to evaluate each of them.
 
@@ -56,8 +99,7 @@ class Comparison:
         seeds: of initialisation and of the order of the data.
         arch: a registered model.
         updates: optimizer steps of each run.
-        hours: instead of ``updates``: as many as fit into so many hours on this machine
-            (:mod:`.budget`).
+        hours: instead of ``updates``: as many as fit into them on this machine (:mod:`.hours`).
         tokens_per_update: of every run, whatever its length.
         lr: peak learning rate of Adam, reached after a sixth of the updates, 4,000 at most.
         train_flags: further options of ``fairseq-train``.
@@ -69,55 +111,45 @@ class Comparison:
             is complete in the others.
     """
 
-    corpora: tuple[Corpus, ...]
-    methods: tuple[str, ...] = ("alibi", "sinusoidal")
-    train_lengths: tuple[int, ...] = (128,)
-    eval_lengths: tuple[int, ...] = (128, 256, 512, 1024)
-    seeds: tuple[int, ...] = (1,)
+    corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
+    methods: Texts = ("alibi", "sinusoidal")
+    train_lengths: Counts = (128,)
+    eval_lengths: Counts = (128, 256, 512, 1024)
+    seeds: Integers = (1,)
     arch: str = "alibi_lm_tiny"
-    updates: int = 1000
-    hours: float | None = None
-    tokens_per_update: int = 4096
+    updates: Count = 1000
+    hours: Annotated[float, Field(gt=0)] | None = None
+    tokens_per_update: Count = 4096
     lr: float = 0.001
-    train_flags: tuple[str, ...] = ()
-    strides: tuple[str, ...] = ("full",)
+    train_flags: Flags = ()
+    strides: Texts = ("full",)
     subset: str = "valid"
     title: str = "Perplexity by evaluation length"
     user_dir: str | None = None
-    order: tuple[str, ...] = field(default=AXES)
+    order: Texts = AXES
 
     def __post_init__(self):
-        for name in ("corpora", "methods", "train_lengths", "eval_lengths", "seeds", "strides"):
-            if not getattr(self, name):
-                raise BadInput(f"{name}: at least one is needed.")
-        for name in ("train_lengths", "eval_lengths", "updates", "tokens_per_update"):
-            values = getattr(self, name)
-            for value in values if isinstance(values, tuple) else (values,):
-                if value < 1:
-                    raise BadInput(f"{name}: {value} is not a number above 0.")
-        if self.hours is not None and not self.hours > 0:
-            raise BadInput(f"hours: {self.hours} is not a number above 0.")
+        names = [corpus.name for corpus in self.corpora]
+        if len(set(names)) < len(names):
+            raise ValueError("corpora: two of them have the same name")
+        for name in set(self.methods) - set(METHODS):
+            raise ValueError(
+                f"methods: there is no position method '{name}'.{did_you_mean(name, METHODS)} Choose "
+                f"from {', '.join(METHODS)}, or 'all' for the seven that are no later than ALiBi"
+            )
         if sorted(self.order) != sorted(AXES):
-            raise BadInput(f"order: must name {', '.join(AXES)}, each once.")
-        for name in self.methods:
-            if name not in METHODS:
-                nearest = difflib.get_close_matches(name, METHODS, n=1)
-                hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-                raise BadInput(
-                    f"methods: there is no position method '{name}'.{hint} Choose from "
-                    f"{', '.join(METHODS)}, or 'all' for the seven that are no later than ALiBi."
-                )
+            raise ValueError(f"order: must name {', '.join(AXES)}, each once")
+        given = [flag.partition("=")[0] for flag in self.train_flags]
+        if taken := [flag for flag in RESERVED if flag in given]:
+            raise ValueError(f"train_flags: the comparison itself sets {', '.join(taken)}")
         for length in self.train_lengths:
             if self.tokens_per_update % length:
                 multiple = -(-self.tokens_per_update // length) * length
-                raise BadInput(
+                raise ValueError(
                     f"tokens_per_update: {self.tokens_per_update} is not a multiple of the training "
                     f"length {length}, so runs would not read the same number of tokens; use "
-                    f"{multiple}, for example."
+                    f"{multiple}, for example"
                 )
-        given = [flag.partition("=")[0] for flag in self.train_flags]
-        if taken := [flag for flag in RESERVED if flag in given]:
-            raise BadInput(f"train_flags: the comparison itself sets {', '.join(taken)}.")
 
     def cells(self) -> Iterator[tuple[Corpus, str, int, int]]:
         """(corpus, method, training length, seed), the most important first."""
@@ -127,7 +159,7 @@ class Comparison:
 
     @property
     def tokens(self) -> int:
-        """That each run reads."""
+        """Tokens that each run reads."""
         return self.updates * self.tokens_per_update
 
 
@@ -137,19 +169,26 @@ def load(path: str | Path) -> Comparison:
     Raises:
         BadInput: it cannot be read, or a key or value is wrong.
     """
+    return read_yaml(path, from_mapping)
+
+
+def read_yaml(path: str | Path, make: Callable[[dict], Description]) -> Description:
+    """A description from a YAML file.
+
+    Raises:
+        BadInput: it cannot be read, or ``make`` refuses it.
+    """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         first = f"{error}\n".splitlines()[0]
         raise BadInput(f"{path}: cannot be read as YAML ({first}).") from error
     if not isinstance(values, dict):
-        raise BadInput(f"{path}: must be a mapping with the keys of a comparison.")
+        raise BadInput(f"{path}: must be a mapping.")
     try:
-        return from_mapping(values)
+        return make(values)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
-    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise BadInput(f"{path}: a value is of the wrong kind ({error}).") from error
 
 
 def from_mapping(values: Mapping) -> Comparison:
@@ -158,83 +197,46 @@ def from_mapping(values: Mapping) -> Comparison:
     Raises:
         BadInput: a key or value is wrong.
     """
-    values = _checked(Comparison, values)
+    if values.get("hours") is not None and "updates" in values:
+        raise BadInput("updates and hours: give one of them.")
     corpora = values.get("corpora")
     if not isinstance(corpora, list) or not all(isinstance(each, dict) for each in corpora):
         raise BadInput(
             "corpora: must be a list of mappings, each with 'name', and 'text' or 'data'."
         )
-    values["corpora"] = tuple(_corpus(each) for each in corpora)
-    names = [corpus.name for corpus in values["corpora"]]
-    if len(set(names)) < len(names):
-        raise BadInput("corpora: two of them have the same name.")
+    values = {**values, "corpora": [validated(Corpus, each) for each in corpora]}
     if values.get("methods") in ("all", ["all"]):
-        values["methods"] = list(PAPER_METHODS)
-    for name, kind in (
-        *(("methods", str), ("strides", str), ("order", str)),
-        *(("train_lengths", int), ("eval_lengths", int), ("seeds", int)),
-    ):
-        if name in values:
-            values[name] = tuple(dict.fromkeys(_list(name, values[name], kind)))
-    if "train_flags" in values:
-        flags = values["train_flags"]
-        values["train_flags"] = tuple(
-            shlex.split(flags) if isinstance(flags, str) else map(str, flags)
-        )
-    if values.get("hours") is not None and "updates" in values:
-        raise BadInput("updates and hours: give one of them.")
-    numbers: dict[str, type] = dict(updates=int, hours=float, tokens_per_update=int, lr=float)
-    for name, number in numbers.items():
-        if values.get(name) is not None:
-            (values[name],) = _list(name, values[name], number)
-    return Comparison(**values)
+        values["methods"] = PAPER_METHODS
+    return validated(Comparison, values)
 
 
 def as_mapping(comparison: Comparison) -> dict:
-    """What :func:`from_mapping` reads, as JSON and YAML can hold it."""
-    plain = {f.name: _plain(getattr(comparison, f.name)) for f in fields(Comparison)}
-    del plain["updates" if comparison.hours is not None else "hours"]
-    plain["corpora"] = [
-        {
-            f.name: _plain(getattr(corpus, f.name))
-            for f in fields(Corpus)
-            if getattr(corpus, f.name) not in (None, ())
-        }
-        for corpus in comparison.corpora
-    ]
+    """The plain values that :func:`from_mapping` reads."""
+    plain = TypeAdapter(Comparison).dump_python(comparison, mode="json", exclude_none=True)
+    if comparison.hours is not None:
+        del plain["updates"]
     return plain
 
 
-def _corpus(values: dict) -> Corpus:
-    values = _checked(Corpus, values)
-    if "name" not in values or ("text" in values) == ("data" in values):
-        raise BadInput("corpora: each needs 'name', and either 'text' or 'data'.")
-    if not is_plain_name(values["name"]):
-        raise BadInput(
-            f"corpora: '{values['name']}' cannot be the name of a folder; use letters and digits."
-        )
-    if "text" in values:
-        values["text"] = tuple(_list("text", values["text"], str))
-    return Corpus(**values)
+def validated(kind: type[Description], values: Mapping) -> Description:
+    """A description from plain values.
 
-
-def _checked(kind: type, values: Mapping) -> dict:
-    known = [f.name for f in fields(kind)]
-    for key in values:
-        if key not in known:
-            nearest = difflib.get_close_matches(str(key), known, n=1)
-            hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-            raise BadInput(f"there is no key '{key}'.{hint} The keys are {', '.join(known)}.")
-    return dict(values)
-
-
-def _list(name: str, values: object, kind: type) -> list:
-    values = values if isinstance(values, (list, tuple)) else [values]
+    Raises:
+        BadInput: a key or value is wrong; names the first one.
+    """
     try:
-        return [kind(value) for value in values]
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"{name}: {values!r} is not what it must be ({kind.__name__}).") from error
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as errors:
+        error = errors.errors(include_url=False)[0]
+        where = ".".join(map(str, error["loc"]))
+        if error["type"] == "unexpected_keyword_argument":
+            known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+            hint = f"{did_you_mean(where, known)} The keys are {', '.join(known)}."
+            raise BadInput(f"there is no key '{where}'.{hint}") from errors
+        said = error["msg"].removeprefix("Value error, ").removesuffix(".")
+        raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors
 
 
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(str(name), known, n=1)
+    return f" Did you mean '{nearest[0]}'?" if nearest else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import atomic_write
@@ -16,26 +15,13 @@ from .comparison import Comparison
 from .run import Run, Sweep
 
 
-@dataclass(frozen=True)
-class Report:
-    """What was written.
-
-    Attributes:
-        text: the tables, in Markdown.
-        files: table, figures and results documents.
-    """
-
-    text: str
-    files: list[Path]
-
-
 def write_report(
     comparison: Comparison,
     runs: list[Run],
     folder: Path,
     command: list[str] | None = None,
     notes: Sequence[str] = (),
-) -> Report:
+) -> tuple[str, list[Path]]:
     """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
 
     With several corpora the names of the latter begin with that of the corpus.
@@ -45,6 +31,9 @@ def write_report(
         folder: where to write.
         command: to name in the results; this program's own by default.
         notes: sentences to stand below the tables.
+
+    Returns:
+        The tables in Markdown, and all files.
     """
     sections, files = [f"# {comparison.title}"], [folder / "table.md"]
     for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
@@ -68,7 +57,7 @@ def write_report(
     text = "\n\n".join([*sections, *notes])
     with atomic_write(folder / "table.md") as file:
         file.write(text + "\n")
-    return Report(text, files)
+    return text, files
 
 
 def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:

@@ -1,4 +1,4 @@
-"""What filling tables of the paper costs: tokens, V100 hours at the paper's speeds, and disk space."""
+"""The costs of filling tables of the paper: tokens, V100 hours at the paper's speeds, and disk space."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from ..data.sources import text_files
 from ..paper.cost import gpu_hours
 from ..paper.recipe import Recipe
 from ..paper.scales import PAPER
-from ..paper.tables import Training
 from ..reporting import markdown
-from .paper_data import Data
 
 if TYPE_CHECKING:
     from .paper_tables import PaperTables
@@ -21,11 +19,6 @@ if TYPE_CHECKING:
 BYTES = {"nag": 8, "adam": 12}
 #: checkpoint_best.pt, checkpoint_last.pt, and the one that is being written.
 _CHECKPOINTS = 3
-
-
-def tokens(recipe: Recipe, updates: int) -> int:
-    """Tokens trained on after ``updates`` updates."""
-    return updates * recipe.batch.tokens_per_update
 
 
 def v100_hours(recipe: Recipe, updates: int) -> float | None:
@@ -58,60 +51,45 @@ def preparation_bytes(corpus: str, source: Path | None) -> float:
     return module.disk_needed(source and text_files(source))
 
 
-def data_bytes(data: Data) -> float | None:
-    """Disk that the data of a corpus takes at its peak.
-
-    Returns:
-        None if the text is not known; at the paper's scale it is the paper's.
-    """
-    source = data.source.path if data.source.path.exists() else None
-    if data.scale.excerpt and source is None:
-        return None
-    excerpt = 4 * sum(data.scale.excerpt.values())  # at most 4 bytes per token
-    return preparation_bytes(data.source.corpus, source) + excerpt
-
-
 def one_after_another(peaks: list[float]) -> float:
     """Disk that several preparations take: each leaves less than half of its peak."""
     return (max(peaks, default=0.0) + sum(peaks)) / 2
 
 
-def folder_bytes(folder: Path) -> int:
-    """Bytes in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
 def cost_table(tables: PaperTables) -> str:
-    """Tokens, hours and disk of each run, and their sums."""
-    lines, peaks = [], []
+    """Tokens, hours and disk of each run, and their sums, with a sentence on the hours."""
+    scale, lines, peaks = tables.scale, [], []
     for data in tables.data.values():
-        disk = data_bytes(data)
-        peaks.append(disk or 0.0)
-        name = f"data of {data.source.corpus}"
-        lines.append([name, "", "", "", gigabytes(disk) if disk else "size of the text?"])
-    sums = [0.0, 0.0, one_after_another(peaks)]
+        source = data.source.path if data.source.path.exists() else None
+        row = [f"data of {data.source.corpus}", "", "", ""]
+        if scale.excerpt and source is None:
+            lines.append([*row, "size of the text?"])
+            continue
+        excerpt = 4 * sum(scale.excerpt.values())  # at most 4 bytes per token
+        peaks.append(preparation_bytes(data.source.corpus, source) + excerpt)
+        lines.append([*row, gigabytes(peaks[-1])])
+    tokens, hours, disk = 0, 0.0, one_after_another(peaks)
     for training in tables.trainings:
-        tokens, hours, disk = cost_of(tables, training)
-        sums = [total + more for total, more in zip(sums, (tokens, hours or 0, disk))]
-        updates = f"{tables.stops(training)[-1]:,}"
-        lines.append(
-            [training.recipe.path, updates, f"{tokens:,}", hours_text(hours), gigabytes(disk)]
-        )
-    total_hours = sums[1] if tables.scale is PAPER else None
-    lines.append(["together", "", f"{sums[0]:,.0f}", hours_text(total_hours), gigabytes(sums[2])])
+        recipe, stops = scale.recipe(training.recipe), tables.stops(training)
+        of_run = stops[-1] * recipe.batch.tokens_per_update
+        time = v100_hours(recipe, stops[-1]) if scale is PAPER else None
+        size = checkpoint_bytes(recipe, len(stops) - 1)
+        tokens, hours, disk = tokens + of_run, hours + (time or 0), disk + size
+        row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}"]
+        lines.append([*row, hours_text(time), gigabytes(size)])
+    together = hours_text(hours if scale is PAPER else None)
+    lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
     headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
-    return markdown.table(headers, lines)
-
-
-def cost_of(tables: PaperTables, training: Training) -> tuple[int, float | None, int]:
-    """Tokens trained on, V100 hours, bytes on disk at most."""
-    recipe, stops = tables.scale.recipe(training.recipe), tables.stops(training)
-    hours = v100_hours(recipe, stops[-1]) if tables.scale is PAPER else None
-    return (
-        tokens(recipe, stops[-1]),
-        hours,
-        checkpoint_bytes(recipe, len(stops) - 1),
+    sentence = (
+        "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "
+        "1.3B parameters: the hours of Table 12); evaluations come on top. Nothing was run or "
+        "written."
+        if scale is PAPER
+        else f"The scale '{scale.name}' trains other models than the paper, which has no speeds "
+        "for them. Disk space for data depends on the text: name it with --corpus. Nothing was run "
+        "or written."
     )
+    return f"{markdown.table(headers, lines)}\n{sentence}"
 
 
 def hours_text(hours: float | None) -> str:
@@ -121,18 +99,3 @@ def hours_text(hours: float | None) -> str:
 def gigabytes(size: float) -> str:
     """At least one digit that is not 0, down to megabytes."""
     return f"{size / 1e9:,.1f} GB" if size >= 5e8 else f"{max(size, 1e6) / 1e6:,.0f} MB"
-
-
-def explanation(tables: PaperTables) -> str:
-    """How the hours were computed."""
-    if tables.scale is PAPER:
-        return (
-            "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "
-            "1.3B parameters: the hours of Table 12); evaluations come on top. Nothing was run or "
-            "written."
-        )
-    return (
-        f"The scale '{tables.scale.name}' trains other models than the paper, which has no speeds "
-        "for them. Disk space for data depends on the text: name it with --corpus. Nothing was run "
-        "or written."
-    )

@@ -14,7 +14,6 @@ from ..data.bookcorpus import is_line_edition
 from ..data.pipeline import SPLITS
 from ..data.sources import estimated_text_bytes, text_files
 from ..errors import BadInput
-from ..paper.catalogue import CORPORA
 from ..paper.scales import Scale
 from ..results import manifest as manifests
 from ..results.manifest import other_name
@@ -67,29 +66,20 @@ class Source:
         return [path, *(other if self.corpus == bookcorpus.CORPUS else [])]
 
 
-def parse_sources(
-    given: list[str], needed: list[str], other: bool, complete: bool
+def sources_of(
+    paths: dict[str, Path], needed: list[str], other: bool, complete: bool
 ) -> dict[str, Source]:
-    """``NAME=PATH …`` as sources by corpus.
+    """The texts of corpora by corpus.
 
     Args:
-        needed: corpora of the plan.
+        paths: of the texts that were given.
+        needed: corpora of the runs.
         other: text that is not the paper's is allowed.
         complete: every needed corpus must be given; otherwise its name stands for its path.
 
     Raises:
-        BadInput: a name or a path is wrong, or a corpus is missing.
+        BadInput: a corpus is missing.
     """
-    paths: dict[str, Path] = {}
-    for text in given:
-        name, _, path = text.partition("=")
-        if name not in CORPORA or not path:
-            raise BadInput(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(CORPORA)}, not '{text}'."
-            )
-        paths[name] = Path(path)
-        if not paths[name].exists():
-            raise BadInput(f"--corpus {text}: there is no such file or folder.")
     missing = [name for name in needed if name not in paths]
     if missing and complete:
         flags = " ".join(f"--corpus {name}=PATH" for name in missing)

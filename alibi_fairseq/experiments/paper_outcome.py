@@ -91,7 +91,7 @@ def warning(tables: PaperTables, item: str) -> list[str]:
     texts = ", ".join(sorted(tables.data[corpus].text for corpus in corpora))
     scale = tables.scale
     return [
-        f"**Not a replication.** Ours: {scale.worth} (scale '{scale.name}', text '{texts}'). The "
+        f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text '{texts}'). The "
         "paper's numbers stand beside them for orientation only.\n"
     ]
 
@@ -194,7 +194,7 @@ def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:
         items: those that were made.
     """
     scale = tables.scale
-    parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.worth}."]
+    parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
     parts += [section(tables, item, item in items) for item in NUMBERED]
     path = tables.page.with_name(f"{scale.name}.md")
     with atomic_write(path) as stream:

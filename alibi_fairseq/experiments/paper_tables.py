@@ -13,10 +13,10 @@ from ..results.schema import TRAINING_FILE
 from ..results.stamps import Stamp
 from . import paper_costs as costs
 from .command import Command
-from .launch import Machine, launcher_flags, train_flags
 from .paper_data import Data, Source, check_source
 from .run import ALIBI, Run, Sweep
 from .runner import Step, run_step
+from .torchrun import Machine, launcher_flags, train_flags
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class PaperTables:
     def cost(self) -> str:
         steps = [step for data in self.data.values() for step in data.steps()]
         prepare = [step.work.line for step in steps if isinstance(step.work, Command)]
-        return "\n".join(["# data", *prepare, "", costs.cost_table(self), costs.explanation(self)])
+        return "\n".join(["# data", *prepare, "", costs.cost_table(self)])
 
     @cached_property
     def data(self) -> dict[str, Data]:
@@ -168,5 +168,9 @@ class PaperTables:
                 run.check()
             recipe = self.scale.recipe(training.recipe)
             most = costs.checkpoint_bytes(recipe, len(run.stops))
-            needed += max(0, most - costs.folder_bytes(run.folder))
+            needed += max(0, most - _bytes_in(run.folder))
         check_disk(self.folder, needed, "The remaining work", "--work-dir")
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import BadInput
+from ..files import locked
 from ..results.schema import load_document
-from ..results.stamps import Claim, Stamp
+from ..results.stamps import Stamp, check_settings, read_stamp, write_settings
 from .command import Command
-from .process import has_reached
 from .runner import Step
 
 #: This package's command.
@@ -68,11 +68,11 @@ class Run:
 
     def command(self, updates: int | None = None) -> Command:
         """Trains, or resumes, up to a number of updates (default: all)."""
-        words = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
-        words += ["--save-dir", str(self.folder)]
+        argv = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
+        argv += ["--save-dir", str(self.folder)]
         if updates not in (None, self.updates):
-            words += ["--max-update", str(updates)]
-        return Command(words, self.folder / "train.log", updates or self.updates)
+            argv += ["--max-update", str(updates)]
+        return Command(argv, self.folder / "train.log", updates or self.updates)
 
     def model(self, updates: int | None = None) -> Path:
         """The checkpoint after a number of updates (default: all)."""
@@ -111,20 +111,24 @@ class Run:
             work=self.command(updates),
             done=stamp.holds,
             check=partial(self._check, updates),
-            begin=self._claim.write,
+            begin=partial(write_settings, self._settings_file, self.settings),
             reached=lambda: has_reached(self.folder, updates),
             finish=partial(self._finish, updates),
         )
 
     @property
-    def _claim(self) -> Claim:
-        return Claim(self.folder / "settings.json", self.settings)
+    def _settings_file(self) -> Path:
+        return self.folder / "settings.json"
 
     def _check(self, updates: int) -> None:
+        lock = self.folder / "training.lock"
+        if lock.is_file():  # perhaps left by one that was killed
+            with locked(lock, str(self.folder), "training"):
+                pass
         advice = "choose another folder, or move that one away"
-        claim = self._claim
-        claim.check(f"{self.folder} holds a training", advice)
-        if not claim.path.is_file() and any(self.folder.glob("checkpoint*.pt")):
+        found = read_stamp(self._settings_file)
+        check_settings(found, self.settings, f"{self.folder} holds a training", advice)
+        if found is None and any(self.folder.glob("checkpoint*.pt")):
             raise BadInput(f"{self.folder} holds checkpoints of another training; {advice}.")
         if self.trained(updates).path.is_file():
             raise BadInput(
@@ -174,9 +178,9 @@ class Sweep:
     def step(self, run: Run) -> Step:
         model = run.model(self.updates)
         strides = ",".join(self.strides)
-        words = [*ALIBI, "eval", run.data, "--path", str(model)]
-        words += ["--lengths", ",".join(map(str, self.lengths)), "--stride", strides]
-        words += ["--subset", self.subset, "--out", str(self.results), *self.flags]
+        argv = [*ALIBI, "eval", run.data, "--path", str(model)]
+        argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", strides]
+        argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
         name = f"evaluated-{model.stem}-{self.subset}-{strides}.json"
         splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
         stamp = Stamp(
@@ -203,7 +207,7 @@ class Sweep:
 
         return Step(
             title=f"evaluating {run.name}",
-            work=Command(words, run.folder / "evaluate.log"),
+            work=Command(argv, run.folder / "evaluate.log"),
             done=done,
             begin=begin,
             finish=stamp.write,
@@ -222,6 +226,19 @@ class Sweep:
         tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
+
+
+def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:
+    """Whether the last checkpoint of a folder is at that number of updates or past it.
+
+    fairseq, started again on a finished run, would make one update more.
+    """
+    path = Path(save_dir) / "checkpoint_last.pt"
+    if not path.is_file():
+        return False
+    from ..checkpoints.loading import updates_of
+
+    return updates_of(path) >= updates
 
 
 def tokens_in(data: Path, split: str) -> int:

@@ -10,9 +10,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
@@ -21,10 +20,9 @@ from typing import TYPE_CHECKING, Protocol
 from tqdm import tqdm
 
 from ..data.parallel import cores
-from ..errors import STOPPED_EARLY
+from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from .command import Command, Failed, Stopped
-from .process import STOP_SIGNALS, StopRequest
+from .command import Command, Failed, Stopped, StopRequest, handling_stop_signals
 
 if TYPE_CHECKING:
     from .run import Run
@@ -77,13 +75,13 @@ class Experiment(Protocol):
 def carry_out(
     experiment: Experiment,
     parallel: int | None = None,
-    choose: Callable[[list[Run], int], list[Run]] = lambda runs, places: runs,
+    hours: float | None = None,
 ) -> int:
     """Do what is not done yet.
 
     Args:
         parallel: number of runs at a time. Default: one per share of the GPUs, or one per core.
-        choose: takes the runs that are left and their number at a time; returns those to do.
+        hours: do only runs that fit into them on this machine.
 
     Returns:
         0; 75 if it was asked to stop; otherwise the exit code of the command that failed.
@@ -91,6 +89,8 @@ def carry_out(
     Raises:
         BadInput: something is wrong that can be checked before the work.
     """
+
+    from .hours import that_fit
 
     def everything() -> None:
         with locked(experiment.folder / "lock", experiment.option, "command"):
@@ -101,10 +101,11 @@ def carry_out(
                 if left:
                     at_once = parallel or default_parallel(experiment, len(left))
                     places = places_for(at_once, experiment.gpus, experiment.threads)
-                    chosen = choose(left, at_once)
                     if len(left) < len(runs):
                         print(f"{len(runs) - len(left)} of {len(runs)} runs are done already.")
-                    run_chains([(run.name, run.steps()) for run in chosen], places)
+                    if hours is not None:
+                        left = that_fit(left, at_once, experiment.threads, hours)
+                    run_chains([(run.name, run.steps()) for run in left], places)
                 else:
                     print(f"All {len(runs)} runs are done already.")
             except (Stopped, Failed):
@@ -292,14 +293,20 @@ def remaining(began: float, done: int, of: int) -> str:
 def exit_code(work: Callable[[], object]) -> int:
     """Run ``work`` in the main thread and turn its outcome into an exit code.
 
-    SIGTERM, SIGUSR1 and Ctrl-C stop it: a command under way saves first, anything else ends where
+    SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C stop it: a command under way saves first, anything else ends where
     it is.
 
     Returns:
         0, or 75 if it was stopped, or the exit code of the command that failed.
     """
+
+    def stop(number, frame):
+        if number == signal.SIGHUP:
+            leave_terminal()
+        raise Stopped
+
     try:
-        with _stopped_by_signals():
+        with handling_stop_signals(stop):
             work()
     except Stopped:
         print("Stopped; the same command resumes from here.", file=sys.stderr)
@@ -308,16 +315,3 @@ def exit_code(work: Callable[[], object]) -> int:
         print(f"alibi-fairseq: error: {failure}", file=sys.stderr)
         return failure.code
     return 0
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    def stop(number, frame):
-        raise Stopped
-
-    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -18,13 +18,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+
+import psutil
 
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
 from ..files import atomic_write, locked
-from . import process
-from .command import Command, Stopped
+from . import command
+from .command import Command, Stopped, StopRequest
 from .runner import Experiment, exit_code, run_step
 
 #: Seconds before its end at which a job is warned, as in scripts/slurm/train.sbatch.
@@ -138,7 +141,7 @@ def describe(stages: Sequence[Stage], cluster: Cluster) -> str:
         )
         lines.append(f"# {stage.title}: {count} {'job' if count == 1 else 'jobs'}{after}")
         lines.append(f"# sbatch {options}")
-        lines += [shlex.join(["alibi-fairseq", *words]) for words in stage.jobs]
+        lines += [shlex.join(["alibi-fairseq", *argv]) for argv in stage.jobs]
         lines.append("")
     return "\n".join(lines)
 
@@ -249,8 +252,8 @@ def refuse_queued(path: Path, cluster: Cluster) -> None:
     if cluster.local or not path.is_file():
         return
     last = {line.partition("_")[0] for line in path.read_text(encoding="utf-8").split()}
-    command = ["squeue", "--noheader", "--array", "--format=%F", "--user", getpass.getuser()]
-    queued = subprocess.run(command, capture_output=True, text=True)
+    squeue = ["squeue", "--noheader", "--array", "--format=%F", "--user", getpass.getuser()]
+    queued = subprocess.run(squeue, capture_output=True, text=True)
     if here := sorted(last & set(queued.stdout.split())):
         raise BadInput(
             f"Jobs of {path.parent.parent} are still in the queue; wait for them, or "
@@ -258,17 +261,24 @@ def refuse_queued(path: Path, cluster: Cluster) -> None:
         )
 
 
-def run_command(words: list[str]) -> None:
+def run_command(argv: list[str], submitter: int | None = None) -> None:
     """The job itself: our command, in a process of its own.
 
     Args:
-        words: arguments of ``alibi-fairseq``.
+        argv: arguments of ``alibi-fairseq``.
+        submitter: the process on this machine whose end asks the job to stop.
 
     Raises:
         RuntimeError: the command failed, so that jobs that depend on this one do not begin.
     """
-    with process.StopRequest() as stop:
-        code = process.run([sys.executable, "-m", "alibi_fairseq", *words], send_usr1, stop=stop)
+
+    def watch() -> None:
+        if submitter and not psutil.pid_exists(submitter):
+            stop.times = stop.times or 1
+
+    with StopRequest() as stop:
+        line = [sys.executable, "-m", "alibi_fairseq", *argv]
+        code = command.execute(line, watch=watch, stop=stop)
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
         print("saved; putting the job back into the queue", flush=True)
         from submitit import JobEnvironment
@@ -276,12 +286,7 @@ def run_command(words: list[str]) -> None:
         JobEnvironment()._requeue(0)
         sys.exit()
     if code:
-        raise RuntimeError(f"alibi-fairseq {shlex.join(words)} ended with exit code {code}")
-
-
-def send_usr1(pid: int) -> None:
-    """Ask one of our commands to save and stop."""
-    os.kill(pid, signal.SIGUSR1)
+        raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} ended with exit code {code}")
 
 
 def run_here(stages: Sequence[Stage], executor, at_once: int) -> None:
@@ -301,7 +306,8 @@ def run_here(stages: Sequence[Stage], executor, at_once: int) -> None:
         for first in range(0, len(stage.jobs), at_once):
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is for us
             try:
-                jobs = executor.map_array(run_command, stage.jobs[first : first + at_once])
+                do = partial(run_command, submitter=os.getpid())
+                jobs = executor.map_array(do, stage.jobs[first : first + at_once])
             finally:
                 signal.signal(signal.SIGINT, before)
             print(f"{stage.title}: {jobs_text([job.job_id for job in jobs])}", flush=True)
@@ -312,12 +318,12 @@ def wait_for(jobs: Sequence) -> None:
     """Until processes of this machine have ended; raises as :func:`run_here` does."""
     try:
         while not all(job.done() for job in jobs):
-            time.sleep(process.INTERVAL)
+            time.sleep(command.INTERVAL)
     except Stopped:
         while running := [job for job in jobs if not job.done()]:
             for job in running:
                 job._process.terminate()
-            time.sleep(process.INTERVAL)
+            time.sleep(command.INTERVAL)
         raise
     for job in jobs:
         if has_failed(job):

@@ -1,8 +1,8 @@
 """Saves and stops a training run when it receives a signal.
 
 Clusters take machines back with a warning: a signal, then a minute or so. fairseq's loop handles no
-signals, so a run would lose everything since its last checkpoint. Here SIGTERM, SIGUSR1 and Ctrl-C
-only set a flag. It is read after each update (``Trainer.train_step``, the innermost public method
+signals, so a run would lose everything since its last checkpoint. Here SIGTERM, SIGHUP, SIGUSR1 and
+Ctrl-C only set a flag. It is read after each update (``Trainer.train_step``, the innermost public method
 that every path through the loop calls); all processes agree on it by summing their flags, and the
 loop is then made to believe that its time is up (fairseq's ``--stop-time-hours``): it saves
 ``checkpoint_last.pt`` in the middle of the epoch and returns. The command exits with code 75, and
@@ -28,11 +28,11 @@ from pathlib import Path
 
 import torch
 
-from ..errors import STOPPED_EARLY, BadInput
+from ..errors import STOPPED_EARLY, BadInput, leave_terminal
 
 logger = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
 
 class StopRequest:
@@ -51,6 +51,8 @@ class StopRequest:
             KeyboardInterrupt: on the second Ctrl-C, or on the first before the training loop.
         """
         self.signal = self.signal or signal.Signals(number)
+        if number == signal.SIGHUP:
+            leave_terminal()
         children = [] if self.training else multiprocessing.active_children()
         self._interrupts += number == signal.SIGINT
         if self._interrupts > 1 or (number == signal.SIGINT and not self.training and not children):
@@ -63,7 +65,9 @@ class StopRequest:
         """Handle ``SIGNALS``; only possible in the main thread, nothing happens in others."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                signal.signal(number, self.receive)
+                # nohup has switched SIGHUP off.
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, self.receive)
 
 
 #: Of the command that runs in this process.
@@ -84,7 +88,7 @@ def listening() -> Iterator[StopRequest]:
 
 
 def save_and_stop_on_request(trainer) -> None:
-    """Make SIGTERM, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
+    """Make SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
 
     Args:
         trainer: fairseq's, before its first update.

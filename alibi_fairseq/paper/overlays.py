@@ -21,7 +21,7 @@ def variant(recipe: Recipe) -> str:
 
 
 def world_settings(batch: Batch, world: str) -> Settings:
-    """The options that say how an update is dealt out, and nothing else."""
+    """The options that say how an update is shared out, and nothing else."""
     distributed: dict[str, object] = {"distributed_world_size": batch.gpus}
     if world == "4x8_slurm":
         distributed["distributed_port"] = SLURM_PORT
@@ -43,20 +43,21 @@ def batches(recipes: list[Recipe], world: str) -> dict[str, Batch]:
     return found
 
 
-def dealt(batch: Batch) -> tuple[int, int]:
+def passes(batch: Batch) -> tuple[int, int]:
+    """The options that share an update out: tokens of a pass, and passes."""
     return batch.max_tokens, batch.update_freq
 
 
-def default_deal(recipes: list[Recipe], world: str) -> tuple[int, int] | None:
-    """The most frequent deal: the overlay without a suffix."""
-    counts = Counter(dealt(batch) for batch in batches(recipes, world).values())
+def usual_passes(recipes: list[Recipe], world: str) -> tuple[int, int] | None:
+    """The most frequent of those options: the overlay without a suffix."""
+    counts = Counter(passes(batch) for batch in batches(recipes, world).values())
     return counts.most_common(1)[0][0] if counts else None
 
 
 def overlay_name(recipe: Recipe, world: str) -> str:
     """The overlay that runs this recipe on that machine."""
     batch = recipe.batch.on(OVERLAY_GPUS[world])
-    usual = default_deal(recipes_of(recipe.folder), world) == dealt(batch)
+    usual = usual_passes(recipes_of(recipe.folder), world) == passes(batch)
     return world if usual else f"{world}_{variant(recipe)}"
 
 
@@ -64,9 +65,9 @@ def overlays(recipes: list[Recipe]) -> dict[str, tuple[Settings, list[str]]]:
     """Overlay name → (settings, what it is for) for the recipes of one corpus."""
     made: dict[str, tuple[Settings, list[str]]] = {}
     for world in OVERLAY_GPUS:
-        usual = default_deal(recipes, world)
+        usual = usual_passes(recipes, world)
         for name, batch in batches(recipes, world).items():
-            overlay = world if dealt(batch) == usual else f"{world}_{name}"
+            overlay = world if passes(batch) == usual else f"{world}_{name}"
             _, lines = made.setdefault(overlay, (world_settings(batch, world), []))
             line = f"{name}: {batch.arithmetic()} per update"
             if line not in lines:

@@ -39,7 +39,7 @@ Settings = dict[str, dict[str, object]]
 
 @dataclass(frozen=True)
 class Batch:
-    """How the sequences of one update are dealt out.
+    """How the sequences of one update are shared out.
 
     Attributes:
         length: tokens per sequence.

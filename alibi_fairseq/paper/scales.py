@@ -15,7 +15,7 @@ class Scale:
 
     Attributes:
         name: as on the command line.
-        worth: what its results are worth, for the header of a table.
+        caveat: how far its results go, for the header of a table.
         updates: of every run; None: the recipe's.
         tokens: per update, approximately.
         vocabulary: the most frequent words or pieces that are kept; None: all.
@@ -28,7 +28,7 @@ class Scale:
     """
 
     name: str
-    worth: str
+    caveat: str
     updates: int | None = None
     tokens: int = 0
     vocabulary: int | None = None
@@ -101,7 +101,7 @@ PAPER = Scale("paper", "the paper's runs")
 _NO_DROPOUT = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
 MINI = Scale(
     name="mini",
-    worth="small models, trained briefly: how position methods compare, not how good they are",
+    caveat="small models, trained briefly: how position methods compare, not how good they are",
     updates=500,
     tokens=6144,
     vocabulary=10_000,
@@ -119,7 +119,7 @@ MINI = Scale(
 )
 SMOKE = Scale(
     name="smoke",
-    worth="a few updates of tiny models: that every step works, and nothing else",
+    caveat="a few updates of tiny models: that every step works, and nothing else",
     updates=10,
     tokens=3072,
     vocabulary=600,

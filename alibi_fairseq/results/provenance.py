@@ -149,22 +149,29 @@ def _fairseq_version() -> str | None:
 
 
 def _hardware() -> dict:
+    import torch
+
+    cpu = _cpu()
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu.get("model name") or platform.processor() or platform.machine() or None,
+        "cpu_vendor": cpu.get("vendor_id"),
+        "cpu_family": cpu.get("cpu family"),
+        "cpu_model": cpu.get("model"),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "memory_gb": _memory_gb(),
         "gpu": _gpu_name(),
     }
 
 
-def _cpu_name() -> str | None:
+def _cpu() -> dict[str, str]:
+    """The first processor in ``/proc/cpuinfo``; empty where that is missing."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
     except OSError:  # not Linux
-        pass
-    return platform.processor() or platform.machine() or None
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _memory_gb() -> float | None:

@@ -77,38 +77,29 @@ def once(stamp: Stamp, make: Callable[[], Any]) -> Any:
     return stamp.result
 
 
-class Claim:
-    """A JSON file in a folder with the settings of the work in it, written before the work begins.
+def write_settings(path: Path, settings: dict) -> None:
+    """Write the settings of work into its folder, before it begins.
 
-    A stamp says that an output is finished; a claim says to what unfinished work belongs.
+    A stamp says that an output is finished; these say to what unfinished work belongs.
     """
-
-    def __init__(self, path: Path, settings: dict):
-        self.path = path
-        self.settings = _json(settings)
-
-    def check(self, work: str, advice: str) -> None:
-        """Compare with the claim in the folder, if there is one.
-
-        Args:
-            work: what is there, the beginning of the message: "… with other settings".
-            advice: what to do about it, the end of the message.
-
-        Raises:
-            BadInput: the folder holds work with other settings.
-        """
-        found = read_stamp(self.path)
-        if found is not None:
-            check_settings(found, self.settings, work, advice)
-
-    def write(self) -> None:
-        """Claim the folder."""
-        with atomic_write(self.path) as stream:
-            json.dump(self.settings, stream, indent=1)
+    with atomic_write(path) as stream:
+        json.dump(_json(settings), stream, indent=1)
 
 
-def check_settings(found: dict, wanted: dict, work: str, advice: str) -> None:
-    """Raises BadInput naming the first setting that differs, see :meth:`Claim.check`."""
+def check_settings(found: dict | None, wanted: dict, work: str, advice: str) -> None:
+    """Compare the settings of work that is there with those it should have.
+
+    Args:
+        found: what :func:`read_stamp` reads; None: no work is there.
+        wanted: the settings it should have.
+        work: what is there, the beginning of the message: "… with other settings".
+        advice: what to do about it, the end of the message.
+
+    Raises:
+        BadInput: a setting differs; the first one is named.
+    """
+    if found is None:
+        return
     wanted = _json(wanted)
     for key in sorted({*found, *wanted}):
         there, here = found.get(key), wanted.get(key)

@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 from results_documents import PROVENANCE, document, evaluation_cell
 
-from alibi_fairseq.experiments import process
+from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.results.schema import load_document, save_document
 
 
 class Commands:
-    """Stands for ``launcher.process.run``.
+    """Stands for ``command.execute``.
 
     Attributes:
         ran: module and verb of each command, in order.
@@ -35,7 +35,7 @@ class Commands:
         own_module = words[0] != "alibi_fairseq"
         self.ran.append(words[0] if own_module else " ".join(words[:2]))
         if self.stop_at == len(self.ran):
-            return process.STOPPED_EARLY
+            return STOPPED_EARLY
         if own_module:
             self.excerpt(Path(words[2]))
         else:

@@ -1,8 +1,14 @@
 """A comparison from binary data to table and figure, resumed, and its report with seeds."""
 
 import json
+import subprocess
+import sys
+import time
 
+import psutil
+import pytest
 import torch
+from commands import ROOT
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
@@ -49,6 +55,24 @@ def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
 
+@pytest.mark.slow
+def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi", "--train-lengths", "16"]
+    words += ["--updates", "1000000", "--tokens-per-update", "128", "--train-flags", TINY]
+    command = [sys.executable, "-m", "alibi_fairseq", *map(str, words)]
+    parent = subprocess.Popen(command, cwd=ROOT)
+    folder = tmp_path / data_bin.parent.name / "alibi-16-seed1"
+    log = folder / "train.log"
+    while not log.is_file() or '"num_updates"' not in log.read_text():
+        assert parent.poll() is None
+        time.sleep(0.2)
+    (training,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    parent.wait()
+    assert training.wait(60) == 75 or not training.is_running()
+    assert (folder / "checkpoint_last.pt").is_file()
+
+
 def comparison(**changes):
     corpus = {"name": "mine", "data": "data-bin"}
     return from_mapping({"corpora": [corpus], "methods": "alibi", "train_lengths": 64, **changes})
@@ -67,10 +91,10 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
         save_document(document(measured, other_length, **provenance), run.folder / "results.json")
-    report = write_report(what, runs, tmp_path / "report", ["compare"])
-    assert "22.00 ± 2.83 (2 seeds)" in report.text
-    assert "| 128" not in report.text
-    assert all(path.is_file() for path in report.files)
+    text, files = write_report(what, runs, tmp_path / "report", ["compare"])
+    assert "22.00 ± 2.83 (2 seeds)" in text
+    assert "| 128" not in text
+    assert all(path.is_file() for path in files)
     merged = json.loads((tmp_path / "report" / "results.json").read_text())
     assert [c["seed"] for c in merged["cells"]] == [1, 2]
     assert merged["provenance"]["command"] == "compare"

@@ -64,10 +64,10 @@ def test_cells_come_in_the_order_of_importance(tmp_path):
     [
         ({"method": "alibi"}, "no key 'method'. Did you mean 'methods'"),
         ({"methods": ["alibbi"]}, "Did you mean 'alibi'"),
-        ({"methods": []}, "at least one"),
+        ({"methods": []}, "methods"),
         ({"seeds": "one"}, "seeds"),
-        ({"train_lengths": [0]}, "above 0"),
-        ({"updates": 0}, "above 0"),
+        ({"train_lengths": [0]}, "train_lengths"),
+        ({"updates": 0}, "updates"),
         ({"tokens_per_update": 100, "train_lengths": [64]}, "not a multiple .* 64.*use 128"),
         ({"order": ["seeds"]}, "order: must name"),
         ({"train_flags": "--seed=3"}, "itself sets --seed"),

@@ -12,8 +12,8 @@ import torch
 from commands import ROOT
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments import paper_costs as costs
-from alibi_fairseq.experiments import process
 from alibi_fairseq.paper.catalogue import find_recipe
 
 
@@ -22,7 +22,7 @@ def nothing_may_run(monkeypatch):
     def run(*arguments, **more):
         raise AssertionError("a dry run must not run anything")
 
-    monkeypatch.setattr(process, "run", run)
+    monkeypatch.setattr(command, "execute", run)
 
 
 def lines_of(capsys, *words):

@@ -11,13 +11,13 @@ from data.preparations import books, wikitext_zip
 from stand_ins import Commands
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.experiments import process
+from alibi_fairseq.experiments import command
 
 
 @pytest.fixture
 def commands(monkeypatch):
     stand_ins = Commands()
-    monkeypatch.setattr(process, "run", stand_ins)
+    monkeypatch.setattr(command, "execute", stand_ins)
     return stand_ins
 
 

@@ -7,18 +7,18 @@ import re
 import pytest
 from stand_ins import Commands
 
-from alibi_fairseq.experiments import process
-from alibi_fairseq.experiments.launch import Machine
+from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments.paper_data import Source
 from alibi_fairseq.experiments.paper_tables import PaperTables
 from alibi_fairseq.experiments.runner import carry_out
+from alibi_fairseq.experiments.torchrun import Machine
 from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.scales import SMOKE
 
 
 @pytest.fixture
 def page(tmp_path, monkeypatch) -> str:
-    monkeypatch.setattr(process, "run", Commands())
+    monkeypatch.setattr(command, "execute", Commands())
     (tmp_path / "text").mkdir()
     for name in ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"):
         (tmp_path / "text" / name).write_text("some words\n")

@@ -8,7 +8,7 @@ import pytest
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.launch import (
+from alibi_fairseq.experiments.torchrun import (
     Machine,
     launcher_flags,
     refuse_being_one_of_many,

@@ -13,14 +13,14 @@ from results_documents import cells_of
 from stand_ins import Commands, perplexity
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.experiments import process
+from alibi_fairseq.experiments import command
 from alibi_fairseq.files import locked
 
 
 @pytest.fixture
 def commands(monkeypatch):
     stand_ins = Commands()
-    monkeypatch.setattr(process, "run", stand_ins)
+    monkeypatch.setattr(command, "execute", stand_ins)
     return stand_ins
 
 
@@ -89,7 +89,7 @@ def test_runs_in_parallel_leave_what_runs_in_order_leave(commands, tmp_path, mon
         return commands(command)
 
     monkeypatch.setattr("alibi_fairseq.experiments.runner.cores", lambda: 2)
-    monkeypatch.setattr(process, "run", run)
+    monkeypatch.setattr(command, "execute", run)
     words = ["table12", "--scale", "mini", "--parallel", "2", "--allow-other-text"]
     words += ["--corpus", f"cc100-roberta={tmp_path / 'book.txt'}", "--work-dir", str(tmp_path)]
     assert main(["reproduce", *words]) == 0
@@ -127,7 +127,7 @@ def test_a_signal_between_two_commands_is_no_failure(reproduce, commands, number
         return 0
 
     before = signal.getsignal(number)
-    monkeypatch.setattr(process, "run", told)
+    monkeypatch.setattr(command, "execute", told)
     assert reproduce()[0] == 75
     assert signal.getsignal(number) == before
 
@@ -136,7 +136,7 @@ def test_a_failure_keeps_its_code_and_names_the_log(reproduce, commands, monkeyp
     def fails(command, *arguments, **more):
         return 3 if "train" in command else commands(command)
 
-    monkeypatch.setattr(process, "run", fails)
+    monkeypatch.setattr(command, "execute", fails)
     assert reproduce()[0] == 3
     said = capsys.readouterr().err
     assert "failed with exit code 3" in said and "train.log" in said
@@ -213,6 +213,19 @@ def test_two_at_once_in_one_folder_are_refused(reproduce, tmp_path, capsys):
     with locked(tmp_path / "work" / "smoke" / "lock", "--work-dir", "command"):
         assert reproduce() == (2, [])
     assert "--work-dir: another command" in capsys.readouterr().err
+
+
+def test_a_training_that_outlived_its_command_is_named_and_not_joined(reproduce, tmp_path, capsys):
+    """Its progress goes to the log that a new training would write to as well."""
+    folder = runs(tmp_path) / "alibi-512"
+    with locked(folder / "training.lock", "--save-dir", "training"):
+        (folder / "train.log").write_text("| train_inner | 99% of somebody else's updates\n")
+        code, _ = reproduce()
+    said = capsys.readouterr().err
+    assert code == 2 and not list(folder.glob("*.pt"))
+    assert str(folder / "training.lock") in said and f"process {os.getpid()} on" in said
+    assert "somebody else" not in said
+    assert reproduce()[0] == 0
 
 
 def test_the_papers_runs_on_the_papers_text_come_without_a_warning(reproduce, commands, capsys):

@@ -11,7 +11,7 @@ from commands import SHORT, as_process, in_process
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.experiments import process, slurm
+from alibi_fairseq.experiments import command, slurm
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.schema import load_document, save_document
 
@@ -131,7 +131,7 @@ def test_a_job_submits_no_jobs(data_bin, tmp_path, monkeypatch, capsys):
 
 
 class Commands:
-    """Stands for ``process.run`` in the jobs of a comparison."""
+    """Stands for ``command.execute`` in the jobs of a comparison."""
 
     def __init__(self):
         self.ran = []
@@ -156,7 +156,7 @@ class Commands:
 
 def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
-    monkeypatch.setattr(process, "run", commands)
+    monkeypatch.setattr(command, "execute", commands)
     out = tmp_path / "out"
     name = f"{data_bin.parent.name}/alibi-16-seed1"
     assert main(compare(data_bin, out, "--job", f"train:{name}")) == 0
@@ -175,15 +175,15 @@ def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypa
 def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
     asked = []
 
-    def stopped(command, ask, stop):
+    def stopped(words, watch, stop):
         os.kill(os.getpid(), stopped.signal)
-        return process.STOPPED_EARLY if stop.times else 0
+        return slurm.STOPPED_EARLY if stop.times else 0
 
     class Environment:
         def _requeue(self, countdown):
             asked.append(countdown)
 
-    monkeypatch.setattr(process, "run", stopped)
+    monkeypatch.setattr(command, "execute", stopped)
     monkeypatch.setattr(submitit, "JobEnvironment", Environment)
     stopped.signal = signal.SIGUSR1
     with pytest.raises(SystemExit) as ended:

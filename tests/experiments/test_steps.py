@@ -11,14 +11,14 @@ import time
 import pytest
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments import process
+from alibi_fairseq.experiments import command as module
 from alibi_fairseq.experiments.command import Command, Failed, Stopped, TrainingProgress
 from alibi_fairseq.experiments.runner import Step, exit_code, run_chains, run_step
 
 
 @pytest.fixture(autouse=True)
 def short_interval(monkeypatch):
-    monkeypatch.setattr(process, "INTERVAL", 0.02)
+    monkeypatch.setattr(module, "INTERVAL", 0.02)
 
 
 def python(program, log=None, updates=0):
@@ -178,9 +178,9 @@ def test_bad_input_of_a_step_is_raised(parallel):
         run_chains([("a", [step])], [{}] * parallel)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
 def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number):
-    before = [signal.getsignal(each) for each in process.STOP_SIGNALS]
+    before = [signal.getsignal(each) for each in module.STOP_SIGNALS]
 
     def work():
         (tmp_path / "began").touch()
@@ -188,7 +188,7 @@ def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number)
 
     send_when(number, tmp_path / "began")
     assert exit_code(work) == 75
-    assert [signal.getsignal(each) for each in process.STOP_SIGNALS] == before
+    assert [signal.getsignal(each) for each in module.STOP_SIGNALS] == before
 
 
 def test_another_command_is_interrupted_instead(tmp_path):

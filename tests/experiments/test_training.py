@@ -15,7 +15,7 @@ from commands import ROOT
 from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.experiments.launch import Machine, train_flags
+from alibi_fairseq.experiments.torchrun import Machine, train_flags
 from alibi_fairseq.paper.catalogue import find_recipe
 
 RECIPE = find_recipe("bookcorpus/alibi-512")

@@ -2,6 +2,7 @@ import hashlib
 import subprocess
 
 import pytest
+import torch
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
@@ -33,6 +34,27 @@ def test_collected_provenance_is_valid_and_says_what_ran(tmp_path):
     assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()
     assert collected["versions"]["fairseq"].startswith("fairseq")
     assert collected["hardware"]["cores"] >= 1 and collected["threads"] >= 1
+
+
+def test_processors_that_compute_other_bits_are_told_apart(monkeypatch):
+    """Family and model are, where the name is the same; the instructions may be limited."""
+    cpus = {
+        number: f"processor : 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: {number}\n"
+        "model name\t: AMD EPYC\n\nprocessor : 1\nmodel : 99\n"
+        for number in (1, 17)
+    }
+    read = provenance.Path.read_text
+    for number in cpus:
+
+        def read_text(path, number=number, **options):
+            return cpus[number] if str(path) == "/proc/cpuinfo" else read(path, **options)
+
+        monkeypatch.setattr(provenance.Path, "read_text", read_text)
+        found = provenance.collect_provenance(seconds=0)["hardware"]
+        assert found["cpu"] == "AMD EPYC"
+        assert (found["cpu_vendor"], found["cpu_family"]) == ("AuthenticAMD", "25")
+        assert found["cpu_model"] == str(number)
+        assert found["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
 
 
 def test_own_command_reads_as_typed(monkeypatch):

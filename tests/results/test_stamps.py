@@ -1,4 +1,4 @@
-"""Stamps and claims."""
+"""Stamps, and settings of unfinished work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pytest
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.results.stamps import Claim, Stamp, once
+from alibi_fairseq.results.stamps import Stamp, check_settings, once, read_stamp, write_settings
 
 
 def test_a_function_runs_once_for_the_same_settings(tmp_path):
@@ -54,15 +54,16 @@ def test_a_folder_may_be_moved_with_its_stamp(tmp_path):
     assert Stamp(tmp_path / "new" / "stamp.json", outputs=[tmp_path / "new" / "model"]).holds()
 
 
-def test_a_claim_refuses_other_settings(tmp_path):
-    Claim(tmp_path / "claim.json", {"seed": 1, "model": {"layers": 2}}).write()
-    Claim(tmp_path / "claim.json", {"seed": 1, "model": {"layers": 2}}).check(
-        "It was begun", "stop"
-    )
-    for settings, difference in (
-        ({"seed": 2, "model": {"layers": 2}}, r"It was begun .*\(seed: 1 there, 2 now\); stop\."),
-        ({"seed": 1, "model": {"layers": 3}}, r"\(model differs\)"),
-        ({"seed": 1}, r"\(model differs\)"),
+def test_work_with_other_settings_is_refused(tmp_path):
+    path = tmp_path / "settings.json"
+    settings = {"seed": 1, "model": {"layers": 2}, "betas": (0.9, 0.98)}
+    check_settings(read_stamp(path), settings, "It was begun", "stop")  # nothing is there
+    write_settings(path, settings)
+    check_settings(read_stamp(path), settings, "It was begun", "stop")
+    for changes, difference in (
+        ({"seed": 2}, r"It was begun .*\(seed: 1 there, 2 now\); stop\."),
+        ({"model": {"layers": 3}}, r"\(model differs\)"),
+        ({"model": None}, r"\(model differs\)"),
     ):
         with pytest.raises(BadInput, match=difference):
-            Claim(tmp_path / "claim.json", settings).check("It was begun", "stop")
+            check_settings(read_stamp(path), settings | changes, "It was begun", "stop")

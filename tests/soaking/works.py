@@ -13,7 +13,7 @@ from fairseq_runs import write_corpus
 from soaking import states
 
 from alibi_fairseq.checkpoints.loading import updates_of
-from alibi_fairseq.experiments.process import has_reached
+from alibi_fairseq.experiments.run import has_reached
 
 INTERVAL = 5  # updates between two checkpoints
 UPDATES = 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from ...files import atomic_write
 from ...results import manifest as manifests
 from ...results.stamps import Stamp
 from .description import StudyCorpus
-from .documents import documents
 
 #: Where the documents of the test split begin, in tokens.
 DOCUMENTS = "documents.json"
@@ -122,6 +122,35 @@ def cut(corpus: StudyCorpus, source: Path, out: Path) -> None:
     excerpt(source, out, splits, corpus.vocabulary)
     with atomic_write(out / DOCUMENTS) as stream:
         json.dump({"test": starts}, stream)
+
+
+def documents(lines: Sequence, dictionary, kind: str) -> Iterator[range]:
+    """The lines of each document, without what stands before the first one.
+
+    Args:
+        lines: 1-D tensors that end with the end-of-sentence symbol.
+        dictionary: a ``fairseq.data.Dictionary``.
+        kind: ``titles``: lines of the form " = Title = ", as in WikiText; ``empty-lines``: an empty line
+            ends a document, as in texts that ``alibi-fairseq prepare text`` made.
+    """
+    begin: int | None = None  # None between documents
+    for number in range(len(lines)):
+        line = lines[number].tolist()
+        empty, title = len(line) == 1, kind == "titles" and _is_title(line, dictionary)
+        ends = empty if kind == "empty-lines" else title
+        if ends and begin is not None:
+            yield range(begin, number)
+            begin = None
+        if begin is None and (title if kind == "titles" else not empty):
+            begin = number
+    if begin is not None:
+        yield range(begin, len(lines))
+
+
+def _is_title(line: list[int], dictionary) -> bool:
+    mark = dictionary.index("=")
+    # " = = Section = = " has two marks.
+    return len(line) >= 4 and line[0] == line[-2] == mark and line[1] != mark
 
 
 def document_starts(data: Path) -> list[int]:

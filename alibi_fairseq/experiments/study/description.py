@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
-import yaml
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from ...errors import BadInput
-from ...files import is_plain_name
-from ..comparison import Comparison, from_mapping
-from .documents import KINDS
+from ..comparison import (
+    STRICT,
+    Comparison,
+    Flags,
+    FolderName,
+    as_flags,
+    from_mapping,
+    read_yaml,
+    validated,
+)
 
-#: How the text of a corpus is laid out.
-LAYOUTS = ("wikitext-103", "text")
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class StudyCorpus:
     """A text and what is taken of it.
 
     Attributes:
         name: of the corpus in the study; results bear the name of the text as well.
         layout: ``wikitext-103`` or ``text``: which ``alibi-fairseq prepare`` reads it.
-        documents: how documents are told apart, see :mod:`.documents`.
+        documents: how documents are told apart, see :func:`.data.documents`.
         vocabulary: entries of the dictionary; the other words are unknown, pieces never are.
         sample: bytes of text, in whole documents, that are prepared; 0: all.
         train: tokens to train on.
@@ -32,17 +38,17 @@ class StudyCorpus:
         train_flags: further options of ``fairseq-train`` for its models.
     """
 
-    name: str
-    layout: str
-    documents: str
+    name: FolderName
+    layout: Literal["wikitext-103", "text"]
+    documents: Literal["titles", "empty-lines"]
     vocabulary: int
     train: int
     test: tuple[int, int]
     sample: int = 0
-    train_flags: tuple[str, ...] = ()
+    train_flags: Flags = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Tests:
     """At which lengths a model is evaluated.
 
@@ -62,7 +68,7 @@ class Tests:
     sliding: tuple[int, ...]
     sliding_longest: int
     sliding_tokens: int
-    variants: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    variants: dict[str, dict[str, object]] = Field(default_factory=dict)
 
     def lengths(self, train_length: int) -> list[int]:
         """Of windows that do not overlap."""
@@ -86,7 +92,7 @@ class Tests:
         }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Key:
     """What a cell is: one model."""
 
@@ -100,7 +106,7 @@ class Key:
         return f"{self.corpus}-{self.method}-{self.train_length}-seed{self.seed}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Study:
     """A description.
 
@@ -135,52 +141,25 @@ def load(path: Path) -> Study:
     Raises:
         BadInput: it cannot be read, or a key or value is wrong.
     """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        first = str(error).splitlines()[0]
-        raise BadInput(f"{path}: cannot be read as YAML ({first}).") from error
-    try:
-        return _study(values)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"{path}: is not the description of a study ({error!r}).") from error
+    return read_yaml(path, _study)
 
 
 def _study(values: dict) -> Study:
-    corpora = {each["name"]: _corpus(each) for each in values["corpora"]}
-    parts = tuple(_part(part, values["training"], corpora) for part in values["parts"])
-    note = str(values.get("note", ""))
-    return Study(values["title"], corpora, _tests(values["tests"]), parts, note)
-
-
-def _corpus(values: dict) -> StudyCorpus:
-    corpus = StudyCorpus(
-        **{
-            **values,
-            "test": tuple(values["test"]),
-            "train_flags": tuple(str(values.get("train_flags", "")).split()),
-        }
-    )
-    if not is_plain_name(corpus.name):
-        raise BadInput(f"'{corpus.name}' cannot be the name of a folder; use letters and digits.")
-    for option, known in (("layout", LAYOUTS), ("documents", KINDS)):
-        if getattr(corpus, option) not in known:
-            raise BadInput(f"{option} must be {' or '.join(known)}, not '{values[option]}'.")
-    return corpus
-
-
-def _tests(values: dict) -> Tests:
-    lists = {name: tuple(values[name]) for name in ("factors", "beyond", "sliding")}
-    return Tests(**{**values, **lists})
+    try:
+        corpora = {each["name"]: validated(StudyCorpus, each) for each in values["corpora"]}
+        training = values.pop("training")
+        parts = [_part(part, training, corpora) for part in values["parts"]]
+        tests = validated(Tests, values["tests"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BadInput(f"this is not the description of a study ({error!r}).") from error
+    return validated(Study, {**values, "corpora": corpora, "tests": tests, "parts": parts})
 
 
 def _part(part: dict, training: dict, corpora: dict[str, StudyCorpus]) -> Comparison:
     name = part["corpus"]
     if name not in corpora:
         raise BadInput(f"parts: there is no corpus '{name}' (there are: {', '.join(corpora)}).")
-    flags = [*str(training.get("train_flags", "")).split(), *corpora[name].train_flags]
+    flags = [*as_flags(training.get("train_flags", "")), *corpora[name].train_flags]
     rest = {key: value for key, value in part.items() if key != "corpus"}
     described = {"name": name, "data": name}  # the folder follows from the study's
     return from_mapping({**training, **rest, "corpora": [described], "train_flags": flags})

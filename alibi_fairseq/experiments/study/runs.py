@@ -57,7 +57,7 @@ class StudyEvaluation:
         )
         # The table of learned positions ends at the training length.
         overrides = {"clamp_learned_positions": True} if self.key.method == "learned" else {}
-        words = [
+        argv = [
             *(sys.executable, "-m", "alibi_fairseq.experiments.study.evaluate", str(self.data)),
             *("--path", str(run.model()), "--description", str(self.description)),
             *("--out", str(out)),
@@ -65,7 +65,7 @@ class StudyEvaluation:
         ]
         return Step(
             title=f"evaluating {run.name}",
-            work=Command(words, run.folder / "evaluate.log"),
+            work=Command(argv, run.folder / "evaluate.log"),
             done=stamp.holds,
             finish=stamp.write,
         )

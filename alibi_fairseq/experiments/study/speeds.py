@@ -14,11 +14,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tqdm import tqdm
+
 from ...evaluation.data import corpus_name
 from ...results.provenance import collect_provenance
 from ...results.schema import new_document, save_document
+from ..hours import TimedModel, using_threads
 from ..run import Run
-from ..timing import TimedModel, in_turns, one_thread
 from .description import Key
 from .outcomes import SPEEDS
 
@@ -46,7 +48,7 @@ def measure(runs: dict[Key, Run], results: Path) -> list[Path]:
             if key.corpus == corpus
         }
         began = time.monotonic()
-        with one_thread():
+        with using_threads(1):
             timed = in_turns(list(models.values()), ROUNDS, corpus)
         data = Path(next(iter(models.values())).data)
         provenance = collect_provenance(
@@ -61,6 +63,22 @@ def measure(runs: dict[Key, Run], results: Path) -> list[Path]:
         save_document(document, path)
         written.append(path)
     return written
+
+
+def in_turns(runs: Sequence[Run], rounds: int, label: str) -> list[tuple[TimedModel, list[float]]]:
+    """Time updates of several models, one update of each per round after one to warm up.
+
+    What disturbs a round disturbs all models of it, so ratios within rounds can be compared.
+    """
+    models = [TimedModel(run) for run in runs]
+    seconds: list[list[float]] = [[] for _ in models]
+    total = (rounds + 1) * len(models)
+    with tqdm(total=total, desc=f"timing updates, {label}", dynamic_ncols=True) as bar:
+        for _ in range(rounds + 1):
+            for model, kept in zip(models, seconds):
+                kept.append(model.update())
+                bar.update()
+    return [(model, kept[1:]) for model, kept in zip(models, seconds)]
 
 
 def rows_of(timed: Sequence[Timed]) -> list[dict]:

@@ -8,7 +8,7 @@ import pytest
 from alibi_fairseq.experiments.study.claims import FAILS, HOLDS, NOT_RUN, OPEN, SO_FAR, claims
 from alibi_fairseq.experiments.study.description import Key
 from alibi_fairseq.experiments.study.outcomes import Outcome
-from alibi_fairseq.experiments.study.page import in_order, summary
+from alibi_fairseq.experiments.study.page import failed_first, summary
 from alibi_fairseq.experiments.study.statistics import Sums
 
 TOKENS = np.full(20, 1000)
@@ -163,6 +163,6 @@ def test_failed_claims_come_first():
         }
     )
     lines = summary(found).splitlines()[2:]
-    assert [claim.verdict for claim in in_order(found)][:2] == [FAILS, FAILS]
+    assert [claim.verdict for claim in failed_first(found)][:2] == [FAILS, FAILS]
     assert lines[0].startswith("| 1. At equal length") and "| 7. Long tests" in lines[1]
     assert NOT_RUN in lines[-1]

@@ -10,9 +10,8 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from alibi_fairseq.data.excerpt import sample
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.study.data import cut, document_starts
+from alibi_fairseq.experiments.study.data import cut, document_starts, documents
 from alibi_fairseq.experiments.study.description import StudyCorpus
-from alibi_fairseq.experiments.study.documents import documents
 
 TITLES = [
     "",

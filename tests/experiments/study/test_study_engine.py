@@ -14,7 +14,8 @@ from commands import ROOT
 from results_documents import document
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.experiments import process
+from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments.study import data as study_data
 from alibi_fairseq.experiments.study import runs as study_runs
 from alibi_fairseq.results.schema import load_document, save_document
@@ -45,7 +46,7 @@ ORDER = ["tales-alibi-16", "tales-sinusoidal-16", "notes-alibi-16", "tales-rotar
 
 
 class Commands:
-    """Stands for ``launcher.process.run``."""
+    """Stands for ``command.execute``."""
 
     def __init__(self):
         self.ran: list[str] = []
@@ -57,7 +58,7 @@ class Commands:
         folder = Path(value(words, "--save-dir" if verb == "train" else "--out"))
         self.ran.append(f"{verb} {(folder if verb == 'train' else folder.parent).name}")
         if self.stop_at == len(self.ran):
-            return process.STOPPED_EARLY
+            return STOPPED_EARLY
         getattr(self, verb)(words, folder)
         return 0
 
@@ -109,7 +110,7 @@ def commands(monkeypatch, tmp_path):
         lambda corpus, source, folder: next(folder.glob("*-study"), None),
     )
     stand_ins = Commands()
-    monkeypatch.setattr(process, "run", stand_ins)
+    monkeypatch.setattr(command, "execute", stand_ins)
     Path("study.yaml").write_text(yaml.safe_dump(DESCRIPTION))
     for name in ("tales", "notes"):
         Path(f"{name}.txt").write_text(f"text of {name}")
@@ -217,7 +218,8 @@ def test_bad_input_is_one_sentence(commands, capsys, flags, message):
     ("change", "message"),
     [
         ({"parts": [{"corpus": "poems", "methods": "alibi"}]}, "there is no corpus 'poems'"),
-        ({"tests": {}}, "is not the description of a study"),
+        ({"tests": {}}, "study.yaml: factors"),
+        ({"corpora": [{}]}, "is not the description of a study"),
         ({"training": {"updats": 5}}, "there is no key 'updats'. Did you mean 'updates'?"),
     ],
 )
@@ -228,14 +230,14 @@ def test_a_wrong_description_is_bad_input(commands, capsys, change, message):
 
 
 def test_hours_take_the_most_important_cells_that_fit(commands, capsys, monkeypatch):
-    from alibi_fairseq.experiments import timing
+    from alibi_fairseq.experiments import hours
 
     costs = {"alibi": 1000.0, "sinusoidal": 3000.0, "rotary": 500.0}
 
     def cost_of(run):
-        return timing.Cost(0.0, 0.0, costs[run.name.split("-")[1]] - 20, 100.0)
+        return hours.Cost(0.0, 0.0, costs[run.name.split("-")[1]] - 20, 100.0)
 
-    monkeypatch.setattr(timing, "cost_of", cost_of)
+    monkeypatch.setattr(hours, "cost_of", cost_of)
     assert study(*TALES, "--hours", "1") == 0
     assert trained(commands) == [
         "tales-alibi-16",

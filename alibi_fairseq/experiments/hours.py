@@ -1,15 +1,15 @@
-"""How long runs take on this machine, and how fast they train compared with each other.
+"""``--hours``: how long runs take on this machine, and what fits.
 
 Each model is built as its training command builds it, with initial weights, and takes updates and
-forward passes on random tokens in this process. ``--hours`` plans by it; ``study --speeds`` compares by
-it.
+forward passes on random tokens in this process.
 """
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,16 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from ..data.parallel import cores
+from ..errors import BadInput
 from .run import Run, tokens_in
 
 #: Seconds that a command takes to start: the imports of torch and fairseq.
 STARTUP = 10.0
 #: The share of the hours that is planned. Runs that go on at the same time are slower than one alone.
 PLANNED = 0.85
+#: Updates below which a comparison says nothing.
+LEAST = 100
 
 
 class TimedModel:
@@ -37,9 +41,9 @@ class TimedModel:
         from fairseq.dataclass.utils import convert_namespace_to_omegaconf
         from fairseq.trainer import Trainer
 
-        words = run.command().words
-        words = words[words.index("train") + 1 :]
-        args = options.parse_args_and_arch(options.get_training_parser(), words)
+        argv = run.command().argv
+        argv = argv[argv.index("train") + 1 :]
+        args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
         self.task = tasks.setup_task(self.cfg.task)
         model = self.task.build_model(self.cfg.model)
@@ -116,10 +120,23 @@ class Cost:
         return updates * self.update + validating + self.evaluation + 2 * STARTUP
 
 
-def measure(runs: Iterable[Run]) -> dict[str, Cost]:
-    """The cost of each run by name, measured one after the other; their data must be prepared."""
-    bar = tqdm(list(runs), desc="measuring the speed", unit="model", dynamic_ncols=True)
-    return {run.name: cost_of(run) for run in bar}
+def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[Cost]:
+    """The cost of each run; runs that differ in the seed alone cost the same.
+
+    Args:
+        runs: their data must be prepared.
+        parallel: number of runs at a time.
+        threads: CPU threads of each run; None: its share of the cores.
+    """
+    models = {_without_seed(run): run for run in runs}
+    with using_threads(threads or max(1, cores() // parallel)):
+        bar = tqdm(models.items(), desc="measuring the speed", unit="model", dynamic_ncols=True)
+        costs = {model: cost_of(run) for model, run in bar}
+    return [costs[_without_seed(run)] for run in runs]
+
+
+def _without_seed(run: Run) -> str:
+    return run.name.partition("-seed")[0]
 
 
 def cost_of(run: Run) -> Cost:
@@ -153,53 +170,62 @@ def makespan(seconds: Iterable[float], parallel: int) -> float:
     return max(places)
 
 
-def that_fit(runs: list[Run], hours: float, parallel: int) -> list[Run]:
+def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) -> list[Run]:
     """The runs that fit, in their order; prints what fits and what is left out.
 
     A run that does not fit is left out, and less important ones that still fit are taken.
     """
-    with one_thread():
-        costs = measure(runs)
-    seconds = {run.name: costs[run.name].seconds(run.updates) for run in runs}
+    costs = measure(runs, parallel, threads)
+    seconds = {run.name: cost.seconds(run.updates) for run, cost in zip(runs, costs)}
+
+    def needed(some: list[Run]) -> float:
+        return makespan((seconds[run.name] for run in some), parallel)
+
     taken: list[Run] = []
     for run in runs:
-        together = makespan((seconds[each.name] for each in [*taken, run]), parallel)
-        if together <= hours * 3600 * PLANNED:
+        if needed([*taken, run]) <= hours * 3600 * PLANNED:
             taken.append(run)
-    planned = makespan((seconds[run.name] for run in taken), parallel)
-    print(f"{len(taken)} of {len(runs)} runs fit: {duration(planned)}.", flush=True)
+    print(f"{len(taken)} of {len(runs)} runs fit: {duration(needed(taken))}.", flush=True)
     if left_out := [run for run in runs if run not in taken]:
-        more = makespan((seconds[run.name] for run in left_out), parallel)
         names = ", ".join(run.name for run in left_out)
-        print(f"Left out, for another {duration(more)}: {names}.", flush=True)
+        print(f"Left out, for another {duration(needed(left_out))}: {names}.", flush=True)
     return taken
 
 
+def updates_that_fit(costs: list[Cost], hours: float, parallel: int) -> tuple[int, float]:
+    """The number of updates with which runs fit, the same for all, and the seconds they then take.
+
+    Returns:
+        The largest number, rounded down to two digits.
+
+    Raises:
+        BadInput: not even ``LEAST`` updates fit.
+    """
+
+    def needed(updates: int) -> float:
+        return makespan((cost.seconds(updates) for cost in costs), parallel)
+
+    updates = bisect(range(10**9), hours * 3600 * PLANNED, key=needed) - 1
+    if updates < LEAST:
+        least = needed(LEAST) / 3600 / PLANNED
+        raise BadInput(
+            f"--hours: {LEAST} updates of every method take about {least * 1.1:.2g} hours on this "
+            "machine; give that many, or compare fewer methods or a smaller --arch."
+        )
+    unit = 10 ** (len(str(updates)) - 2)
+    updates = updates // unit * unit
+    return updates, needed(updates)
+
+
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """torch computes with one thread inside, as each of several runs at a time does."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def using_threads(number: int) -> Iterator[None]:
+    """torch computes with a number of threads while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
-
-
-def in_turns(runs: Sequence[Run], rounds: int, label: str) -> list[tuple[TimedModel, list[float]]]:
-    """Time updates of several models, one update of each per round after one to warm up.
-
-    What disturbs a round disturbs all models of it, so ratios within rounds can be compared.
-    """
-    models = [TimedModel(run) for run in runs]
-    seconds: list[list[float]] = [[] for _ in models]
-    total = (rounds + 1) * len(models)
-    with tqdm(total=total, desc=f"timing updates, {label}", dynamic_ncols=True) as bar:
-        for _ in range(rounds + 1):
-            for model, kept in zip(models, seconds):
-                kept.append(model.update())
-                bar.update()
-    return [(model, kept[1:]) for model, kept in zip(models, seconds)]
+        torch.set_num_threads(before)
 
 
 def duration(seconds: float) -> str:
