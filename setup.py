@@ -40,6 +40,7 @@ setup(
         "matplotlib",
         "tqdm",
         "psutil",
+        "pydantic>=2",
     ],
     extras_require={
         # export, import-hf
