@@ -6,7 +6,7 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 METHOD_NAMES = {
@@ -219,29 +219,7 @@ def series(points: Iterable[Point]) -> list[Series]:
     ]
 
 
-def labels(cells: list[dict], base: Callable[[dict], str], keys: Iterable[str]) -> list[str]:
-    """A label for each cell, such that runs that differ do not share a line.
-
-    ``base(cell)``, and behind it those of ``keys`` whose values differ among the cells with that
-    label: ``ALiBi, L=64 (updates 100, seed 2)``.
-    """
-    same_base: dict[str, list[dict]] = defaultdict(list)
-    for cell in cells:
-        same_base[base(cell)].append(cell)
-    found = []
-    for cell in cells:
-        others = same_base[base(cell)]
-        short = _without_common_folder(other.get("checkpoint") for other in others)
-        parts = [
-            f"{key} {short[cell.get(key)] if key == 'checkpoint' else cell.get(key)}"
-            for key in keys
-            if len({other.get(key) for other in others}) > 1
-        ]
-        found.append(base(cell) + (f" ({', '.join(parts)})" if parts else ""))
-    return found
-
-
-def _without_common_folder(paths: Iterable[str | None]) -> dict[str | None, str]:
+def short_paths(paths: Iterable[str | None]) -> dict[str | None, str]:
     """Each path without the folders that all of them share; still one name for one path."""
     named = sorted({path for path in paths if path is not None})
     try:
@@ -262,7 +240,7 @@ def variant_names(points: Iterable[Point]) -> dict[Point, str]:
 
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
-    short = _without_common_folder(point.checkpoint for point in points)
+    short = short_paths(point.checkpoint for point in points)
     described = {
         "label": lambda p: p.label or "",
         "size": lambda p: size_text(p.layers, p.width, p.parameters) or "of unknown size",

@@ -55,14 +55,6 @@ class JsonObject(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
 
-class Versions(JsonObject):
-    python: Text | None
-    torch: Text | None
-    fairseq: Text | None
-    numpy: Text | None
-    alibi_fairseq: Text | None
-
-
 class Hardware(JsonObject):
     cpu: Text | None
     cores: PositiveCount | None
@@ -84,7 +76,7 @@ class Provenance(JsonObject):
     git_clean: bool | None
     data_sha256: Sha256 | None
     dictionary_sha256: Sha256 | None
-    versions: Versions
+    versions: dict[str, Text | None]
     hardware: Hardware
     threads: PositiveCount | None
     precision: Text | None
@@ -96,9 +88,9 @@ class Provenance(JsonObject):
 
 
 class Cell(JsonObject):
-    """A cell of any kind: keys that it may have, beside any number, text or flag."""
+    """A cell of any kind: keys that it may have, beside any number, text, flag or numbers."""
 
-    __pydantic_extra__: dict[str, Scalar]
+    __pydantic_extra__: dict[str, Scalar | list[float]]
 
     position_method: Text = _ABSENT
     train_length: PositiveCount = _ABSENT
@@ -122,9 +114,6 @@ class Cell(JsonObject):
     layers: PositiveCount = _ABSENT
     width: PositiveCount = _ABSENT
     vocabulary: PositiveCount = _ABSENT
-    document_tokens: list[float] = _ABSENT
-    document_bits: list[float] = _ABSENT
-    round_seconds: list[float] = _ABSENT
     tokens_per_second: Positive = _ABSENT
     tokens_per_second_batch_1: Positive = _ABSENT
     seconds: NotNegative = _ABSENT

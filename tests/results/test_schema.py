@@ -74,7 +74,7 @@ def changed(path: str, value) -> dict:
         ("provenance.date", "2026-13-31T12:00:00Z", r"provenance\.date"),
         ("provenance.data_sha256", "abc", r"provenance\.data_sha256"),
         ("provenance.git_clean", "yes", r"provenance\.git_clean"),
-        ("provenance.versions", {}, r"provenance\.versions\.python"),
+        ("provenance.versions", {"torch": 2}, r"provenance\.versions\.torch"),
         ("provenance.hardware.cores", 0, r"provenance\.hardware\.cores"),
         ("cells.0.tokens", 0, r"cells\[0\]\.tokens"),
         ("cells.0.tokens", 2**63, r"cells\[0\]\.tokens"),
@@ -86,7 +86,7 @@ def changed(path: str, value) -> dict:
         ("cells.0.perplexity", float("inf"), r"cells\[0\]\.perplexity"),
         ("cells.0.position_method", None, r"cells\[0\]\.position_method"),
         ("cells.0.hours", "many", r"cells\[0\]\.hours"),
-        ("cells.0.own_measure", [1], r"cells\[0\]\.own_measure"),
+        ("cells.0.own_measure", ["a"], r"cells\[0\]\.own_measure"),
         ("cells.0.stride", 129, r"cells\[0\].*stride"),
         ("cells.0.loss_bits", 2.77, "in bits"),  # the natural logarithm of 16
         ("cells.1", "text", r"cells\[1\]"),
