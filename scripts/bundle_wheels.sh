@@ -16,8 +16,9 @@ root="$(cd "$(dirname "$0")/.." && pwd)"
 readonly LIMIT=30000000 # bytes
 
 # From the pinned versions; sacrebleu is an older one, which does not need the 5 MB of lxml.
-readonly PINNED=(bitarray click cloudpickle colorama hydra-core joblib omegaconf packaging portalocker
-  protobuf psutil PyYAML regex sacremoses sentencepiece tabulate tensorboardX tqdm)
+readonly PINNED=(annotated-types bitarray click cloudpickle colorama hydra-core joblib omegaconf packaging portalocker
+  protobuf psutil pydantic pydantic_core PyYAML regex sacremoses sentencepiece tabulate tensorboardX
+  tqdm typing-inspection)
 readonly SACREBLEU=sacrebleu==2.0.0
 
 fail() {

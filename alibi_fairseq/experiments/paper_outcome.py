@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from ..files import atomic_write
 from ..paper import published
@@ -21,24 +19,11 @@ from ..paper.tables import (
     title,
 )
 from ..paper.targets import recipe_of
-from ..reporting import markdown
-from ..results.points import method_name
+from ..reporting import comparison
+from ..reporting.comparison import Row
+from ..results.points import Point, evaluation_points, model_label
 from ..results.schema import load_document
 from .paper_tables import PaperTables
-
-#: Tables with more lengths than this have them as rows instead of columns.
-_MOST_COLUMNS = 8
-
-
-class Cell(NamedTuple):
-    """A perplexity of the paper and ours; None if missing."""
-
-    model: str
-    subset: str
-    stride: int | None
-    length: int
-    printed: float | None
-    ours: float | None
 
 
 def print_outcome(tables: PaperTables, items: tuple[str, ...]) -> None:
@@ -74,12 +59,11 @@ def beside(tables: PaperTables, item: str) -> str:
     """The item as Markdown, one table per split and stride."""
     name = "ours" if is_replication(tables, item) else f"ours ({tables.scale.name})"
     parts = [f"# {title(item)}\n", *warning(tables, item)]
-    groups: dict[tuple, list[Cell]] = defaultdict(list)
-    for cell in cells(tables, item):
-        groups[cell.subset, cell.stride].append(cell)
-    for (subset, stride), members in groups.items():
+    for (subset, stride), rows in rows_of(tables, item).items():
         cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        parts.append(f"Perplexity on {subset}, {cut}:\n\n{grid(members, name)}")
+        columns = sorted({n for row in rows for n in (*row.paper, *row.ours[""])})
+        table = comparison.grid(comparison.lines(rows, columns, name), columns)
+        parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")
     return "\n".join(parts)
 
 
@@ -96,35 +80,34 @@ def warning(tables: PaperTables, item: str) -> list[str]:
     ]
 
 
-def cells(tables: PaperTables, item: str) -> Iterator[Cell]:
-    """Every perplexity of the item, with ours from the results."""
+def rows_of(tables: PaperTables, item: str) -> dict[tuple, list[Row]]:
+    """The item's models by split and stride, each with the paper's perplexities and ours by length."""
     trainings = {each.recipe.path: each for each in tables.trainings}
     printed = printed_by_paper(item)
+    found: dict[tuple, dict[str, Row]] = defaultdict(dict)
     for evaluation in asked_for(item):
-        training = trainings[evaluation.recipe.path]
+        training, updates = trainings[evaluation.recipe.path], evaluation.updates
         for subset in evaluation.subsets:
-            ours = measured(tables, training, evaluation.updates, subset)
+            ours = measured(tables, training, updates, subset)
+            name = label(training, updates)
+            rows = found[subset, evaluation.stride]
+            row = rows.setdefault(name, Row(name, {}, {"": {}}))
             for length in evaluation.lengths:
-                stride = evaluation.stride or length
-                key = (training.recipe.path, evaluation.updates, subset, length, stride)
-                yield Cell(
-                    label(training, evaluation.updates),
-                    subset,
-                    evaluation.stride,
-                    length,
-                    printed.get(key),
-                    ours.get((length, stride)),
-                )
+                case = (length, evaluation.stride or length)
+                key = (training.recipe.path, updates, subset, *case)
+                row.paper.update({length: printed[key]} if key in printed else {})
+                row.ours[""].update({length: ours[case]} if case in ours else {})
+    return {case: list(rows.values()) for case, rows in found.items()}
 
 
 def label(training: Training, updates: int) -> str:
     """``ALiBi, L=512``, with the share of the updates where the paper evaluates the run at several."""
     recipe = training.recipe
-    name = f"{method_name(recipe.position_method)}, L={recipe.train_length}"
+    name = model_label(recipe.position_method, recipe.train_length)
     return name if updates == recipe.updates else f"{name}, {updates / recipe.updates:.1%} trained"
 
 
-def printed_by_paper(item: str) -> dict[tuple, float]:
+def printed_by_paper(item: str) -> dict[tuple, Point]:
     """The paper's perplexities by recipe, updates, split, length and stride."""
     sources, _ = DRAWN.get(item, ((item,), None))
     found = {}
@@ -134,49 +117,22 @@ def printed_by_paper(item: str) -> dict[tuple, float]:
             updates = point.updates or recipe.updates
             key = (recipe.path, updates, point.subset, point.length, point.stride)
             if point.perplexity is not None:
-                found[key] = point.perplexity
+                found[key] = point
     return found
 
 
 def measured(
     tables: PaperTables, training: Training, updates: int, subset: str
-) -> dict[tuple, float]:
+) -> dict[tuple, Point]:
     """Our perplexities of a model on a split by length and stride."""
     run, results = tables.run(training), tables.results(training, subset)
     model = run.model(tables.scale.updates_of(training.recipe, updates))
-    found = load_document(results)["cells"] if results.is_file() else []
+    documents = [load_document(results)] if results.is_file() else []
     return {
-        (cell["length"], cell["stride"]): cell["perplexity"]
-        for cell in found
-        if Path(cell["checkpoint"]).resolve() == model.resolve()
+        (point.length, point.stride): point
+        for point in evaluation_points(*documents)
+        if Path(point.checkpoint or "").resolve() == model.resolve()
     }
-
-
-def grid(members: list[Cell], name: str) -> str:
-    """Two lines per model with lengths as columns, or two columns per model with lengths as rows."""
-    lengths = sorted({cell.length for cell in members})
-    models = list(dict.fromkeys(cell.model for cell in members))
-    at = {(cell.model, cell.length): cell for cell in members}
-    series = [
-        (model, who, [cell_text(at.get((model, length)), ours) for length in lengths])
-        for model in models
-        for who, ours in (("paper", False), (name, True))
-    ]
-    if len(lengths) <= _MOST_COLUMNS:
-        rows = [["" if who == name else model, who, *values] for model, who, values in series]
-        return markdown.table(["trained ↓ evaluated at →", "", *map(str, lengths)], rows, left=2)
-    headers = ["length", *(f"{model}: {who}" for model, who, _ in series)]
-    columns = [list(map(str, lengths)), *(values for _, _, values in series)]
-    return markdown.table(headers, [list(row) for row in zip(*columns)])
-
-
-def cell_text(cell: Cell | None, ours: bool) -> str:
-    if cell is None:
-        return markdown.NOTHING
-    value = cell.ours if ours else cell.printed
-    if value is None:
-        return markdown.MISSING if ours else markdown.NOTHING
-    return markdown.perplexity(value)
 
 
 #: Everything that the paper numbers.

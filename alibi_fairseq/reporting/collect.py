@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.results.points import Point, evaluation_points
+from alibi_fairseq.results.points import Point, evaluation_points, text_names
 from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
@@ -39,6 +40,28 @@ class Results:
     def of_kind(self, kind: str) -> list[dict]:
         """The documents of one kind."""
         return [document for _, document in self.documents if document["kind"] == kind]
+
+    def by_text(self, corpus: str) -> Iterator[tuple[str, Results]]:
+        """The results on each text that bears the name of a corpus of the paper.
+
+        With what tells it apart from the others: empty if it is the only one.
+        """
+        group = (corpus, paper.model(corpus))
+        ours, measured = self.comparable.get(corpus, []), self.measured.get(group, [])
+        names = text_names(point.text for point in (*ours, *measured))
+        for name in sorted({*names.values()} - {""}) or [""]:
+            of_text, all_of_text = (
+                [point for point in points if names[point.text] in ("", name)]
+                for points in (ours, measured)
+            )
+            yield (
+                name,
+                replace(
+                    self,
+                    comparable=self.comparable | {corpus: of_text},
+                    measured=self.measured | {group: all_of_text},
+                ),
+            )
 
     def comparable_training(self, corpus: str) -> list[dict]:
         """Validation losses of training runs in the paper's setting, whatever their updates."""
@@ -74,23 +97,32 @@ def collect(
         raise BadInput(f"--label: {strangers[0]} is not one of the results.")
     for path in files:
         document = load_document(path)
-        if path in label_of:
-            for cell in document["cells"]:
-                cell["label"] = label_of[path]
+        _check_whole(path, document)
+        for cell in document["cells"] if path in label_of else ():
+            cell["label"] = label_of[path]
         results.documents.append((path, document))
-        if sharded := [cell for cell in document["cells"] if "shard" in cell]:
-            raise BadInput(
-                f"{path}: holds shard {sharded[0]['shard']} of an evaluation; "
-                "merge the shards first (alibi-fairseq merge-shards)."
-            )
-        if document["kind"] == "evaluation":
-            corpus = document["corpus"]
-            why = paper.why_other_text(corpus, document["provenance"].get("text"))
-            if why is not None:
-                results.other_text[corpus] = why
-            for point in evaluation_points(document):
-                _add(results, found, path, corpus, replace(point, same_text=why is None))
+    evaluations = [pair for pair in results.documents if pair[1]["kind"] == "evaluation"]
+    points = iter(evaluation_points(*(document for _, document in evaluations)))
+    for path, document in evaluations:
+        corpus = document["corpus"]
+        why = paper.why_other_text(corpus, document["provenance"].get("text"))
+        if why is not None:
+            results.other_text[corpus] = why
+        for point in islice(points, len(document["cells"])):
+            _add(results, found, path, corpus, replace(point, same_text=why is None))
     return results
+
+
+def _check_whole(path: Path, document: dict) -> None:
+    if document["kind"] not in ("evaluation", "position_loss"):
+        return
+    if not document["cells"]:  # a shard beyond the last window
+        raise BadInput(f"{path}: holds no cells; if it is a shard, merge all of them first.")
+    if sharded := [cell for cell in document["cells"] if "shard" in cell]:
+        raise BadInput(
+            f"{path}: holds shard {sharded[0]['shard']} of an evaluation; "
+            "merge the shards first (alibi-fairseq merge-shards)."
+        )
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:

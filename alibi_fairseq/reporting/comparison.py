@@ -1,9 +1,10 @@
-"""Our perplexities beside the paper's: which belong together, their difference and its verdict."""
+"""Our perplexities beside the paper's: which belong together, their table, and verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown
@@ -13,20 +14,27 @@ from alibi_fairseq.results.points import Point, method_name, model_label, series
 # tell 46.7k and 50k updates apart.
 _UPDATES_TOLERANCE = 0.02
 
+#: Tables with more columns than this have them as rows instead.
+_MOST_COLUMNS = 8
+
 
 @dataclass(frozen=True)
 class Row:
-    """One model of a paper's table: its numbers by column, and ours by variant and column."""
+    """One model of a paper's table: its numbers by column, and ours by variant and column.
+
+    ``foreign`` are models of other people, of which there will be none of ours.
+    """
 
     label: str
-    paper: dict[object, Point]
-    ours: dict[str, dict[object, Point]]
+    paper: dict[Any, Point]
+    ours: dict[str, dict[Any, Point]]
+    foreign: bool = False
 
-    @property
-    def lines(self) -> list[tuple[str, dict[object, Point]]]:
-        """Ours by the name of the line: one line even if there is nothing of ours yet."""
-        named = {f"ours ({variant})" if variant else "ours": p for variant, p in self.ours.items()}
-        return list((named or {"ours": {}}).items())
+    def named(self, name: str = "ours") -> Iterator[tuple[str, dict[Any, Point]]]:
+        """Ours by name: one even if there is nothing of ours yet."""
+        if not self.foreign:
+            for variant, points in (self.ours or {"": {}}).items():
+                yield (f"{name} ({variant})" if variant else name), points
 
 
 def rows_beside(
@@ -46,45 +54,39 @@ def rows_beside(
     printed = paper.points(item)
     cases = {(p.subset, p.length, p.stride) for p in printed}
     usable = [p for p in ours if (p.subset, p.length, p.stride) in cases]
+    joined = _diagonal_methods(printed) if join_diagonal else set()
+    models: dict[str, list[Point]] = {}
+    for point in printed:
+        label = model_label(point.position_method, point.train_length)
+        if point.position_method in joined:
+            label = f"{method_name(point.position_method)}, L = evaluation length"
+        models.setdefault(label, []).append(point)
     result = []
-    for label, members in _paper_rows(printed, join_diagonal).items():
-        models = {(p.position_method, p.train_length): p for p in members}
-        matching = [p for p in usable if _same_model(p, models)]
-        if label.diagonal:
-            matching = [p for p in matching if p.length == p.train_length]
-        variants: dict[str, dict[object, Point]] = {}
-        for model in series(matching):
+    for label, members in models.items():
+        same = [p for p in usable if any(_same_model(p, printed) for printed in members)]
+        if members[0].position_method in joined:
+            same = [p for p in same if p.length == p.train_length]
+        variants: dict[str, dict[Any, Point]] = {}
+        for model in series(same):
             own = variants.setdefault(model.variant, {})
             own.update({column(point): point for point in model.points})
-        result.append(Row(label.text, {column(p): p for p in members}, variants))
+        result.append(Row(label, {column(p): p for p in members}, variants))
     return result
 
 
-@dataclass(frozen=True)
-class _Label:
-    text: str
-    diagonal: bool  # one row for several models, each evaluated at its own training length
+def _diagonal_methods(printed: tuple[Point, ...]) -> set[str]:
+    """Methods with several models, each evaluated at its own training length only."""
+    elsewhere = {p.position_method for p in printed if p.length != p.train_length}
+    models = {(p.position_method, p.train_length) for p in printed}
+    methods = [method for method, _ in models if method not in elsewhere]
+    return {method for method in methods if methods.count(method) > 1}
 
 
-def _paper_rows(printed: tuple[Point, ...], join: bool) -> dict[_Label, list[Point]]:
-    result: dict[_Label, list[Point]] = {}
-    for point in printed:
-        same_method = [p for p in printed if p.position_method == point.position_method]
-        lengths = {p.train_length for p in same_method}
-        diagonal = (
-            join and len(lengths) > 1 and all(p.length == p.train_length for p in same_method)
-        )
-        if diagonal:
-            text = f"{method_name(point.position_method)}, L = evaluation length"
-        else:
-            text = model_label(point.position_method, point.train_length)
-        result.setdefault(_Label(text, diagonal), []).append(point)
-    return result
-
-
-def _same_model(point: Point, models: dict[tuple[str, int], Point]) -> bool:
-    printed = models.get((point.position_method, point.train_length))
-    if printed is None:
+def _same_model(point: Point, printed: Point) -> bool:
+    if (point.position_method, point.train_length) != (
+        printed.position_method,
+        printed.train_length,
+    ):
         return False
     if printed.updates is None:
         return True
@@ -96,14 +98,47 @@ def same_updates(ours: int, printed: int) -> bool:
     return abs(ours - printed) <= _UPDATES_TOLERANCE * printed
 
 
-def printed_cell(point: Point | None) -> str:
-    """A perplexity as printed, or a dash where the paper has none."""
-    return markdown.NOTHING if point is None else markdown.point(point)
+Line = list[str]  # a model, whose numbers, and a text per column
 
 
-def our_cell(ours: Point | None, printed: Point | None) -> str:
+def lines(
+    rows: Iterable[Row], columns: Sequence, name: str = "ours", corpus: str | None = None
+) -> list[Line]:
+    """The paper's line of each row, then ours.
+
+    Args:
+        name: of ours.
+        corpus: of the paper, to add lines of differences.
+    """
+    found = []
+    for row in rows:
+        printed = [row.paper.get(column) for column in columns]
+        shown = [markdown.NOTHING if p is None else markdown.point(p) for p in printed]
+        found.append([row.label, "paper", *shown])
+        for who, points in row.named(name):
+            pairs = list(zip((points.get(column) for column in columns), printed, strict=True))
+            found.append([row.label, who, *(_our_cell(*pair) for pair in pairs)])
+            if corpus and points:
+                gaps = (difference(corpus, *pair) for pair in pairs)
+                found.append([row.label, "difference", *gaps])
+    return found
+
+
+def _our_cell(ours: Point | None, printed: Point | None) -> str:
     """Our perplexity; missing only where the paper has one."""
     return markdown.NOTHING if ours is None and printed is None else markdown.point(ours)
+
+
+def grid(lines: Sequence[Line], columns: Sequence) -> str:
+    """Lines as rows under the columns; where there are many, columns as rows instead."""
+    if len(columns) > _MOST_COLUMNS:
+        headers = ["length", *(f"{label}: {who}" for label, who, *_ in lines)]
+        values = zip(map(str, columns), *(cells for _, _, *cells in lines), strict=True)
+        return markdown.table(headers, [list(row) for row in values])
+    labels = [label for label, *_ in lines]
+    first = [label if label != before else "" for before, label in zip(["", *labels], labels)]
+    rows = [[label, *line[1:]] for label, line in zip(first, lines, strict=True)]
+    return markdown.table(["trained ↓ evaluated at →", "", *map(str, columns)], rows, left=2)
 
 
 def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:

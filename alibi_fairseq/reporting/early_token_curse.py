@@ -12,12 +12,13 @@ import os
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from itertools import cycle
 
 from alibi_fairseq.reporting import markdown, style
 from alibi_fairseq.results.points import (
     Point,
+    evaluation_points,
     method_name,
     method_order,
     model_label,
@@ -124,14 +125,10 @@ def position_series(document: dict) -> dict[str, list[Position]]:
 
     Seeds are averaged; runs that differ in anything else have lines of their own.
     """
-    known = {field.name for field in fields(Point)}
     of_model: dict[tuple, dict[Point, list[dict]]] = defaultdict(lambda: defaultdict(list))
-    for cell in document["cells"]:
-        values = {key: value for key, value in cell.items() if key in known}
-        values.setdefault("seed", document["provenance"]["seed"])
-        point = Point(**{**values, "perplexity": None})
+    for point, cell in zip(evaluation_points(document), document["cells"], strict=True):
         key = tuple(cell[name] for name in ("position_method", "train_length", *_WINDOW))
-        of_model[key][point].append(cell)
+        of_model[key][replace(point, tokens=None)].append(cell)
     shared = shared_window(document)
     lines: dict[str, list[dict]] = defaultdict(list)
     for (method, train_length, *window), members in of_model.items():

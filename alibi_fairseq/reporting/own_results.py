@@ -16,7 +16,8 @@ from alibi_fairseq.reporting import (
 )
 from alibi_fairseq.reporting.collect import Group, Results
 from alibi_fairseq.reporting.markdown import Report, literal
-from alibi_fairseq.results.points import Point, method_name, series, size_text
+from alibi_fairseq.results.points import Point, Text, method_name, series, size_text, text_names
+from alibi_fairseq.results.schema import cell_identity
 
 
 def perplexities(report: Report, results: Results) -> None:
@@ -59,13 +60,13 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
     compared at each training length, and training lengths compared for each method.
     """
     found = []
-    for (subset, inference), part in perplexity_by_length.split_by_inference(points).items():
+    for name, part in perplexity_by_length.split_by_evaluation(points).items():
         lines = series(part)
         if not perplexity_by_length.has_lines(lines):
             continue
         lengths = sorted({line.points[0].train_length for line in lines})
         methods = list(dict.fromkeys(line.position_method for line in lines))
-        what = f"{title}, {subset}, {inference}"
+        what = f"{title}, {name}"
         if len(lengths) == 1 or len(methods) == 1:
             found.append((f"{what} lengths", what, {"": lines}))
             continue
@@ -89,32 +90,40 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
 
 
 def _strides(report: Report, title: str, points: list[Point]) -> None:
-    for subset in sorted({point.subset for point in points}):
-        own = [point for point in points if point.subset == subset]
+    """Tables and figures of windows that slide, each about one text."""
+    names = text_names(point.text for point in points)
+    for text, name in sorted(names.items(), key=str):
+        own = [point for point in points if point.text == text]
         body = early_token_curse.stride_table(own)
         if not body:
             continue
-        name = f"{title} {subset} strides"
-        what = f"{title}, {subset}"
-        report.table(name, f"{what}: non-overlapping and sliding windows", body)
+        what = ", ".join(filter(None, (title, text[0], name)))
+        report.table(f"{what} strides", f"{what}: non-overlapping and sliding windows", body)
         report.figure(
-            name,
+            f"{what} strides",
             f"{what}: the early-token curse. Solid: non-overlapping windows; dashed: sliding.",
             partial(early_token_curse.draw_strides, own, what),
         )
 
 
 def other_documents(report: Report, results: Results) -> None:
-    for document in one_per_corpus(results.of_kind("position_loss")):
-        corpus = document["corpus"]
-        title = ", ".join([corpus, *early_token_curse.shared_window(document)])
-        title = f"{results.title or title}: loss in bits per token by position in the window"
-        name = f"{corpus} positions"
-        report.table(name, title, early_token_curse.position_table(document))
-        report.figure(name, title, partial(early_token_curse.draw_positions, document, title))
-    for document in one_per_corpus(results.of_kind("training")):
-        name = f"{document['corpus']} training"
-        title = f"{results.title or document['corpus']}: training"
+    for name, document in one_per_text(results.of_kind("position_loss")):
+        parts = [document["corpus"], *early_token_curse.shared_window(document)]
+        title = results.title or ", ".join(parts)
+        title = f"{title}{name}: loss in bits per token by position in the window"
+        report.table(
+            f"{document['corpus']}{name} positions",
+            title,
+            early_token_curse.position_table(document),
+        )
+        report.figure(
+            f"{document['corpus']}{name} positions",
+            title,
+            partial(early_token_curse.draw_positions, document, title),
+        )
+    for name, document in one_per_text(results.of_kind("training")):
+        title = f"{results.title or document['corpus']}{name}: training"
+        name = f"{document['corpus']}{name} training"
         report.table(name, title, training_curves.training_table(document))
         lines = training_curves.training_lines(document).values()
         if any(len(cells) > 1 for cells in lines):
@@ -126,14 +135,39 @@ def other_documents(report: Report, results: Results) -> None:
             report.table("benchmark", f"Benchmark, {machine}", body)
 
 
-def one_per_corpus(documents: Iterable[dict]) -> list[dict]:
-    """Documents with the cells of all that are about the same text; a cell twice counts once."""
-    found: dict[str, dict] = {}
-    cells: dict[str, dict[str, dict]] = defaultdict(dict)
+def one_per_text(documents: Iterable[dict]) -> list[tuple[str, dict]]:
+    """Documents of one kind joined where they are about the same text; a cell twice counts once.
+
+    Each with what its title must add: nothing for the only text of a corpus.
+    """
+    first: dict[str, dict] = {}
+    found: dict[str, dict[Text, dict[str, dict]]] = defaultdict(lambda: defaultdict(dict))
     for document in documents:
-        corpus, seed = document["corpus"], document["provenance"]["seed"]
-        found.setdefault(corpus, document)
+        corpus, provenance = document["corpus"], document["provenance"]
+        first.setdefault(corpus, document)
+        counts = _tokens_scored(document)
         for cell in document["cells"]:
-            cell = {"seed": seed, **cell}
-            cells[corpus].setdefault(json.dumps(cell, sort_keys=True), cell)
-    return [{**found[corpus], "cells": [*those.values()]} for corpus, those in cells.items()]
+            text: Text = (cell["subset"], provenance["data_sha256"], counts[_evaluation(cell)])
+            cell = {"seed": provenance["seed"], **cell}
+            found[corpus][text].setdefault(json.dumps(cell, sort_keys=True), cell)
+    joined = []
+    for corpus, texts in found.items():
+        names, splits = text_names(texts), {subset for subset, *_ in texts}
+        for text, cells in texts.items():
+            parts = [text[0] if len(splits) > 1 else "", names[text]]
+            added = "".join(f", {part}" for part in parts if part)
+            joined.append((added, {**first[corpus], "cells": [*cells.values()]}))
+    return joined
+
+
+def _tokens_scored(document: dict) -> dict[tuple, int]:
+    """The number of tokens of each evaluation, over all positions where there are several."""
+    counts: dict[tuple, int] = defaultdict(int)
+    for cell in document["cells"]:
+        counts[_evaluation(cell)] += cell.get("tokens", 0)
+    return counts
+
+
+def _evaluation(cell: dict) -> tuple:
+    position = ("position_from", "position_to", "tokens", "loss_bits")
+    return cell_identity("position_loss", {k: v for k, v in cell.items() if k not in position})

@@ -11,14 +11,14 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import comparison, style
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
-from alibi_fairseq.reporting.speed import TRAINING, draw_bars, speed_bars, speeds
+from alibi_fairseq.reporting.speed import draw_bars, printed, speed_bars, speeds
 from alibi_fairseq.reporting.training_curves import time_curve, training_speeds
 from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
 
 
 def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True) -> list:
     """The rows of a table or figure as lines: the paper's first, then ours."""
-    printed, measured = [], []
+    theirs, measured = [], []
     ours = results.comparable.get(paper.about(item)["corpus"], [])
     for row in comparison.rows_beside(item, ours):
         points = [point for point in row.paper.values() if keep(point)]
@@ -26,11 +26,11 @@ def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p
             continue
         one = {point.train_length for point in points}
         model = (points[0].position_method, one.pop() if len(one) == 1 else None)
-        printed.append(Series(*model, points, "paper", printed=True, title=row.label))
+        theirs.append(Series(*model, points, "paper", printed=True, title=row.label))
         for variant, found in row.ours.items():
             if kept := [point for point in found.values() if keep(point)]:
                 measured.append(Series(*model, kept, variant, title=row.label))
-    return printed + measured
+    return theirs + measured
 
 
 def figure01(results: Results, *paths: os.PathLike) -> None:
@@ -44,20 +44,17 @@ def figure01(results: Results, *paths: os.PathLike) -> None:
 
 def figure02(results: Results, *paths: os.PathLike) -> None:
     """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
-    columns = (
-        ("train_words_per_second", 1000, "training (thousand words per second)"),
-        ("eval_words_per_second", 1000, "evaluation (thousand words per second)"),
-        ("train_memory_gb", 1, "training memory (GB)"),
-    )
+    axes = {
+        "train": (1000, "training (thousand words per second)"),
+        "evaluate": (1000, "evaluation (thousand words per second)"),
+        "memory": (1, "training memory (GB)"),
+    }
     bars = [
         (
             f"The paper, one V100:\n{axis}",
-            {
-                (row["position_method"], row["train_length"]): row[key] / unit
-                for row in paper.rows("table01")
-            },
+            {case: found[key] / unit for case, found in printed().items()},
         )
-        for key, unit, axis in columns
+        for key, (unit, axis) in axes.items()
     ]
     for group in speeds(results.of_kind("benchmark")):
         bars += speed_bars(group)
@@ -135,9 +132,9 @@ def figure07(results: Results, *paths: os.PathLike) -> None:
     machines = {"the paper, one V100 (words)": paper_speeds}
     for group in speeds(results.of_kind("benchmark")):
         machines[f"{group.machine} (tokens)"] = {
-            (method, length): cells[TRAINING]["tokens_per_second"]
-            for (method, length, _), cells in group.cases.items()
-            if method in methods and TRAINING in cells
+            (method, length): found["train"]
+            for (method, length, _), found in group.cases.items()
+            if method in methods and "train" in found
         }
     with style.figure("Training speed by training length", len(machines) + 1) as (figure, panels):
         *absolute, relative = panels
@@ -174,12 +171,12 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
 
     Our speeds are those of the runs' own records, per GPU (or process).
     """
-    printed = {
+    words = {
         (row["position_method"], row["train_length"]): row["train_words_per_second"] / 1000
         for row in paper.rows("figure07")
     }
     panels: dict[str, tuple[dict, Sequence[Point], str]] = {
-        "the paper, one V100": (printed, paper.points("figure08"), "words")
+        "the paper, one V100": (words, paper.points("figure08"), "words")
     }
     cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
     ours = [

@@ -1,10 +1,13 @@
-"""The paper's tables in their own shapes, ours beside them. ``TABLES`` lists them."""
+"""The paper's tables with ours beside them. ``TABLES`` lists them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import comparison, markdown, speed
 from alibi_fairseq.reporting.collect import Results
+from alibi_fairseq.reporting.comparison import Row
 from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast, training_speeds
 from alibi_fairseq.results.points import Point, method_name, model_label
 
@@ -16,177 +19,139 @@ TABLES = ("table01", *PERPLEXITY_TABLES)
 
 
 def table(item: str, results: Results) -> str:
-    """One of Tables 1–15 as Markdown, e.g. ``table05``; without results, ours is missing."""
+    """One of Tables 1–15 as Markdown, e.g. ``table05``; without results, ours is missing.
+
+    Rows are models, with a line of the paper's, of ours and of their difference; columns are lengths
+    of evaluation, or the validation and the test set.
+    """
     if item == "table01":
         return speed.speed_table(results.of_kind("benchmark"))
     corpus = paper.about(item)["corpus"]
     ours = results.comparable.get(corpus, [])
+    columns: Sequence = sorted({point.length for point in paper.points(item)})
+    rows = comparison.rows_beside(item, ours, join_diagonal=item not in LARGE)
+    if item in TEST_SETS:
+        columns = ("valid", "test")
+        rows = _test_sets(item, comparison.rows_beside(item, ours, lambda p: p.subset))
+    lines = comparison.lines(rows, columns, corpus=corpus)
+    if item in LARGE:
+        lines = _with_costs(item, lines, rows, results.comparable_training(corpus))
+        columns = ("memory", "updates", "GPU hours", *columns)
+    parts = [comparison.grid(lines, columns)]
     if item in SWEEPS:
-        body = _sweep(item, ours)
-    elif item in TEST_SETS:
-        body = _test_sets(item, results)
-    elif item in LARGE:
-        body = _large(item, ours, results.comparable_training(corpus))
-        body += _time_saved(results) if item == "table11" else ""
-    else:
-        body = _grid(item, ours)
-    return body + "\n" + comparison.legend(corpus) + "\n" + _other_text(item, results)
+        parts += [_SPEEDS, comparison.grid(_speeds_by_length(rows, columns), columns)]
+    elif item == "table06":
+        trained = training_speeds(results, corpus)
+        columns = ("training", "evaluation, batch 1", "evaluation, full batches")
+        parts += [_SPEEDS, comparison.grid(_speeds(item, rows, trained), columns)]
+    elif item == "table11":
+        parts.append(_time_saved(results))
+    return "\n".join(
+        [*parts, comparison.legend(corpus) + "\n", *_other_text(corpus, rows, results)]
+    )
 
 
-def _other_text(item: str, results: Results) -> str:
+def _other_text(corpus: str, rows: list[Row], results: Results) -> list[str]:
     """Why there are no verdicts, and ours in bits per byte, which other vocabularies share."""
-    corpus = paper.about(item)["corpus"]
     if corpus not in results.other_text:
-        return ""
+        return []
     lines = [
         [row.label + name[4:], point.subset, str(point.length), f"{point.bits_per_byte:.4f}"]
-        for row in comparison.rows_beside(item, results.comparable.get(corpus, []), _subset_length)
-        for name, points in row.lines
+        for row in rows
+        for name, points in row.named()
         for point in points.values()
         if point.bits_per_byte is not None
     ]
     text = (
-        f"\nNo verdicts: {results.other_text[corpus]}, so perplexities per token are in other units "
+        f"No verdicts: {results.other_text[corpus]}, so perplexities per token are in other units "
         "than the paper's.\n"
     )
-    if not lines:
-        return text
     headers = ["ours", "split", "evaluated at", "bits per byte"]
-    return text + "\n" + markdown.table(headers, lines, left=2)
+    return [text, markdown.table(headers, lines, left=2)] if lines else [text]
 
 
-def _subset_length(point: Point) -> tuple[str, int]:
-    return point.subset, point.length
+def _test_sets(item: str, rows: list[Row]) -> list[Row]:
+    """The rows with other people's models among them, in the paper's order."""
+    of_model = {
+        (point.position_method, point.train_length): row
+        for row in rows
+        for point in row.paper.values()
+    }
+    found = []
+    for printed in paper.rows(item):
+        row = of_model.get((printed["position_method"], printed["train_length"]))
+        if row is None:
+            perplexities = {subset: printed[f"{subset}_perplexity"] for subset in ("valid", "test")}
+            row = Row(
+                f"{printed['model']} (as printed)",
+                {s: Point("", 0, 0, 0, s, p) for s, p in perplexities.items() if p is not None},
+                {},
+                foreign=True,
+            )
+        found.append(row)
+    return found
 
 
-def _grid(item: str, ours: list[Point]) -> str:
-    """Rows are models, columns evaluation lengths; three lines per model."""
-    lengths = sorted({point.length for point in paper.points(item)})
+_SPEEDS = (
+    "Speed in tokens per second (the paper: words, one V100, evaluation at batch size 1; ours: the "
+    "machine named in the sources):\n"
+)
+
+
+def _speeds_by_length(rows: list[Row], lengths: Sequence) -> list[comparison.Line]:
+    """Speeds of evaluation, which Tables 2–4 print too."""
+    batches = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
     lines = []
-    for row in comparison.rows_beside(item, ours):
-        lines += _three_lines(item, row, lengths)
-    return markdown.table(["trained ↓ evaluated at →", "", *map(str, lengths)], lines, left=2)
-
-
-def _three_lines(item: str, row: comparison.Row, columns: list) -> list[list[str]]:
-    corpus = paper.about(item)["corpus"]
-    lines = [[row.label, "paper", *(comparison.printed_cell(row.paper.get(c)) for c in columns)]]
-    for name, ours in row.lines:
-        values = (comparison.our_cell(ours.get(c), row.paper.get(c)) for c in columns)
-        lines.append(["", name, *values])
-        if ours:
-            gaps = (comparison.difference(corpus, ours.get(c), row.paper.get(c)) for c in columns)
-            lines.append(["", "difference", *gaps])
+    for row in rows:
+        printed = (_speed(row.paper.get(n), batches["batch 1"], markdown.NOTHING) for n in lengths)
+        lines.append([row.label, "paper, batch 1", *printed])
+        for name, points in row.named():
+            for batch, key in batches.items():
+                own = (_speed(points.get(n), key) for n in lengths)
+                lines.append([row.label, f"{name}, {batch}", *own])
     return lines
 
 
-def _sweep(item: str, ours: list[Point]) -> str:
-    """Rows are evaluation lengths, columns methods; then the speeds, which the paper prints too."""
-    corpus = paper.about(item)["corpus"]
-    headers, speed_headers = ["length"], ["length"]
-    lines = {length: [str(length)] for length in sorted({p.length for p in paper.points(item)})}
-    speeds = {length: [str(length)] for length in lines}
-    for model in comparison.rows_beside(item, ours):
-        method = method_name(next(iter(model.paper.values())).position_method)
-        headers.append(f"{method}: paper")
-        speed_headers.append(f"{method}: paper")
-        for length, line in lines.items():
-            printed = model.paper.get(length)
-            line.append(comparison.printed_cell(printed))
-            speeds[length].append(_speed(printed, "tokens_per_second_batch_1", markdown.NOTHING))
-        for name, points in model.lines:
-            headers += [name, "difference"]
-            speed_headers += [f"{name}, batch 1", f"{name}, full batches"]
-            for length, line in lines.items():
-                own, printed = points.get(length), model.paper.get(length)
-                line += [markdown.point(own), comparison.difference(corpus, own, printed)]
-                speeds[length] += [_speed(own, key, markdown.MISSING) for key in _SPEEDS]
-    return (
-        "Perplexity:\n\n"
-        + markdown.table(headers, list(lines.values()))
-        + "\nEvaluation speed in tokens per second (the paper: one V100, batch size 1; ours: the "
-        "machine named in the sources):\n\n" + markdown.table(speed_headers, list(speeds.values()))
-    )
+def _speeds(item: str, rows: list[Row], trained: dict) -> list[comparison.Line]:
+    """Speeds of training and evaluation; ours of training are of the runs' own records."""
+    lines = []
+    for row, printed in zip(rows, paper.rows(item), strict=True):
+        speeds = (printed["train_words_per_second"], printed["eval_words_per_second"])
+        lines.append([row.label, "paper", *map(markdown.thousands, speeds), markdown.NOTHING])
+        for name, points in row.named():
+            training = trained.get((printed["position_method"], printed["train_length"]))
+            lines.append(
+                [
+                    row.label,
+                    name,
+                    markdown.MISSING if training is None else markdown.thousands(training),
+                    _speed(points.get("valid"), "tokens_per_second_batch_1"),
+                    _speed(points.get("valid"), "tokens_per_second"),
+                ]
+            )
+    return lines
 
 
-_SPEEDS = ("tokens_per_second_batch_1", "tokens_per_second")
-
-
-def _speed(point: Point | None, key: str, absent: str) -> str:
+def _speed(point: Point | None, key: str, absent: str = markdown.MISSING) -> str:
     value = None if point is None else getattr(point, key)
     if value is None:
         return point.status if point is not None and point.status else absent
     return f"{value:.0f}"
 
 
-def _test_sets(item: str, results: Results) -> str:
-    """Rows are models, columns the validation and the test set; other people's models as printed.
-
-    With speeds where the paper gives them (Table 6): ours of training are of the runs' own records.
-    """
-    corpus = paper.about(item)["corpus"]
-    ours = results.comparable.get(corpus, [])
-    models = {
-        (point.position_method, point.train_length): model
-        for model in comparison.rows_beside(item, ours, column=lambda p: p.subset)
-        for point in model.paper.values()
+def _with_costs(
+    item: str, lines: list[comparison.Line], rows: list[Row], training: list[dict]
+) -> list[comparison.Line]:
+    """The lines of Tables 11 and 12 with memory, updates and GPU hours in front of the perplexities."""
+    spent = {row.label: _spent_by_us(row, training) for row in rows}
+    cost = {
+        model_label(row["position_method"], row["train_length"]): row for row in paper.rows(item)
     }
-    with_speeds = "train_words_per_second" in paper.rows(item)[0]
-    trained = training_speeds(results, corpus) if with_speeds else {}
-    headers = ["model, evaluated at 3072"]
-    if with_speeds:
-        headers += ["train tokens/s: paper", "ours", "evaluation tokens/s: paper, batch 1"]
-        headers += ["ours, batch 1", "ours, full batches"]
-    for subset in ("valid", "test"):
-        headers += [f"{subset}: paper", "ours", "difference"]
-    lines = []
-    for row in paper.rows(item):
-        case = (row["position_method"], row["train_length"])
-        model = models.get(case)
-        for name, points in model.lines if model else [("", {})]:
-            line = [f"{row['model']} (as printed)" if model is None else model.label + name[4:]]
-            if with_speeds:
-                own = trained.get(case)
-                line.append(markdown.thousands(row["train_words_per_second"]))
-                line.append(markdown.MISSING if own is None else markdown.thousands(own))
-                line.append(markdown.thousands(row["eval_words_per_second"]))
-                line += [_speed(points.get("valid"), key, markdown.MISSING) for key in _SPEEDS]
-            for subset in ("valid", "test"):
-                printed = row[f"{subset}_perplexity"]
-                line.append(markdown.NOTHING if printed is None else markdown.perplexity(printed))
-                if model is None:
-                    line += [markdown.NOTHING] * 2
-                else:
-                    measured, other = points.get(subset), model.paper.get(subset)
-                    line += [markdown.point(measured)]
-                    line += [comparison.difference(corpus, measured, other)]
-            lines.append(line)
-    return markdown.table(headers, lines)
-
-
-def _large(item: str, ours: list[Point], training: list[dict]) -> str:
-    """Rows are 1.3B models with memory, updates and GPU hours; columns evaluation lengths."""
-    cost = {(row["position_method"], row["train_length"]): row for row in paper.rows(item)}
-    lengths = sorted({point.length for point in paper.points(item)})
-    lines = []
-    for row in comparison.rows_beside(item, ours, join_diagonal=False):
-        first = next(iter(row.paper.values()))
-        printed = cost[first.position_method, first.train_length]
-        own = [point for _, points in row.lines for point in points.values()]
-        measured = {
-            "train_memory_gb": None,
-            "updates": own[0].updates if own else None,
-            "gpu_hours": None,
-        }
-        for cell in training:
-            same = (cell["position_method"], cell["train_length"])
-            if same == (first.position_method, first.train_length):
-                measured = _spent(cell, printed["updates"]) or measured
-        for line in _three_lines(item, row, lengths):
-            spent = {"paper": printed, "difference": None}.get(line[1], measured)
-            lines.append([*line[:2], *_cost(spent), *line[2:]])
-    headers = ["trained ↓ evaluated at →", "", "memory", "updates", "GPU hours"]
-    return markdown.table([*headers, *map(str, lengths)], lines, left=2)
+    found = []
+    for label, who, *cells in lines:
+        of_line = {"paper": cost[label], "difference": None}.get(who, spent[label])
+        found.append([label, who, *_cost(of_line), *cells])
+    return found
 
 
 def _time_saved(results: Results) -> str:
@@ -212,16 +177,27 @@ def _time_saved(results: Results) -> str:
     ) + markdown.table(headers, lines, left=2)
 
 
-def _spent(cell: dict, updates: int) -> dict | None:
-    """What a training run had spent when it was as old as the paper's; None at another age."""
-    if not comparison.same_updates(cell["updates"], updates):
-        return None
-    memory = cell.get("peak_memory_mb")
-    return {
-        "train_memory_gb": None if memory is None else round(memory / 1000, 1),
-        "updates": cell["updates"],
-        "gpu_hours": cell.get("gpu_hours"),
+def _spent_by_us(row: Row, training: list[dict]) -> dict:
+    """What our run had spent when it was as old as the paper's."""
+    first = next(iter(row.paper.values()))
+    own = [point for _, points in row.named() for point in points.values()]
+    spent = {
+        "train_memory_gb": None,
+        "updates": own[0].updates if own else None,
+        "gpu_hours": None,
     }
+    for cell in training:
+        model = (cell["position_method"], cell["train_length"])
+        if model == (first.position_method, first.train_length) and comparison.same_updates(
+            cell["updates"], first.updates or 0
+        ):
+            memory = cell.get("peak_memory_mb")
+            spent = {
+                "train_memory_gb": None if memory is None else round(memory / 1000, 1),
+                "updates": cell["updates"],
+                "gpu_hours": cell.get("gpu_hours"),
+            }
+    return spent
 
 
 def _cost(spent: dict | None) -> list[str]:

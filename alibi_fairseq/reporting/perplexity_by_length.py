@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import markdown, style
-from alibi_fairseq.results.points import Point, Series, series
+from alibi_fairseq.results.points import Point, Series, series, text_names
 
 _CSV_COLUMNS = (
     *("position_method", "train_length", "length", "stride", "subset", "tokens"),
@@ -24,22 +24,28 @@ _CSV_COLUMNS = (
 def length_table(points: Iterable[Point]) -> str:
     """Perplexity in Markdown, one row per model and one column per length.
 
-    One table for each split and inference (non-overlapping, S=1, …), each under a line that says
-    which.
+    One table for each split, inference (non-overlapping, S=1, …) and text, each under a line that
+    says which.
     """
     tables = [
-        f"Perplexity on {markdown.literal(subset)}, {inference}:\n\n{_length_table(part)}"
-        for (subset, inference), part in split_by_inference(points).items()
+        f"Perplexity on {markdown.literal(name)}:\n\n{_length_table(part)}"
+        for name, part in split_by_evaluation(points).items()
     ]
     text = "\n".join(tables)
     return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
 
 
-def split_by_inference(points: Iterable[Point]) -> dict[tuple[str, str], list[Point]]:
-    """Points by split and inference, validation and non-overlapping windows first."""
-    parts: dict[tuple[str, str], list[Point]] = {}
-    for point in sorted(points, key=_inference_order):
-        parts.setdefault((point.subset, point.inference), []).append(point)
+def split_by_evaluation(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """The points that compare with each other, validation and non-overlapping windows first.
+
+    By split, inference and, where there are several, text: ``valid, non-overlapping``.
+    """
+    points = sorted(points, key=_inference_order)
+    names = text_names(point.text for point in points)
+    parts: dict[str, list[Point]] = {}
+    for point in points:
+        name = ", ".join(filter(None, (point.subset, point.inference, names[point.text])))
+        parts.setdefault(name, []).append(point)
     return parts
 
 
@@ -78,7 +84,7 @@ def length_csv(*documents: dict) -> str:
 
 
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
-    """Draw perplexity against length, one line per model, one panel per split and inference.
+    """Draw perplexity against length, one line per model, one panel per split, inference and text.
 
     Points that differ in the seed alone make one line, with a band of one standard deviation. Panels
     with a single length, where nothing can be seen, are left out if there are others.
@@ -92,10 +98,7 @@ def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> 
     """
     if not points:
         raise BadInput(f"{title}: the results hold no cells, so there is nothing to draw.")
-    panels = {
-        f"{subset}, {inference}": series(part)
-        for (subset, inference), part in split_by_inference(points).items()
-    }
+    panels = {name: series(part) for name, part in split_by_evaluation(points).items()}
     lines = {name: panel for name, panel in panels.items() if has_lines(panel)}
     draw_panels(title, lines or panels, *paths)
 

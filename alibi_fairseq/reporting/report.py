@@ -63,11 +63,14 @@ def _paper(report: Report, results: Results) -> None:
         about = paper.about(item)
         corpus = f"{about['corpus']}: " if item != "table01" else ""
         title = f"{about['name']}. {corpus}{about['content']}"
-        report.table(item, title, paper_tables.table(item, results), paper.notes(item))
-        for name, (after, caption, draw) in FIGURES.items():
-            if after == item:
-                notes = "; ".join(paper.notes(name))
-                report.figure(name, f"{caption}. {notes}".rstrip(" ."), partial(draw, results))
+        for text, part in results.by_text(about["corpus"]):
+            added = f" ({text})" if text else ""
+            body = paper_tables.table(item, part)
+            report.table(f"{item} {text}", title + added, body, paper.notes(item))
+            for name, (after, caption, draw) in FIGURES.items():
+                if after == item:
+                    shown = ". ".join([caption + added, "; ".join(paper.notes(name))])
+                    report.figure(f"{name} {text}", shown.rstrip(" ."), partial(draw, part))
     title = "The same cells measured by others"
     report.table("replications", title, paper_tables.replication_table())
 

@@ -11,31 +11,31 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown, style
 from alibi_fairseq.results.points import method_name, method_order
 
-# Benchmark cells of these phases are the two columns of Table 1.
-TRAINING, EVALUATION = "train", "evaluate"
+Case = tuple[str, int, str]  # position method, length, backend
 
 
 @dataclass
 class Speeds:
     """Training and evaluation of every method on one machine, in one precision, with one model.
 
-    ``cases`` maps (position method, length, backend) to the benchmark cell of each phase;
-    ``ratios`` maps (case, phase, baseline) to how many times as fast as the baseline it was.
+    ``cases`` maps each case to its ``train`` and ``evaluate`` (tokens per second) and ``memory``
+    (MB, of training), as far as measured; ``ratios`` maps (case, phase, baseline) to how many times
+    as fast as the baseline it was.
     """
 
     machine: str
-    cases: dict[tuple[str, int, str], dict[str, dict]] = field(default_factory=dict)
+    cases: dict[Case, dict[str, float]] = field(default_factory=dict)
     ratios: dict[tuple, float] = field(default_factory=dict)
 
-    def sinusoidal(self, case: tuple[str, int, str], phase: str) -> dict | None:
-        """The same phase of our sinusoidal model at the same length, on the same backend if any."""
+    def sinusoidal(self, case: Case, key: str) -> float | None:
+        """The same of our sinusoidal model at the same length, on the same backend if any."""
         _, length, backend = case
         found = {
-            other: cells[phase]
-            for other, cells in self.cases.items()
-            if other[:2] == ("sinusoidal", length) and phase in cells
+            other[2]: measured[key]
+            for other, measured in self.cases.items()
+            if other[:2] == ("sinusoidal", length) and key in measured
         }
-        return found.get(("sinusoidal", length, backend)) or next(iter(found.values()), None)
+        return found.get(backend, next(iter(found.values()), None))
 
 
 def speeds(documents: Iterable[dict]) -> list[Speeds]:
@@ -43,20 +43,34 @@ def speeds(documents: Iterable[dict]) -> list[Speeds]:
     groups: dict[str, Speeds] = {}
     for document in documents:
         for cell in document["cells"]:
-            wanted = {"position_method", "length", "tokens_per_second"} <= cell.keys()
-            phase = cell.get("phase")
-            if phase not in (TRAINING, EVALUATION) or not wanted:
+            wanted = {"phase", "position_method", "length", "tokens_per_second"} <= cell.keys()
+            if not wanted:
                 continue
             machine = machine_of(document["provenance"], cell)
             group = groups.setdefault(machine, Speeds(machine))
+            phase = cell["phase"]
             case = (cell["position_method"], cell["length"], cell.get("backend", ""))
-            phases = group.cases.setdefault(case, {})
-            phases.setdefault(phase, cell)
+            measured = group.cases.setdefault(case, {})
+            if phase == "train" and "train" not in measured and cell.get("peak_memory_mb"):
+                measured["memory"] = cell["peak_memory_mb"]
+            measured.setdefault(phase, cell["tokens_per_second"])
             if evaluated := cell.get("evaluation_tokens_per_second"):  # a whole row of Table 1
-                phases.setdefault(EVALUATION, {**cell, "tokens_per_second": evaluated})
+                measured.setdefault("evaluate", evaluated)
             if cell["ratio"] is not None and cell["baseline"] not in (None, "sinusoidal"):
                 group.ratios[case, phase, cell["baseline"]] = cell["ratio"]
     return [groups[machine] for machine in sorted(groups)]
+
+
+def printed() -> dict[tuple[str, int], dict[str, float]]:
+    """Table 1 by position method and length: as ``Speeds.cases``, in words and GB."""
+    return {
+        (row["position_method"], row["train_length"]): {
+            "train": row["train_words_per_second"],
+            "evaluate": row["eval_words_per_second"],
+            "memory": row["train_memory_gb"],
+        }
+        for row in paper.rows("table01")
+    }
 
 
 def machine_of(provenance: dict, cell: dict | None = None) -> str:
@@ -75,22 +89,6 @@ def machine_of(provenance: dict, cell: dict | None = None) -> str:
     return ", ".join(part for part in parts if part)
 
 
-_HEADERS = (
-    "method",
-    "backend",
-    "L",
-    "train tokens/s",
-    "× sinusoidal",
-    "paper",
-    "evaluation tokens/s",
-    "× sinusoidal",
-    "paper",
-    "train memory",
-    "− sinusoidal",
-    "paper",
-)
-
-
 def speed_table(documents: Iterable[dict]) -> str:
     """Table 1 and, for each machine measured on, its counterpart with the paper's ratios beside."""
     parts = ["The paper, one V100:\n\n" + _printed_table()]
@@ -99,61 +97,44 @@ def speed_table(documents: Iterable[dict]) -> str:
     return "\n".join(parts)
 
 
+_KEYS = ("train", "evaluate", "memory")
+
+
 def _printed_table() -> str:
     lines = []
-    for row in _printed():
-        sinusoidal = _printed_sinusoidal(row["train_length"])
-        lines.append(
-            [
-                method_name(row["position_method"]),
-                str(row["train_length"]),
-                markdown.thousands(row["train_words_per_second"]),
-                _ratio(row, sinusoidal, "train_words_per_second"),
-                markdown.thousands(row["eval_words_per_second"]),
-                _ratio(row, sinusoidal, "eval_words_per_second"),
-                f"{row['train_memory_gb']} GB",
-                _gap(row, sinusoidal),
+    for (method, length), found in printed().items():
+        line = [method_name(method), str(length)]
+        for key in _KEYS:
+            line += [
+                _value_of(key, found[key], "GB"),
+                _printed_beside_sinusoidal(method, length, key),
             ]
-        )
+        lines.append(line)
     headers = ["method", "L", "train words/s", "× sinusoidal", "evaluation words/s", "× sinusoidal"]
     return markdown.table([*headers, "train memory", "− sinusoidal"], lines)
 
 
 def _measured_table(group: Speeds) -> str:
     """The paper's cases first, missing or not, then whatever else was measured."""
-    printed = {(row["position_method"], row["train_length"]): row for row in _printed()}
     measured = {case[:2] for case in group.cases}
-    cases = [*group.cases, *((*case, "") for case in printed if case not in measured)]
-    order = [row["position_method"] for row in _printed()]
-    cases.sort(
-        key=lambda case: (
-            order.index(case[0]) if case[0] in order else len(order),
-            method_order(case[0]),
-            case[2],
-            case[1],
-        )
-    )
+    cases = [*group.cases, *((*case, "") for case in printed() if case not in measured)]
+    methods = [method for method, _ in printed()]
+    order = {method: methods.index(method) for method in methods}
+    cases.sort(key=lambda c: (order.get(c[0], len(methods)), method_order(c[0]), c[2], c[1]))
     compared = sorted({(phase, baseline) for _, phase, baseline in group.ratios}, reverse=True)
-    headers = [*_HEADERS, *(f"{phase}: × {baseline}" for phase, baseline in compared)]
+    headers = ["method", "backend", "L", "train tokens/s", "× sinusoidal", "paper"]
+    headers += ["evaluation tokens/s", "× sinusoidal", "paper"]
+    headers += ["train memory", "− sinusoidal", "paper"]
+    headers += [f"{phase}: × {baseline}" for phase, baseline in compared]
     lines = []
     for case in cases:
         method, length, backend = case
-        row = printed.get((method, length))
         line = [method_name(method), backend, str(length)]
-        for phase, key in ((TRAINING, "train"), (EVALUATION, "eval")):
-            own = group.cases.get(case, {}).get(phase)
-            reference = group.sinusoidal(case, phase)
-            line += [
-                markdown.MISSING if own is None else markdown.thousands(own["tokens_per_second"]),
-                _ratio(own, reference, "tokens_per_second"),
-                _ratio(row, _printed_sinusoidal(length), f"{key}_words_per_second"),
-            ]
-        own, reference = group.cases.get(case, {}).get(TRAINING), group.sinusoidal(case, TRAINING)
-        line += [
-            _memory(own),
-            _memory_gap(own, reference),
-            _gap(row, _printed_sinusoidal(length)),
-        ]
+        for key in _KEYS:
+            own = group.cases.get(case, {}).get(key)
+            line.append(markdown.MISSING if own is None else _value_of(key, own, "MB"))
+            line.append(_beside(key, own, group.sinusoidal(case, key), "MB"))
+            line.append(_printed_beside_sinusoidal(method, length, key))
         for phase, baseline in compared:
             ratio = group.ratios.get((case, phase, baseline))
             line.append(markdown.NOTHING if ratio is None else f"{ratio:.2f}")
@@ -161,44 +142,24 @@ def _measured_table(group: Speeds) -> str:
     return markdown.table(headers, lines, left=2)
 
 
-def _printed() -> tuple[dict, ...]:
-    return paper.rows("table01")
+def _value_of(key: str, value: float, unit: str) -> str:
+    if key == "memory":
+        return f"{value:.0f} MB" if unit == "MB" else f"{value} GB"
+    return markdown.thousands(value)
 
 
-def _printed_sinusoidal(length: int) -> dict | None:
-    return next(
-        (
-            row
-            for row in _printed()
-            if (row["position_method"], row["train_length"]) == ("sinusoidal", length)
-        ),
-        None,
-    )
-
-
-def _ratio(row: dict | None, reference: dict | None, key: str) -> str:
-    if row is None or reference is None:
+def _beside(key: str, value: float | None, reference: float | None, unit: str) -> str:
+    """The ratio of speeds, the difference of memory."""
+    if value is None or reference is None:
         return markdown.NOTHING
-    return f"{row[key] / reference[key]:.2f}"
+    if key == "memory":
+        return f"{value - reference:+.{0 if unit == 'MB' else 1}f} {unit}"
+    return f"{value / reference:.2f}"
 
 
-def _gap(row: dict | None, reference: dict | None) -> str:
-    if row is None or reference is None:
-        return markdown.NOTHING
-    return f"{row['train_memory_gb'] - reference['train_memory_gb']:+.1f} GB"
-
-
-def _memory(cell: dict | None) -> str:
-    if cell is None or cell.get("peak_memory_mb") is None:
-        return markdown.MISSING
-    return f"{cell['peak_memory_mb']:.0f} MB"
-
-
-def _memory_gap(cell: dict | None, reference: dict | None) -> str:
-    known = [c for c in (cell, reference) if c is not None and c.get("peak_memory_mb") is not None]
-    if len(known) < 2:
-        return markdown.NOTHING
-    return f"{known[0]['peak_memory_mb'] - known[1]['peak_memory_mb']:+.0f} MB"
+def _printed_beside_sinusoidal(method: str, length: int, key: str) -> str:
+    own, reference = (printed().get((name, length), {}).get(key) for name in (method, "sinusoidal"))
+    return _beside(key, own, reference, "GB")
 
 
 def benchmark_tables(document: dict) -> str:
@@ -228,22 +189,22 @@ def _value(value: object) -> str:
 
 def speed_bars(group: Speeds) -> list[tuple[str, dict[tuple[str, int], float]]]:
     """Panels of training speed, evaluation speed and memory, a bar per method and backend."""
-    columns = (
-        (TRAINING, "tokens_per_second", "training (thousand tokens per second)"),
-        (EVALUATION, "tokens_per_second", "evaluation (thousand tokens per second)"),
-        (TRAINING, "peak_memory_mb", "training memory (GB)"),
-    )
+    axes = {
+        "train": "training (thousand tokens per second)",
+        "evaluate": "evaluation (thousand tokens per second)",
+        "memory": "training memory (GB)",
+    }
     backends = defaultdict(set)
     for method, _, backend in group.cases:
         backends[method].add(backend)
     bars = []
-    for phase, key, axis in columns:
-        values = {}
-        for (method, length, backend), cells in group.cases.items():
-            value = cells.get(phase, {}).get(key)
-            if value is not None:
-                name = method if len(backends[method]) == 1 else f"{method} {backend}"
-                values[name, length] = value / 1000
+    for key, axis in axes.items():
+        values = {
+            (method if len(backends[method]) == 1 else f"{method} {backend}", length): found[key]
+            / 1000
+            for (method, length, backend), found in group.cases.items()
+            if key in found
+        }
         if values:
             bars.append((f"{group.machine}:\n{axis}", values))
     return bars

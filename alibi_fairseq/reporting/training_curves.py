@@ -10,29 +10,34 @@ import numpy as np
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown, style
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.results.points import labels, method_order, model_label
+from alibi_fairseq.results.points import method_order, model_label, short_paths
+
+# What a label adds where runs of one method and training length differ in it.
+_TOLD_APART = (
+    *("label", "subset", "length", "model", "layers", "width"),
+    *("checkpoint", "seed", "precision"),
+)
 
 
 def training_lines(document: dict) -> dict[str, list[dict]]:
     """The cells of a training document by run and split, in order of updates."""
-    keys = (
-        *("label", "subset", "length", "model", "layers", "width"),
-        *("checkpoint", "seed", "precision"),
-    )
-    cells = sorted(document["cells"], key=_order)
+    runs: dict[str, list[dict]] = defaultdict(list)
+    for cell in sorted(document["cells"], key=_order):
+        runs[model_label(cell["position_method"], cell["train_length"])].append(cell)
     lines: dict[str, list[dict]] = defaultdict(list)
-    for label, cell in zip(labels(cells, _run_label, keys), cells, strict=True):
-        lines[label].append(cell)
+    for label, cells in runs.items():
+        short = short_paths(cell.get("checkpoint") for cell in cells)
+        different = [key for key in _TOLD_APART if len({cell.get(key) for cell in cells}) > 1]
+        for cell in cells:
+            facts = {**cell, "checkpoint": short[cell.get("checkpoint")]}
+            parts = ", ".join(f"{key} {facts.get(key)}" for key in different)
+            lines[f"{label} ({parts})" if parts else label].append(cell)
     return dict(lines)
 
 
 def _order(cell: dict) -> tuple:
     run = (method_order(cell["position_method"]), cell["train_length"], cell["subset"])
     return (*run, cell["updates"])
-
-
-def _run_label(cell: dict) -> str:
-    return model_label(cell["position_method"], cell["train_length"])
 
 
 def training_table(document: dict) -> str:

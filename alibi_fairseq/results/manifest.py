@@ -10,30 +10,73 @@ import os
 import re
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
 from alibi_fairseq.results.dictionaries import dictionary_sha256
 from alibi_fairseq.results.json_files import json_text, read_json
 from alibi_fairseq.results.provenance import collect_provenance
+from alibi_fairseq.results.schema import JsonObject, check
 
 FORMAT = "alibi_fairseq/corpus"
 VERSION = 1
 FILE_NAME = "manifest.json"
-COUNTS = ("lines", "words", "bytes", "tokens")
-
 # Names that only the paper's corpora may bear.
 _PROTECTED = ("wikitext", "bookcorpus", "bookslarge", "cc100", "roberta")
-_REQUIRED = (
-    *("corpus", "identified_by", "splits", "dictionary", "tokenizer"),
-    *("sources", "settings", "provenance"),
-)
-_KINDS = {
-    **{"corpus": str, "splits": dict, "dictionary": dict, "tokenizer": dict, "sources": list},
-    **{"settings": dict, "provenance": dict, "files": dict, "shards": list},
-}
-_NAMES = {str: "text", dict: "an object", list: "a list"}
 _LIBRARIES = ("sentencepiece", "sacremoses", "tokenizers")
+
+
+def _plain(name: str) -> str:
+    if not is_plain_name(name):
+        raise ValueError("must be a name, without '..' or another folder's path")
+    return name
+
+
+def _inside(path: str) -> str:
+    return "/".join(map(_plain, path.split("/")))
+
+
+Name = Annotated[str, AfterValidator(_plain)]
+Size = Annotated[int, Field(gt=0, lt=2**63)]
+
+
+class Counts(JsonObject):
+    lines: Size
+    words: Size
+    bytes: Size
+    tokens: Size
+
+
+class DictionaryFile(JsonObject):
+    entries: int | None = None
+
+
+class Tokenizer(JsonObject):
+    kind: str | None = None
+    files: list[Name] = []
+
+
+class File(JsonObject):
+    bytes: int
+    sha256: str
+
+
+class Manifest(JsonObject):
+    """The keys of a manifest that others read."""
+
+    corpus: Name
+    identified_by: str | None
+    splits: dict[str, Counts]
+    dictionary: DictionaryFile
+    tokenizer: Tokenizer
+    sources: list
+    settings: dict
+    provenance: dict
+    files: dict[Annotated[str, AfterValidator(_inside)], File] = {}
+    shards: list[Name] = []
 
 
 def load(data: str | os.PathLike) -> dict | None:
@@ -177,43 +220,5 @@ def _validated(manifest: object, path: Path) -> dict:
             f"{path}: version {manifest.get('version')!r} of the manifest, but this release reads "
             f"version {VERSION}; prepare the data again."
         )
-    for key in _REQUIRED:
-        if key not in manifest:
-            raise BadInput(f"{path}: {key!r} is missing; prepare the data again.")
-    for key, kind in _KINDS.items():
-        if key in manifest and not isinstance(manifest[key], kind):
-            raise BadInput(
-                f"{path}: {key} is {str(manifest[key])[:60]!r}, but must be {_NAMES[kind]}; prepare "
-                "the data again."
-            )
-    entries, kind = manifest["dictionary"].get("entries"), manifest["tokenizer"].get("kind")
-    if type(entries) not in (int, type(None)) or not isinstance(kind, (str, type(None))):
-        raise BadInput(
-            f"{path}: dictionary.entries must be a number and tokenizer.kind text; prepare the data "
-            "again."
-        )
-    for split, counts in manifest["splits"].items():
-        for name in COUNTS:
-            count = counts.get(name) if isinstance(counts, dict) else None
-            if type(count) is not int or not 0 < count < 2**63:
-                raise BadInput(
-                    f"{path}: splits.{split}.{name} is {str(count)[:60]}, but must be a whole "
-                    "number above 0; prepare the data again."
-                )
-    for name, file in manifest.get("files", {}).items():
-        if not isinstance(file, dict) or not {"bytes", "sha256"} <= file.keys():
-            raise BadInput(
-                f"{path}: files.{name} must have 'bytes' and 'sha256'; prepare the data again."
-            )
-    for key, names in (
-        ("corpus", [manifest["corpus"]]),
-        ("shards", manifest.get("shards", [])),
-        ("tokenizer.files", manifest["tokenizer"].get("files", [])),
-        ("files", [part for name in manifest.get("files", {}) for part in name.split("/")]),
-    ):
-        if not isinstance(names, list) or not all(map(is_plain_name, names)):
-            raise BadInput(
-                f"{path}: {key} must be names, without '..' or another folder's path; prepare the "
-                "data again."
-            )
+    check(Manifest, manifest, str(path))
     return manifest

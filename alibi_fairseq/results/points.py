@@ -6,7 +6,7 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 METHOD_NAMES = {
@@ -26,13 +26,16 @@ METHOD_NAMES = {
 }
 
 
+Text = tuple[str, str | None, int | None]  # split, SHA-256 of the data, number of tokens
+
+
 @dataclass(frozen=True)
 class Point:
     """The perplexity of one model on one split at one length and stride.
 
-    ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's. ``same_text`` is False
-    where tokeniser or size of the text are not the paper's. ``seeds`` and ``spread`` (standard
-    deviation) are set where several seeds were averaged.
+    ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's.
+    ``same_text`` is False where tokeniser or size of the text are not the paper's. ``seeds`` and
+    ``spread`` (standard deviation) are set where several seeds were averaged.
     """
 
     position_method: str
@@ -40,7 +43,9 @@ class Point:
     length: int
     stride: int
     subset: str
-    perplexity: float | None
+    perplexity: float | None = None
+    tokens: int | None = None
+    data_sha256: str | None = None
     model: str | None = None
     updates: int | None = None
     checkpoint: str | None = None
@@ -59,6 +64,11 @@ class Point:
     status: str = ""
     seeds: int = 1
     spread: float | None = None
+
+    @property
+    def text(self) -> Text:
+        """The tokens that were predicted: only perplexities of the same ones compare."""
+        return self.subset, self.data_sha256, self.tokens
 
     @property
     def is_chance(self) -> bool:
@@ -132,17 +142,65 @@ def method_order(method: str) -> tuple[int, str]:
 
 
 def evaluation_points(*documents: dict) -> list[Point]:
-    """The cells of evaluation documents."""
+    """The cells of evaluation documents, in order."""
     known = {field.name for field in fields(Point)}
     points = []
     for document in documents:
         provenance = document["provenance"]
+        facts = {key: provenance[key] for key in ("seed", "precision", "data_sha256")}
         for cell in document["cells"]:
-            values = {key: value for key, value in cell.items() if key in known}
-            values.setdefault("seed", provenance["seed"])
-            values.setdefault("precision", provenance["precision"])
-            points.append(Point(**values))
-    return points
+            points.append(Point(**facts | {key: cell[key] for key in cell.keys() & known}))
+    return _with_sizes(points)
+
+
+def _with_sizes(points: list[Point]) -> list[Point]:
+    """The points with the sizes that only other points of the same model give.
+
+    Not every program records every size, and the seeds of one model are not told apart by that.
+    """
+    sizes: dict[tuple, dict[tuple, None]] = defaultdict(dict)
+    for point in points:
+        sizes[_family(point)][_size(point)] = None
+    found = []
+    for point in points:
+        fitting = [size for size in sizes[_family(point)] if _agree(size, _size(point))]
+        most = max(len(size) - size.count(None) for size in fitting)
+        fullest = [size for size in fitting if len(size) - size.count(None) == most]
+        if len(fullest) == 1:
+            point = replace(point, **dict(zip(_SIZE, fullest[0], strict=True)))
+        found.append(point)
+    return found
+
+
+_SIZE = ("layers", "width", "parameters")
+
+
+def _size(point: Point) -> tuple:
+    return tuple(getattr(point, key) for key in _SIZE)
+
+
+def _family(point: Point) -> tuple:
+    return point.data_sha256, point.model, point.position_method, point.train_length, point.label
+
+
+def _agree(one: tuple, other: tuple) -> bool:
+    return all(a is None or b is None or a == b for a, b in zip(one, other, strict=True))
+
+
+def text_names(texts: Iterable[Text]) -> dict[Text, str]:
+    """What tells each text apart from the others of the same split; empty for the only one."""
+    of_split: dict[str, dict[Text, None]] = defaultdict(dict)
+    for text in texts:
+        of_split[text[0]][text] = None
+    names = {}
+    for same_split in of_split.values():
+        _, hashes, counts = map(set, zip(*same_split, strict=True))
+        for text in same_split:
+            _, sha256, tokens = text
+            parts = [f"{tokens or 'unknown'} tokens"] if len(counts) > 1 else []
+            parts += [f"data {(sha256 or 'unknown')[:8]}"] if len(hashes) > 1 else []
+            names[text] = ", ".join(parts)
+    return names
 
 
 def series(points: Iterable[Point]) -> list[Series]:
@@ -161,29 +219,7 @@ def series(points: Iterable[Point]) -> list[Series]:
     ]
 
 
-def labels(cells: list[dict], base: Callable[[dict], str], keys: Iterable[str]) -> list[str]:
-    """A label for each cell, such that runs that differ do not share a line.
-
-    ``base(cell)``, and behind it those of ``keys`` whose values differ among the cells with that
-    label: ``ALiBi, L=64 (updates 100, seed 2)``.
-    """
-    same_base: dict[str, list[dict]] = defaultdict(list)
-    for cell in cells:
-        same_base[base(cell)].append(cell)
-    found = []
-    for cell in cells:
-        others = same_base[base(cell)]
-        short = _without_common_folder(other.get("checkpoint") for other in others)
-        parts = [
-            f"{key} {short[cell.get(key)] if key == 'checkpoint' else cell.get(key)}"
-            for key in keys
-            if len({other.get(key) for other in others}) > 1
-        ]
-        found.append(base(cell) + (f" ({', '.join(parts)})" if parts else ""))
-    return found
-
-
-def _without_common_folder(paths: Iterable[str | None]) -> dict[str | None, str]:
+def short_paths(paths: Iterable[str | None]) -> dict[str | None, str]:
     """Each path without the folders that all of them share; still one name for one path."""
     named = sorted({path for path in paths if path is not None})
     try:
@@ -204,7 +240,7 @@ def variant_names(points: Iterable[Point]) -> dict[Point, str]:
 
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
-    short = _without_common_folder(point.checkpoint for point in points)
+    short = short_paths(point.checkpoint for point in points)
     described = {
         "label": lambda p: p.label or "",
         "size": lambda p: size_text(p.layers, p.width, p.parameters) or "of unknown size",

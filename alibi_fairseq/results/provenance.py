@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
+import psutil
+
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_files
 from alibi_fairseq.results.dictionaries import data_folders, dictionary_sha256
@@ -159,7 +161,7 @@ def _hardware() -> dict:
         "cpu_model": cpu.get("model"),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
-        "memory_gb": _memory_gb(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "gpu": _gpu_name(),
     }
 
@@ -172,15 +174,6 @@ def _cpu() -> dict[str, str]:
         return {}
     pairs = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _memory_gb() -> float | None:
-    """Physical memory in 10^9 bytes."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
-    return round(total / 1e9, 1)
 
 
 def _gpu_name() -> str | None:

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    ValidationError,
+    model_validator,
+)
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.fields import (
-    DOCUMENT,
-    HARDWARE,
-    LIST,
-    OBJECT,
-    OPTIONAL,
-    PROVENANCE,
-    REQUIRED,
-    SCALAR,
-    TOKENS,
-    VERSIONS,
-    Check,
-)
 from alibi_fairseq.results.json_files import json_text, read_json
 
 #: Document that a training writes into its save folder.
@@ -32,6 +31,173 @@ TRAINING_FILE = "training.json"
 
 SCHEMA = "alibi_fairseq/results"
 VERSION = 1
+
+# Perplexity is 2^loss_bits; logs round it to two decimals, which near 1 is this many bits.
+_PERPLEXITY_TOLERANCE_BITS = 0.01
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hold
+PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Bits = Annotated[float, Field(ge=0, lt=1024)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Date = Annotated[str, AfterValidator(lambda date: _utc_date(date))]
+Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
+_ABSENT: Any = None  # the key may be left out, but not be null
+
+
+def _utc_date(date: str) -> str:
+    datetime.strptime(date, "%Y-%m-%dT%H:%M:%SZ")
+    return date
+
+
+class JsonObject(BaseModel):
+    """An object of exactly the stated types, finite numbers, and any further keys."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+class Hardware(JsonObject):
+    cpu: Text | None
+    cores: PositiveCount | None
+    memory_gb: Positive | None
+    gpu: Text | None
+
+
+class Tokens(JsonObject):
+    """The text's tokens, where the data have a manifest."""
+
+    tokenizer: Text | None
+    vocabulary: Count | None
+    train_tokens: Count | None
+
+
+class Provenance(JsonObject):
+    command: Text
+    git_commit: Text | None
+    git_clean: bool | None
+    data_sha256: Sha256 | None
+    dictionary_sha256: Sha256 | None
+    versions: dict[str, Text | None]
+    hardware: Hardware
+    threads: PositiveCount | None
+    precision: Text | None
+    seed: Count | None
+    date: Date
+    seconds: NotNegative
+    text: Tokens | None = None
+    parts: list[Provenance] = []
+
+
+class Cell(JsonObject):
+    """A cell of any kind: keys that it may have, beside any number, text, flag or numbers."""
+
+    __pydantic_extra__: dict[str, Scalar | list[float]]
+
+    position_method: Text = _ABSENT
+    train_length: PositiveCount = _ABSENT
+    length: PositiveCount = _ABSENT
+    stride: PositiveCount = _ABSENT
+    model: Text = _ABSENT
+    checkpoint: Text = _ABSENT
+    updates: Count = _ABSENT
+    seed: Count | None = None
+    precision: Text = _ABSENT
+    model_overrides: Json[dict] = _ABSENT
+    shard: Text = _ABSENT
+    tokens: PositiveCount = _ABSENT
+    loss_bits: Bits = _ABSENT
+    perplexity: Positive = _ABSENT
+    word_perplexity: Positive | None = None
+    bits_per_byte: NotNegative | None = None
+    hours: NotNegative = _ABSENT
+    processes: PositiveCount = _ABSENT
+    parameters: PositiveCount = _ABSENT
+    layers: PositiveCount = _ABSENT
+    width: PositiveCount = _ABSENT
+    vocabulary: PositiveCount = _ABSENT
+    tokens_per_second: Positive = _ABSENT
+    tokens_per_second_batch_1: Positive = _ABSENT
+    seconds: NotNegative = _ABSENT
+    gpu_hours: NotNegative = _ABSENT
+    peak_memory_mb: Positive | None = None
+    phase: Literal["train", "evaluate"] = _ABSENT
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Cell:
+        if self.stride is not None and self.length is not None and self.stride > self.length:
+            raise ValueError("stride must not be larger than length")
+        if self.perplexity is None or self.loss_bits is None:
+            return self
+        if abs(math.log2(self.perplexity) - self.loss_bits) > _PERPLEXITY_TOLERANCE_BITS:
+            raise ValueError("perplexity must be 2^loss_bits; the loss must be in bits")
+        return self
+
+
+class Training(Cell):
+    """A validation during a training."""
+
+    position_method: Text
+    train_length: PositiveCount
+    updates: Count
+    subset: Text
+    loss_bits: Bits
+
+
+class Evaluation(Cell):
+    """The loss of a model on a split."""
+
+    position_method: Text
+    train_length: PositiveCount
+    length: PositiveCount
+    stride: PositiveCount
+    subset: Text
+    tokens: PositiveCount
+    loss_bits: Bits
+    perplexity: Positive
+
+
+class PositionLoss(Evaluation):
+    """The loss at some of the positions in the windows."""
+
+    perplexity: Positive = _ABSENT
+    position_from: Count
+    position_to: PositiveCount
+
+    @model_validator(mode="after")
+    def _positions_lie_in_the_window(self) -> PositionLoss:
+        if not self.position_from < self.position_to <= self.length:
+            raise ValueError("must satisfy position_from < position_to <= length")
+        return self
+
+
+class Benchmark(Cell):
+    """A speed."""
+
+    name: Text
+    baseline: Text | None
+    ratio: Positive | None
+
+
+AnyCell = TypeVar("AnyCell", bound=Cell)
+
+
+class Document(JsonObject, Generic[AnyCell]):
+    """A document of one kind, without its schema and version."""
+
+    kind: Text
+    corpus: Text
+    provenance: Provenance
+    cells: list[AnyCell]
+
+
+KINDS: Mapping[str, type[Document]] = {
+    "evaluation": Document[Evaluation],
+    "training": Document[Training],
+    "benchmark": Document[Benchmark],
+    "position_loss": Document[PositionLoss],
+}
 
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
 _RUN = (
@@ -47,9 +213,6 @@ _IDENTITY = {
 _MEASURED = (
     *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
 )
-
-# Perplexity is 2^loss_bits; logs round it to two decimals, which near 1 is this many bits.
-_PERPLEXITY_TOLERANCE_BITS = 0.01
 
 
 def cell_identity(kind: str, cell: dict) -> tuple:
@@ -90,96 +253,46 @@ def validate_document(document: object, source: str = "the results") -> dict:
         source: the file's name, for the error message.
 
     Raises:
-        BadInput: naming ``source``, the first key that is wrong, and what it should be.
+        BadInput: naming ``source`` and the first key that is wrong.
     """
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, dict) else None
-        raise BadInput(
-            f"{source}: not a results document of this project "
-            f"(its schema is {_show(found)}, not {SCHEMA!r})."
-        )
+        raise BadInput(f"{source}: not a results document of this project ('schema': '{SCHEMA}').")
     if document.get("version") != VERSION:
         raise BadInput(
             f"{source}: version {_show(document.get('version'))} of the results format, "
             f"but this release reads version {VERSION}; use the release that wrote it."
         )
-    _check_keys(document, DOCUMENT, source, "")
-    kind = document["kind"]
-    if kind not in REQUIRED:
-        raise BadInput(
-            f"{source}: kind is {_show(kind)}, but must be one of {', '.join(REQUIRED)}."
-        )
-    _check_provenance(document["provenance"], source, "provenance.")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadInput(f"{source}: kind is {_show(kind)}, but must be one of {', '.join(KINDS)}.")
+    check(KINDS[kind], document, source)
     seen: dict[tuple, int] = {}
     for index, cell in enumerate(document["cells"]):
-        where = f"cells[{index}]"
-        _check_cell(kind, cell, source, where)
         first = seen.setdefault(cell_identity(kind, cell), index)
         if first != index:
             raise BadInput(
-                f"{source}: {where} measures the same thing as cells[{first}] "
+                f"{source}: cells[{index}] measures the same thing as cells[{first}] "
                 f"({_describe(kind, cell)}); keep one of them."
             )
     return document
 
 
-def _check_provenance(provenance: dict, source: str, prefix: str) -> None:
-    _check_keys(provenance, PROVENANCE, source, prefix)
-    _check_keys(provenance["versions"], VERSIONS, source, f"{prefix}versions.")
-    _check_keys(provenance["hardware"], HARDWARE, source, f"{prefix}hardware.")
-    if provenance.get("text") is not None:
-        _check(OBJECT, provenance["text"], source, f"{prefix}text")
-        _check_keys(provenance["text"], TOKENS, source, f"{prefix}text.")
-    _check(LIST, provenance.get("parts", []), source, f"{prefix}parts")
-    for number, part in enumerate(provenance.get("parts", [])):
-        where = f"{prefix}parts[{number}]"
-        _check(OBJECT, part, source, where)
-        _check_provenance(part, source, f"{where}.")
+def check(model: type[BaseModel], content: object, source: str) -> None:
+    """Check the content of a file.
 
-
-def _check_cell(kind: str, cell: object, source: str, where: str) -> None:
-    if not isinstance(cell, dict):
-        raise BadInput(f"{source}: {where} is {_show(cell)}, but must be an object.")
-    _check_keys(cell, REQUIRED[kind], source, f"{where}.")
-    for key, value in cell.items():
-        if key not in REQUIRED[kind]:
-            _check(OPTIONAL.get(key, SCALAR), value, source, f"{where}.{key}")
-    if "stride" in cell and "length" in cell and cell["stride"] > cell["length"]:
-        raise BadInput(
-            f"{source}: {where}.stride is {cell['stride']}, but must not be larger than "
-            f"the length, {cell['length']}."
-        )
-    if kind == "position_loss":
-        first, last, length = cell["position_from"], cell["position_to"], cell["length"]
-        if not first < last <= length:
-            raise BadInput(
-                f"{source}: {where} holds positions {first} to {last}, "
-                f"but must satisfy position_from < position_to <= length ({length})."
-            )
-    if cell.get("perplexity") is not None and "loss_bits" in cell:
-        perplexity, loss = cell["perplexity"], cell["loss_bits"]
-        if abs(math.log2(perplexity) - loss) > _PERPLEXITY_TOLERANCE_BITS:
-            raise BadInput(
-                f"{source}: {where}.perplexity is {perplexity}, but must be "
-                f"2^loss_bits = {_power_of_two(loss)}; the loss must be in bits."
-            )
-
-
-def _power_of_two(bits: float) -> str:
-    return f"{2.0**bits:.4g}" if bits < 1000 else f"2^{bits:.4g}"
-
-
-def _check_keys(mapping: dict, checks: dict[str, Check], source: str, prefix: str) -> None:
-    for key, check in checks.items():
-        if key not in mapping:
-            raise BadInput(f"{source}: {prefix}{key} is missing.")
-        _check(check, mapping[key], source, f"{prefix}{key}")
-
-
-def _check(check: Check, value: object, source: str, where: str) -> None:
-    wrong = check(value)
-    if wrong:
-        raise BadInput(f"{source}: {where} is {_show(value)}, but must be {wrong}.")
+    Raises:
+        BadInput: naming ``source``, the first key that is wrong, and what it should be.
+    """
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        place = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in wrong["loc"])
+        place = place.removeprefix(".")
+        if wrong["type"] == "missing":
+            raise BadInput(f"{source}: {place} is missing.") from error
+        what = wrong["msg"].removeprefix("Value error, ").rstrip(".")
+        raise BadInput(f"{source}: {place} is {_show(wrong['input'])}: {what}.") from error
 
 
 def _show(value: object) -> str:

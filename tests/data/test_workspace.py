@@ -14,7 +14,7 @@ def finish(workspace):
             folder,
             corpus="books",
             identified_by=None,
-            splits={"train": dict.fromkeys(manifests.COUNTS, 1)},
+            splits={"train": dict.fromkeys(manifests.Counts.model_fields, 1)},
             tokenizer={"kind": "words"},
             sources=[],
             settings=workspace.settings,

@@ -3,7 +3,7 @@ import re
 from dataclasses import asdict
 
 import pytest
-from results_documents import document, evaluation_cell
+from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import BadInput
@@ -166,3 +166,84 @@ def test_labels_and_a_title_name_what_is_shown(tmp_path, capsys):
     assert "--label: " in capsys.readouterr().err
     assert cli.main([*command, "--label", "mine"]) == 2
     assert "RESULTS=NAME, not 'mine'" in capsys.readouterr().err
+
+
+def two_texts(folder, measured, *options, **other):
+    """The same results twice, the second ones on another text of that name."""
+    save_document(measured, folder / "in" / "one.json")
+    cells = [cell | other for cell in measured["cells"]]
+    provenance = measured["provenance"] | ({} if other else {"data_sha256": "c" * 64})
+    save_document(measured | {"cells": cells, "provenance": provenance}, folder / "in" / "two.json")
+    command = ["report", str(folder / "in"), "--out", str(folder / "out")]
+    assert cli.main([*command, *options]) == 0
+    return folder / "out"
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ({}, ("data aaaaaaaa", "data cccccccc")),
+        ({"tokens": 77}, ("1000 tokens", "77 tokens")),
+    ],
+)
+def test_different_texts_of_one_name_have_tables_and_figures_of_their_own(tmp_path, other, names):
+    cells = [evaluation_cell(12.0, length=n) for n in (64, 128)]
+    out = two_texts(tmp_path, document(*cells), "--no-paper", **other)
+    (table,) = (out / "tables").glob("demo*lengths.md")
+    text = table.read_text()
+    for name in names:
+        assert text.count(f"Perplexity on valid, non-overlapping, {name}:") == 1
+    assert "seeds" not in text and text.count("| 12.00 |") == 2
+    assert len(list((out / "figures").glob("demo*.svg"))) == 2
+
+
+def test_different_texts_never_stand_in_one_table_of_the_paper(tmp_path):
+    out = two_texts(tmp_path, in_the_papers_setting())
+    tables = [path.read_text() for path in (out / "tables").glob("table05*.md")]
+    assert ["2 seeds" in text for text in tables] == [False, False]
+    assert [text.count("+0.10 =") for text in tables] == [36, 36]
+    assert len(list((out / "figures").glob("figure04*.svg"))) == 2
+    assert len(list((out / "tables").glob("table08*.md"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["training", "position_loss"])
+@pytest.mark.parametrize("other", [{}, {"tokens": 77}])
+def test_records_and_positions_on_different_texts_have_tables_of_their_own(tmp_path, kind, other):
+    added = {"training": {"updates": 5}, "position_loss": {"position_from": 0, "position_to": 9}}
+    measured = document(evaluation_cell() | added[kind], kind=kind)
+    out = two_texts(tmp_path, measured, "--no-paper", **other)
+    tables = [path for path in (out / "tables").iterdir() if path.name.startswith("demo")]
+    assert [len(cells_of(path.read_text())) for path in tables] == [2, 2]
+
+
+def test_strides_are_subtracted_only_where_they_scored_the_same_tokens(tmp_path):
+    whole = [evaluation_cell(20.0, length=64), evaluation_cell(19.0, length=128)]
+    part = [evaluation_cell(25.0, length=n, stride=1, tokens=96) for n in (64, 128)]
+    save_document(document(*whole, *part), tmp_path / "mine.json")
+    out = tmp_path / "out"
+    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out), "--no-paper"]) == 0
+    page = (out / "report.md").read_text()
+    assert "gain" not in page and "Perplexity on valid, S=1, 96 tokens:" in page
+
+
+def test_seeds_of_one_model_are_averaged_though_not_every_cell_says_its_size(tmp_path):
+    size = {"layers": 2, "width": 64, "parameters": 700_000, "checkpoint": "1.pt", "seed": 1}
+    cells = [
+        evaluation_cell(10.0, length=64, **size),
+        evaluation_cell(10.0, length=128, checkpoint="1.pt", seed=1),
+        evaluation_cell(12.0, length=64, checkpoint="2.pt", seed=2),
+        evaluation_cell(12.0, length=128, checkpoint="2.pt", seed=2, layers=2, width=64),
+    ]
+    save_document(document(*cells), tmp_path / "mine.json")
+    out = tmp_path / "out"
+    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out), "--no-paper"]) == 0
+    (table,) = (out / "tables").glob("demo*lengths.md")
+    rows = cells_of(table.read_text())
+    assert rows[1:] == [["ALiBi, L=64", *["11.00 ± 1.41 (2 seeds)"] * 2]]
+
+
+def test_an_empty_shard_alone_stops_the_report(tmp_path, capsys):
+    for kind in ("evaluation", "position_loss"):
+        save_document(document(kind=kind), tmp_path / "shard.json")
+        assert cli.main(["report", str(tmp_path / "shard.json"), "--out", str(tmp_path / "o")]) == 2
+        assert "shard" in capsys.readouterr().err and not (tmp_path / "o").exists()
