@@ -24,8 +24,7 @@ from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from . import invocation, preemption, preflight, process_groups, resuming, training_record, user_dir
-from .checkpoints.loading import wrong_parts
-from .checkpoints.safe_types import safe_types_allowed
+from .checkpoints.loading import safe_types_allowed, wrong_parts
 from .data_files import damaged_data_named, damaged_dictionaries_named, no_plasma
 from .durability import newest_whole_checkpoint, whole_checkpoints, whole_checkpoints_or_none
 from .errors import BadInput

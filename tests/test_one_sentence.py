@@ -98,6 +98,7 @@ TRAINING = {
     "--num-workers -1": "--num-workers must be at least 0",
     "--adaptive-input --adaptive-input-cutoff 20,10": "takes increasing numbers of words",
     "--adaptive-input --adaptive-input-cutoff abc": "takes increasing numbers of words",
+    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
     "--adaptive-input": "--adaptive-input needs --adaptive-input-cutoff",
     "--criterion adaptive_loss --adaptive-softmax-cutoff 0,9": "takes increasing numbers of words",
     "--adaptive-input --adaptive-input-cutoff 9 --adaptive-input-factor 0": "smaller factor",

@@ -26,7 +26,7 @@ from torch import Tensor
 from ..errors import BadInput
 from ..files import atomic_write
 from ..results.dictionaries import STATE_KEY, fingerprint
-from .loading import check_finite, wrong_parts
+from .loading import check_finite, check_ties, embedded_words, wrong_parts
 from .options import check_options
 
 ARCHITECTURE = "alibi_lm_wiki103"
@@ -191,9 +191,8 @@ def last_history(state: dict) -> dict:
 
 def check_dictionary(weights: dict[str, Tensor], dictionary: Dictionary, source: str) -> None:
     """The embeddings have one row per dictionary entry."""
-    bands = [name for name in weights if _is_embedding(name)]
-    rows = sum(weights[name].shape[0] for name in bands)
-    if not bands:
+    rows = embedded_words(weights)
+    if rows is None:
         raise BadInput(f"{source} has no word embeddings; it is no language model of fairseq.")
     if rows != len(dictionary):
         raise BadInput(
@@ -201,11 +200,6 @@ def check_dictionary(weights: dict[str, Tensor], dictionary: Dictionary, source:
             f"{len(dictionary):,} (fairseq's four special symbols counted); use the dict.txt of the "
             "text it was trained on."
         )
-
-
-def _is_embedding(name: str) -> bool:
-    adaptive = name.startswith("decoder.embed_tokens.embeddings.") and name.endswith(".0.weight")
-    return adaptive or name == "decoder.embed_tokens.weight"
 
 
 def check_tensors(found: dict[str, Tensor], needed: dict[str, Tensor], source: str) -> None:
@@ -221,14 +215,3 @@ def check_tensors(found: dict[str, Tensor], needed: dict[str, Tensor], source: s
     for name in found:
         if name not in needed:
             raise BadInput(f"{source} holds {name}, which no part of an ALiBi model uses.")
-
-
-def check_ties(weights: dict[str, Tensor], model: torch.nn.Module, source: str) -> None:
-    """What the model holds once and the file twice is the same in both places."""
-    first_name: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        first = first_name.setdefault(id(parameter), name)
-        if not torch.equal(weights[first], weights[name]):
-            raise BadInput(
-                f"{source} has different numbers in {first} and {name}, which its options tie."
-            )
