@@ -136,24 +136,24 @@ def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
     """Turn what parts of a checkpoint raise that are not what they must be into one sentence.
 
     Raises:
-        BadInput: instead of any error that has no sentence of its own.
+        BadInput: instead of any of these errors.
     """
     try:
         yield
+    except BadInput:
+        raise
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
-        if explain(error) is not None:
-            raise
-        raise BadInput(
+        reason = (
             f"{path} is not a checkpoint of a language model: a part of it is not what it must be "
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]})."
-        ) from error
+        )
+        raise BadInput(explain(error) or reason) from error
     except (RuntimeError, ValueError) as error:
-        if explain(error) is not None:
-            raise
-        raise BadInput(
+        reason = (
             f"{path} holds options or weights that fit no model of ours "
             f"({' '.join(str(error).split())[:200]})."
-        ) from error
+        )
+        raise BadInput(explain(error) or reason) from error
 
 
 def check_finite(state: dict, path: str | os.PathLike) -> None:
@@ -188,16 +188,6 @@ def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -
             raise BadInput(
                 f"{path} has different numbers in {first} and {name}, which its options tie."
             )
-
-
-def embedded_words(weights: dict) -> int | None:
-    """Rows of the input embedding, plain or adaptive; None when neither is found."""
-    plain = "decoder.embed_tokens.weight"
-    if plain in weights:
-        return weights[plain].shape[0]
-    prefix, suffix = "decoder.embed_tokens.embeddings.", ".0.weight"
-    bands = [w for name, w in weights.items() if name.startswith(prefix) and name.endswith(suffix)]
-    return sum(band.shape[0] for band in bands) or None
 
 
 def updates_of(path: str | os.PathLike) -> int:

@@ -15,7 +15,7 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ..checkpoints.loading import check_ties, embedded_words, wrong_parts
+from ..checkpoints.loading import check_ties, wrong_parts
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
 from ..positions.slopes import KINDS
@@ -188,16 +188,10 @@ def check_dictionary(
 ) -> None:
     """Raises BadInput if a checkpoint was trained with another dictionary.
 
-    Checkpoints of this project's models store a fingerprint of the dictionary. For others its size is
-    compared, and its contents with ``trained_with`` or a ``dict.txt`` next to the checkpoint.
+    Checkpoints of this project's models store a fingerprint of the dictionary. For others its contents
+    are compared with ``trained_with`` or a ``dict.txt`` next to the checkpoint, and its size with the
+    embeddings when they are loaded.
     """
-    words = embedded_words(state["model"])
-    if words is not None and words != len(dictionary):
-        raise BadInput(
-            f"'{path}' has {words} embeddings but the data's dictionary has {len(dictionary)} entries; "
-            "preprocess the text with the dict.txt of the training data "
-            "(fairseq-preprocess --srcdict)."
-        )
     if STATE_KEY in state.get("task_state", {}):
         return  # checked when the model is built
     beside = path.with_name("dict.txt")

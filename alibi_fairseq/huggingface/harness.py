@@ -38,8 +38,10 @@ class Decoder(PreTrainedModel, GenerationMixin):
         super().__init__(PreTrainedConfig(num_hidden_layers=len(decoder.layers)))
         self.decoder = decoder
 
-    def forward(self, input_ids: Tensor, **_: object) -> CausalLMOutput:
-        """Log-probabilities (B, T, V) in at least fp32; padding is told by its number."""
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: object
+    ) -> CausalLMOutput:
+        """Log-probabilities (B, T, V) in at least fp32. The decoder finds padding by itself."""
         output = self.decoder(input_ids)
         return CausalLMOutput(logits=self.decoder.get_normalized_probs(output, log_probs=True))
 
@@ -77,7 +79,7 @@ class FairseqLM(HFLM):
     ):
         folder = Path(data)
         named = (sentencepiece_model, gpt2_encoder_json, gpt2_vocab_bpe, wordpiece_vocab)
-        files = TokenizerFiles(*(Path(name) if name else None for name in named))
+        files = TokenizerFiles(*[Path(name) if name else None for name in named])  # type: ignore[arg-type]
         dictionary = load_dictionary(folder)
         where = _device(device)
         loaded = load_checkpoint(Path(path), folder, dictionary, where, precision)
