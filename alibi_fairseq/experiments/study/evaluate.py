@@ -51,7 +51,7 @@ class Evaluation:
         self.starts = np.array(document_starts(data))
         self.stream = Stream.of(split, 1, device)
         self.tokens = len(split.tokens)
-        self.words, self.bytes = split.text.words, split.text.bytes
+        self.bytes = split.text.bytes
 
     def whole(self, length: int) -> tuple[dict, list[dict]]:
         """Windows that do not overlap: a cell, and the cells of the loss by position."""
