@@ -38,7 +38,9 @@ class Decoder(PreTrainedModel, GenerationMixin):
         super().__init__(PreTrainedConfig(num_hidden_layers=len(decoder.layers)))
         self.decoder = decoder
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> CausalLMOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: object
+    ) -> CausalLMOutput:
         """Log-probabilities (B, T, V) in at least fp32. The decoder finds padding by itself."""
         output = self.decoder(input_ids)
         return CausalLMOutput(logits=self.decoder.get_normalized_probs(output, log_probs=True))
