@@ -24,17 +24,15 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq_cli import eval_lm
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
-from alibi_fairseq.evaluation.batches import make_batches, windows_per_batch
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.evaluation.measure import LossSum, Stream, measure
-from alibi_fairseq.evaluation.memory_usage import PeakMemory, default_budget
-from alibi_fairseq.evaluation.windows import plan_windows, share_start
+from alibi_fairseq.evaluation.memory_usage import PeakMemory
+from alibi_fairseq.evaluation.windows import make_batches, plan_windows, share_start
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_document, save_document
 
@@ -119,12 +117,8 @@ class Ours:
     def run(self, length: int, stride: int, skipped: int) -> tuple[float, float]:
         """As for fairseq."""
         windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
-        size = windows_per_batch(length, self.model.bytes_per_input, default_budget(DEVICE), DEVICE)
-        stream = Stream(
-            torch.from_numpy(self.split.inputs(stride)),
-            torch.from_numpy(self.split.tokens),
-            "valid",
-        )
+        size = self.model.windows_per_batch(length, DEVICE, None)
+        stream = Stream.of(self.split, stride, DEVICE)
         began = time.perf_counter()
         (total,) = measure(self.model.scorer(), stream, make_batches(windows, size), [0, length])
         return time.perf_counter() - began, bits_per_token(total)

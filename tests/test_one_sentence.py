@@ -96,6 +96,7 @@ TRAINING = {
     "--attention-dropout -0.1": "--attention-dropout must be at least 0 and less than 1",
     "--adaptive-input --adaptive-input-cutoff 20,10": "takes increasing numbers of words",
     "--adaptive-input --adaptive-input-cutoff abc": "takes increasing numbers of words",
+    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
     "--adaptive-input": "--adaptive-input needs --adaptive-input-cutoff",
     "--criterion adaptive_loss --adaptive-softmax-cutoff 0,9": "takes increasing numbers of words",
     "--adaptive-input --adaptive-input-cutoff 9 --adaptive-input-factor 0": "smaller factor",

@@ -1,25 +1,47 @@
 """Reading foreign checkpoints without running code from them.
 
 A checkpoint is a pickle, and a pickle can call any function. Only tensors, plain values and a short
-list of types that hold values (:data:`alibi_fairseq.checkpoints.safe_types.SAFE_TYPES`) are loaded.
+list of types that hold values (``SAFE_TYPES``) are loaded.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import typing
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import numpy
+import omegaconf
 import torch
+from omegaconf.base import ContainerMetadata, Metadata
+from omegaconf.nodes import AnyNode
 
 from ..errors import BadInput, explain
-from .safe_types import safe_types_allowed
 
 #: Environment variable by which users of an older torch vouch for their checkpoints.
 TRUST = "ALIBI_FAIRSEQ_TRUST_CHECKPOINTS"
+#: The types that a checkpoint of fairseq may hold: values, and nothing that could run code.
+SAFE_TYPES = [
+    argparse.Namespace,
+    omegaconf.DictConfig,
+    omegaconf.ListConfig,
+    ContainerMetadata,
+    Metadata,
+    AnyNode,
+    defaultdict,
+    *(bool, dict, float, int, list, str),
+    (typing.Any, "typing.Any"),
+    numpy.dtype,
+    *(type(numpy.dtype(kind)) for kind in ("float32", "float64", "int64")),
+    (numpy.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar"),
+    (numpy.float64(0).__reduce__()[0], "numpy._core.multiarray.scalar"),
+]
 
 
 def read_checkpoint(path: str | os.PathLike) -> dict:
@@ -40,6 +62,13 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
         if not isinstance(state, dict):
             raise TypeError(f"it holds a {type(state).__name__}")
     return state
+
+
+def safe_types_allowed(*more: type) -> AbstractContextManager:
+    """Inside the block ``torch.load(…, weights_only=True)`` also reads ``SAFE_TYPES`` and ``more``,
+    which checkpoints of older fairseq hold (facebookresearch/fairseq#5610); it refuses all others.
+    """
+    return torch.serialization.safe_globals([*SAFE_TYPES, *more])
 
 
 def require_safe_loader(path: str | os.PathLike) -> None:
@@ -107,24 +136,24 @@ def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
     """Turn what parts of a checkpoint raise that are not what they must be into one sentence.
 
     Raises:
-        BadInput: instead of any error that has no sentence of its own.
+        BadInput: instead of any of these errors.
     """
     try:
         yield
+    except BadInput:
+        raise
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
-        if explain(error) is not None:
-            raise
-        raise BadInput(
+        reason = (
             f"{path} is not a checkpoint of a language model: a part of it is not what it must be "
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]})."
-        ) from error
+        )
+        raise BadInput(explain(error) or reason) from error
     except (RuntimeError, ValueError) as error:
-        if explain(error) is not None:
-            raise
-        raise BadInput(
+        reason = (
             f"{path} holds options or weights that fit no model of ours "
             f"({' '.join(str(error).split())[:200]})."
-        ) from error
+        )
+        raise BadInput(explain(error) or reason) from error
 
 
 def check_finite(state: dict, path: str | os.PathLike) -> None:
@@ -141,6 +170,23 @@ def check_finite(state: dict, path: str | os.PathLike) -> None:
             raise BadInput(
                 f"{name} in {path} holds numbers that are not finite: the training diverged, or the "
                 "file is damaged. Use an earlier checkpoint."
+            )
+
+
+def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -> None:
+    """Compare what a file holds twice and the model, into which it was loaded, once.
+
+    Raises:
+        BadInput: the numbers differ; the model has those that were loaded last.
+    """
+    first_name: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if name not in weights:
+            continue
+        first = first_name.setdefault(id(parameter), name)
+        if not torch.equal(weights[first], weights[name]):
+            raise BadInput(
+                f"{path} has different numbers in {first} and {name}, which its options tie."
             )
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from ..errors import BadInput
 from ..files import atomic_write
 from ..results.dictionaries import STATE_KEY, fingerprint
-from .loading import check_finite, wrong_parts
+from .loading import check_finite, check_ties, wrong_parts
 from .options import check_options
 
 ARCHITECTURE = "alibi_lm_wiki103"
@@ -107,23 +107,21 @@ def _imported(state: dict, dictionary: Dictionary, source: str) -> Import:
     check_finite(state, source)
     cfg = translate_options(options_of(state, source))
     check_options(cfg, source)
-    check_dictionary(weights, dictionary, source)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    with torch.device("meta"):
-        model = models.build_model(cfg.model, task)
+    model = models.build_model(cfg.model, task)
     kept = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
-    check_tensors(kept, model.state_dict(), source)
+    torch.nn.Module.load_state_dict(model, kept)  # fairseq's would add what is missing
     check_ties(kept, model, source)
+    history = (state.get("optimizer_history") or [{}])[-1]
     return Import(
-        state={
-            "args": None,
-            "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-            "model": kept,
-            "criterion": None,
-            "optimizer_history": [last_history(state)],
-            "task_state": {STATE_KEY: fingerprint(dictionary)},
-            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-        },
+        state=checkpoint_state(
+            cfg,
+            kept,
+            dictionary,
+            criterion=str(history.get("criterion_name", "AdaptiveLoss")),
+            optimizer=str(history.get("optimizer_name", "FairseqNAG")),
+            updates=int(history.get("num_updates", 0)),
+        ),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         train_length=cfg.model.train_length,
         used=tuple(kept),
@@ -178,57 +176,22 @@ def translate_options(options: dict) -> DictConfig:
         raise BadInput(f"The checkpoint's options cannot be used ({reason}).") from error
 
 
-def last_history(state: dict) -> dict:
-    """How far the training came, as fairseq stores it; its optimizer is not taken over."""
-    history = state.get("optimizer_history") or [{}]
+def checkpoint_state(
+    cfg: DictConfig,
+    weights: dict[str, Tensor],
+    dictionary: Dictionary,
+    criterion: str,
+    optimizer: str,
+    updates: int = 0,
+) -> dict:
+    """What fairseq stores of a model; the state of its training begins anew."""
+    history = {"criterion_name": criterion, "optimizer_name": optimizer}
     return {
-        "criterion_name": str(history[-1].get("criterion_name", "AdaptiveLoss")),
-        "optimizer_name": str(history[-1].get("optimizer_name", "FairseqNAG")),
-        "lr_scheduler_state": {},
-        "num_updates": int(history[-1].get("num_updates", 0)),
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+        "model": weights,
+        "criterion": None,
+        "optimizer_history": [{**history, "lr_scheduler_state": {}, "num_updates": updates}],
+        "task_state": {STATE_KEY: fingerprint(dictionary)},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
-
-
-def check_dictionary(weights: dict[str, Tensor], dictionary: Dictionary, source: str) -> None:
-    """The embeddings have one row per dictionary entry."""
-    bands = [name for name in weights if _is_embedding(name)]
-    rows = sum(weights[name].shape[0] for name in bands)
-    if not bands:
-        raise BadInput(f"{source} has no word embeddings; it is no language model of fairseq.")
-    if rows != len(dictionary):
-        raise BadInput(
-            f"{source} was trained with a dictionary of {rows:,} entries and this one has "
-            f"{len(dictionary):,} (fairseq's four special symbols counted); use the dict.txt of the "
-            "text it was trained on."
-        )
-
-
-def _is_embedding(name: str) -> bool:
-    adaptive = name.startswith("decoder.embed_tokens.embeddings.") and name.endswith(".0.weight")
-    return adaptive or name == "decoder.embed_tokens.weight"
-
-
-def check_tensors(found: dict[str, Tensor], needed: dict[str, Tensor], source: str) -> None:
-    """The file and the model hold tensors of the same names and shapes."""
-    for name in needed:
-        if name not in found:
-            raise BadInput(f"{source} lacks {name}, which its options ask for.")
-        if found[name].shape != needed[name].shape:
-            raise BadInput(
-                f"{source} has {name} as {tuple(found[name].shape)}, but its options ask for "
-                f"{tuple(needed[name].shape)}."
-            )
-    for name in found:
-        if name not in needed:
-            raise BadInput(f"{source} holds {name}, which no part of an ALiBi model uses.")
-
-
-def check_ties(weights: dict[str, Tensor], model: torch.nn.Module, source: str) -> None:
-    """What the model holds once and the file twice is the same in both places."""
-    first_name: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        first = first_name.setdefault(id(parameter), name)
-        if not torch.equal(weights[first], weights[name]):
-            raise BadInput(
-                f"{source} has different numbers in {first} and {name}, which its options tie."
-            )

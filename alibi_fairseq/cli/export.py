@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     try:
-        from ..huggingface.export import Request, export
+        from ..huggingface.export import export
         from ..huggingface.tokenizer import TokenizerFiles
     except ImportError as error:
         if error.name in ("transformers", "safetensors", "tokenizers"):
@@ -54,8 +54,6 @@ def run(args: argparse.Namespace) -> None:
     files = TokenizerFiles(
         args.sentencepiece_model, args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.wordpiece_vocab
     )
-    converted = export(
-        Request(args.path, args.data, args.out, args.dict, files, tuple(args.results))
-    )
+    converted = export(args.path, args.data, args.out, args.dict, files, args.results)
     print(f"Wrote {args.out} as {converted.architecture}. {converted.reason}")
     print(f"Largest difference of log-probabilities: {converted.difference:.1e}")

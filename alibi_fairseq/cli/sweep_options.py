@@ -14,6 +14,9 @@ from ..evaluation.checkpoint import PRECISIONS
 from ..evaluation.sweep import Sweep
 from .experiment_options import add_slurm_arguments, hand_over, shared_arguments, wants_slurm
 
+#: Largest number of jobs of one evaluation; clusters allow fewer.
+MOST_SHARDS = 10_000
+
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that all sweeps share."""
@@ -74,8 +77,8 @@ def submit_shards(args: argparse.Namespace) -> int:
     sweep = sweep_of(args)  # finds wrong options now
     if args.shard:
         raise BadInput("--slurm makes the shards itself; give --shards N instead of --shard.")
-    if args.shards is None or args.shards < 1:
-        raise BadInput("--slurm needs --shards N, the number of jobs.")
+    if args.shards is None or not 1 <= args.shards <= MOST_SHARDS:
+        raise BadInput(f"--slurm needs --shards N, the number of jobs, 1 to {MOST_SHARDS:,}.")
     folder = sweep.out.with_name(f"{sweep.out.stem}-shards")
     words = shared_arguments(args, "--shards", "--out")
     parts = [(f"{i}/{args.shards}", str(folder / f"{i}.json")) for i in range(1, args.shards + 1)]
@@ -94,11 +97,11 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
     Raises:
         BadInput: if an option has an invalid value.
     """
-    if not wants_slurm(args) and (args.shards or args.dry_run):
+    if not wants_slurm(args) and (args.shards is not None or args.dry_run):
         raise BadInput("--shards and --dry-run need --slurm; --shard I/N computes one part here.")
     out = Path(args.out)
-    if out.is_dir():
-        raise BadInput(f"'{out}' is a folder; --out is the file to write.")
+    if out.exists() and not out.is_file():  # reading a device may never end
+        raise BadInput(f"--out is the file to write, and '{out}' is none.")
     if args.memory_gb is not None and not 0 < args.memory_gb < math.inf:
         raise BadInput(f"--memory-gb must be above 0 and finite, not {args.memory_gb}.")
     return Sweep(

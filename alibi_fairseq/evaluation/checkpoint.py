@@ -15,13 +15,15 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ..checkpoints.loading import wrong_parts
+from ..checkpoints.loading import check_ties, wrong_parts
 from ..errors import BadInput
 from ..models.decoder import AlibiDecoder
 from ..positions.alibi import SLOPE_KINDS
 from ..results.dictionaries import STATE_KEY, fingerprint
 from .measure import Scorer
+from .memory_usage import default_budget, windows_per_batch
 from .scoring import token_losses
+from .windows import Window, plan_windows, share_start
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -36,6 +38,8 @@ class LoadedModel:
             ``layers, width, parameters, vocabulary``.
         max_length: longest window the model takes.
         memory_length: past states per layer that the model attends to; 0 without a memory.
+        shares_start: the windows at the start of a split may be one pass, because a token's score
+            does not depend on the tokens after it, nor on their number.
         bytes_per_input: estimated memory per input of a forward pass.
     """
 
@@ -43,7 +47,24 @@ class LoadedModel:
     facts: dict
     max_length: int
     memory_length: int
+    shares_start: bool
     bytes_per_input: int
+
+    def windows(self, tokens: int, length: int, stride: int) -> list[Window]:
+        """The passes that score ``tokens`` tokens, see :mod:`.windows`."""
+        windows = plan_windows(tokens, length, stride)
+        return share_start(windows) if self.shares_start else windows
+
+    def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
+        """Number of windows to compute at once; with a memory, which each hands to the next, 1.
+
+        Args:
+            budget: bytes a forward pass may take, or None for the device's default.
+        """
+        if self.memory_length:
+            return 1
+        budget = budget or default_budget(device)
+        return windows_per_batch(length, self.bytes_per_input, budget, device)
 
     def scorer(self) -> Scorer:
         """A scorer for one pass over a split; with a memory, windows must be scored in order."""
@@ -102,6 +123,7 @@ def load_checkpoint(
         check_overrides(state, overrides or {})
         check_dictionary(state, path, dictionary, trained_with)
         (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+        check_ties(state["model"], model, path)
         history = state.get("optimizer_history") or [{}]
         updates = int(history[-1].get("num_updates", 0))
     model = model.to(device=device, dtype=PRECISIONS[precision]).eval()
@@ -123,6 +145,7 @@ def load_checkpoint(
         },
         max_length=model.max_positions(),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
+        shares_start=getattr(cfg.model, "alibi_scale", None) != "dynamic",
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
         # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,
@@ -130,7 +153,7 @@ def load_checkpoint(
 
 
 def check_overrides(state: dict, overrides: dict) -> None:
-    """Raises BadInput if an override names no option of the stored configuration.
+    """Raises BadInput if an override names no option in a group of the stored configuration.
 
     fairseq ignores such an override.
     """
@@ -138,7 +161,7 @@ def check_overrides(state: dict, overrides: dict) -> None:
         return
     groups = [group for group in state["cfg"].values() if OmegaConf.is_dict(group)]
     for name in overrides:
-        if not any(name in group for group in (state["cfg"], *groups)):
+        if not any(name in group for group in groups):
             raise BadInput(
                 f"The checkpoint has no option '{name}' to override; correct --model-overrides."
             )
@@ -165,16 +188,10 @@ def check_dictionary(
 ) -> None:
     """Raises BadInput if a checkpoint was trained with another dictionary.
 
-    Checkpoints of this project's models store a fingerprint of the dictionary. For others its size is
-    compared, and its contents with ``trained_with`` or a ``dict.txt`` next to the checkpoint.
+    Checkpoints of this project's models store a fingerprint of the dictionary. For others its contents
+    are compared with ``trained_with`` or a ``dict.txt`` next to the checkpoint, and its size with the
+    embeddings when they are loaded.
     """
-    words = embedded_words(state["model"])
-    if words is not None and words != len(dictionary):
-        raise BadInput(
-            f"'{path}' has {words} embeddings but the data's dictionary has {len(dictionary)} entries; "
-            "preprocess the text with the dict.txt of the training data "
-            "(fairseq-preprocess --srcdict)."
-        )
     if STATE_KEY in state.get("task_state", {}):
         return  # checked when the model is built
     beside = path.with_name("dict.txt")
@@ -198,13 +215,3 @@ def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
         if one != other:
             return f"number {number} is '{one}' for the model and '{other}' in the data"
     return f"the model's has {len(theirs)} symbols, the data's {len(ours)}"
-
-
-def embedded_words(weights: dict) -> int | None:
-    """Rows of the input embedding, plain or adaptive; None when neither is found."""
-    plain = "decoder.embed_tokens.weight"
-    if plain in weights:
-        return weights[plain].shape[0]
-    prefix, suffix = "decoder.embed_tokens.embeddings.", ".0.weight"
-    bands = [w for name, w in weights.items() if name.startswith(prefix) and name.endswith(suffix)]
-    return sum(band.shape[0] for band in bands) or None

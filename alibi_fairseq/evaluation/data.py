@@ -45,17 +45,8 @@ class Split:
 
 
 def load_dictionary(data: Path) -> Dictionary:
-    """The dictionary of a folder written by ``fairseq-preprocess``.
-
-    Raises:
-        BadInput: if the folder or its ``dict.txt`` does not exist.
-    """
-    if not data.is_dir():
-        raise BadInput(f"There is no data folder '{data}'; give one written by fairseq-preprocess.")
-    path = data / "dict.txt"
-    if not path.is_file():
-        raise BadInput(f"'{data}' has no dict.txt; give a folder written by fairseq-preprocess.")
-    return Dictionary.load(str(path))
+    """The dictionary of a folder written by ``fairseq-preprocess``."""
+    return Dictionary.load(str(data / "dict.txt"))
 
 
 def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:

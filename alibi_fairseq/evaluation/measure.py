@@ -8,17 +8,25 @@ Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S to
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import BadInput
+from .text import TextSize
 from .windows import Window
+
+if TYPE_CHECKING:  # it imports fairseq, which merging shards does without
+    from .data import Split
+
+#: Largest number of position buckets; finding their edges takes time in proportion.
+MOST_BUCKETS = 100_000
 
 
 class LossSum(NamedTuple):
@@ -45,12 +53,51 @@ class Stream:
     targets: Tensor
     name: str
 
+    @classmethod
+    def of(cls, split: Split, stride: int, device: torch.device) -> Stream:
+        """The stream of a split when every window scores ``stride`` tokens."""
+        inputs, targets = map(torch.from_numpy, (split.inputs(stride), split.tokens))
+        return cls(inputs.to(device), targets.to(device), split.name)
+
 
 #: Maps (B, T) inputs and (B, S) targets of the last S inputs to (B, S) losses in nats.
 Scorer = Callable[[Tensor, Tensor], Tensor]
 
 
 @torch.no_grad()
+def losses_of(
+    score: Scorer, stream: Stream, batches: list[list[Window]]
+) -> Iterator[tuple[list[Window], Tensor]]:
+    """Compute the losses of all scored tokens, batch by batch.
+
+    Args:
+        score: the model.
+        stream: the split.
+        batches: windows of one length that score equally many tokens, in each batch.
+
+    Yields:
+        Each batch and its (B, S) float64 losses in nats.
+
+    Raises:
+        BadInput: if a loss is not finite; names the window.
+    """
+    device = stream.inputs.device
+    for batch in batches:
+        starts = torch.tensor([window.start for window in batch], device=device)
+        positions = starts[:, None] + torch.arange(batch[0].length, device=device)  # (B, T)
+        targets = stream.targets[positions[:, -batch[0].scores :]]  # (B, S)
+        losses = score(stream.inputs[positions], targets).double()
+        finite = losses.isfinite().all(dim=1)
+        if not finite.all():
+            start, scored, stop = batch[int((~finite).nonzero()[0])]
+            raise BadInput(
+                f"The model's score of some token from {scored} to {stop - 1} of '{stream.name}' is "
+                f"not finite (window of inputs {start} to {stop - 1}), so there is no result. Half "
+                "precision may overflow where fp32 does not: try --precision fp32."
+            )
+        yield batch, losses
+
+
 def measure(
     score: Scorer,
     stream: Stream,
@@ -61,21 +108,15 @@ def measure(
     """Sum the losses of all scored tokens by their position within the window.
 
     Args:
-        score: the model.
-        stream: the split.
-        batches: windows of one length that score equally many tokens, in each batch.
+        score, stream, batches: as for :func:`losses_of`.
         edges: edges of the position buckets, increasing from 0; ``[0, L]`` is a single bucket.
         progress: called after each batch with its number of inputs.
 
     Returns:
         One sum per bucket; bucket i contains positions ``edges[i] … edges[i + 1] - 1``.
-
-    Raises:
-        BadInput: if a loss is not finite; names the window.
     """
     sums = [LossSum() for _ in edges[:-1]]
-    for batch in batches:
-        losses = window_losses(score, stream, batch)  # (B, S)
+    for batch, losses in losses_of(score, stream, batches):
         length, scores = batch[0].length, batch[0].scores
         position = length - scores
         while position < length:
@@ -90,24 +131,6 @@ def measure(
     return sums
 
 
-def window_losses(score: Scorer, stream: Stream, batch: list[Window]) -> Tensor:
-    """(B, S) float64 losses of one batch, in nats."""
-    device = stream.inputs.device
-    starts = torch.tensor([window.start for window in batch], device=device)
-    positions = starts[:, None] + torch.arange(batch[0].length, device=device)  # (B, T)
-    targets = stream.targets[positions[:, -batch[0].scores :]]  # (B, S)
-    losses = score(stream.inputs[positions], targets).double()
-    finite = losses.isfinite().all(dim=1)
-    if not finite.all():
-        start, scored, stop = batch[int((~finite).nonzero()[0])]
-        raise BadInput(
-            f"The model's score of some token from {scored} to {stop - 1} of '{stream.name}' is not "
-            f"finite (window of inputs {start} to {stop - 1}), so there is no result. Half precision "
-            "may overflow where fp32 does not: try --precision fp32."
-        )
-    return losses
-
-
 def bucket_edges(length: int, buckets: int) -> list[int]:
     """Edges of at most ``buckets`` position buckets over 0 … length − 1.
 
@@ -118,8 +141,28 @@ def bucket_edges(length: int, buckets: int) -> list[int]:
         Strictly increasing, from 0 to ``length``; bucket i is ``edges[i] … edges[i + 1] − 1``.
 
     Raises:
-        BadInput: ``buckets`` is less than 1.
+        BadInput: ``buckets`` is less than 1, or beyond ``MOST_BUCKETS``.
     """
-    if buckets < 1:
-        raise BadInput(f"--buckets must be at least 1, not {buckets}.")
+    if not 1 <= buckets <= MOST_BUCKETS:
+        raise BadInput(f"--buckets must be 1 to {MOST_BUCKETS:,}, not {buckets:,}.")
     return sorted({0} | {round(length ** (i / buckets)) for i in range(1, buckets + 1)})
+
+
+def evaluation_cell(total: LossSum, text: TextSize) -> dict:
+    """``tokens, loss_bits, perplexity``, and per word and per byte where the text's size is known."""
+    nats = float(total.nats)
+    cell = position_cell(total)
+    cell["perplexity"] = math.exp(nats / total.tokens)
+    if text.words:
+        cell |= {"words": text.words, "word_perplexity": math.exp(nats / text.words)}
+    if text.bytes:
+        cell |= {"bytes": text.bytes, "bits_per_byte": nats / math.log(2) / text.bytes}
+    return cell
+
+
+def position_cell(total: LossSum) -> dict:
+    """``tokens, loss_bits``."""
+    return {
+        "tokens": total.tokens,
+        "loss_bits": float(total.nats) / total.tokens / math.log(2),
+    }

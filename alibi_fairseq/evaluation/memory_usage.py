@@ -1,4 +1,4 @@
-"""Peak memory of a measurement, and the memory budget of a forward pass."""
+"""Peak memory of a measurement, and what a forward pass may hold."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import torch
 
 #: Memory budget of a forward pass on the CPU, in bytes.
 CPU_BUDGET = 2 * 10**9
+#: Inputs per batch beyond which throughput no longer improves.
+ENOUGH_INPUTS = {"cpu": 4096, "cuda": 131072}
 
 
 def default_budget(device: torch.device) -> int:
@@ -20,6 +22,19 @@ def default_budget(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory // 2
     return CPU_BUDGET
+
+
+def windows_per_batch(length: int, bytes_per_input: int, memory: int, device: torch.device) -> int:
+    """Return the number of windows to compute at once, at least 1.
+
+    Args:
+        length: inputs of a window.
+        bytes_per_input: memory that a forward pass takes per input.
+        memory: budget in bytes.
+        device: where the model is.
+    """
+    enough = ENOUGH_INPUTS.get(device.type, ENOUGH_INPUTS["cuda"])
+    return max(1, min(enough, memory // bytes_per_input) // length)
 
 
 class PeakMemory:

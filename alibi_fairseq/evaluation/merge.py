@@ -1,22 +1,40 @@
-"""Merge the shards of a sweep into the results of a single process."""
+"""Cells of shards, and their merger into the results of a single process."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Set
 from fractions import Fraction
 
 from ..errors import BadInput
-from ..results.schema import cell_identity, merge_documents, new_document
-from .cells import evaluation_cell, position_cell
-from .measure import LossSum
+from ..results.schema import merge_documents, new_document
+from .measure import LossSum, evaluation_cell, position_cell
 from .text import TextSize
 
-#: Keys in which shards may differ; all others must agree.
+#: The keys that say which measurement a shard is a part of.
+_MEASUREMENT = ("checkpoint", "subset", "length", "stride")
+#: Keys in which its shards may differ; all others must agree.
 _OF_ONE_SHARD = {
     *("shard", "shard_nats", "tokens", "loss_bits", "perplexity"),
     *("seconds", "tokens_per_second", "peak_memory_mb"),
 }
 _OF_THE_SPLIT = {"split_tokens", "split_words", "split_bytes"}
+
+
+def shard_cell(total: LossSum, whole: int, text: TextSize) -> dict:
+    """A cell of a shard: its own results, and what merging needs.
+
+    ``shard_nats`` is the exact sum of the shard's losses as a fraction, so that the sum over all
+    shards equals the result of a single process. The size of the text is that of the whole split.
+    """
+    cell = evaluation_cell(total, TextSize())
+    cell |= {"shard_nats": str(total.nats), "split_tokens": whole}
+    if text.words:
+        cell["split_words"] = text.words
+    if text.bytes:
+        cell["split_bytes"] = text.bytes
+    return cell
 
 
 def merge_shards(documents: list[dict]) -> dict:
@@ -45,54 +63,75 @@ def _merged(documents: list[dict]) -> dict:
     kind = whole["kind"]
     if kind not in ("evaluation", "position_loss"):
         raise BadInput(f"Shards hold evaluations or position losses, not results of kind '{kind}'.")
-    groups: dict[tuple, list[dict]] = {}
+    measurements: dict[tuple, list[dict]] = {}
     for cell in whole["cells"]:
-        if "shard" not in cell:
-            raise BadInput(f"{_name(cell)} is a whole result, not a shard; merge only shards.")
-        if not re.fullmatch(
-            r"[1-9]\d*/[1-9]\d*", cell["shard"]
-        ):  # 01/2 would be counted beside 1/2
-            raise BadInput(
-                f"{_name(cell)}: '{cell['shard']}' is no shard; expected i/n, as in 1/2."
-            )
-        identity = cell_identity(kind, {**cell, "shard": None})
-        groups.setdefault(identity, []).append(cell)
-    _check_complete(whole["cells"])
-    cells = [_merge_cells(kind, cells) for cells in groups.values()]
+        _check_shard(cell)
+        measurements.setdefault(tuple(cell[key] for key in _MEASUREMENT), []).append(cell)
+    cells = []
+    for parts in measurements.values():
+        _check_complete(parts)
+        buckets: dict[int, list[dict]] = {}
+        for part in parts:
+            buckets.setdefault(part.get("position_from", 0), []).append(part)
+        cells += [_merge_cells(kind, bucket) for bucket in buckets.values()]
     return new_document(kind, whole["corpus"], whole["provenance"], cells)
 
 
-def _check_complete(cells: list[dict]) -> None:
-    """Raises BadInput unless every sweep covers all tokens of its split."""
-    sweeps: dict[tuple, list[dict]] = {}
-    for cell in cells:
-        keys = ("checkpoint", "subset", "length", "stride")
-        sweeps.setdefault(tuple(cell[key] for key in keys), []).append(cell)
-    for parts in sweeps.values():
-        counts = {cell["shard"].partition("/")[2] for cell in parts}
-        if len(counts) > 1:
-            raise BadInput(
-                f"{_name(parts[0])} was split into {' and into '.join(sorted(counts))} shards; merge "
-                "shards of one sweep."
-            )
-        found, whole = sum(cell["tokens"] for cell in parts), parts[0]["split_tokens"]
-        if found != whole:
-            present = ", ".join(sorted({cell["shard"] for cell in parts}))
-            raise BadInput(
-                f"{_name(parts[0])} has {found} of {whole} tokens in shards {present}; give the "
-                "results of all shards."
-            )
+def _check_shard(cell: dict) -> None:
+    """Raises BadInput unless the cell is one that :func:`shard_cell` makes."""
+    if "shard" not in cell:
+        raise BadInput(f"{_name(cell)} is a whole result, not a shard; merge only shards.")
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", cell["shard"])
+    if not found or int(found[1]) > int(found[2]):  # 01/2 would be counted beside 1/2
+        raise BadInput(f"{_name(cell)}: '{cell['shard']}' is no shard; expected i/n, as in 1/2.")
+    bits = float(Fraction(cell["shard_nats"])) / cell["tokens"] / math.log(2)
+    if not math.isclose(bits, cell["loss_bits"], rel_tol=1e-9):
+        raise BadInput(
+            f"{_name(cell)}: shard_nats of shard {cell['shard']} is {bits} bits per token, but its "
+            f"loss_bits is {cell['loss_bits']}."
+        )
+
+
+def _check_complete(parts: list[dict]) -> None:
+    """Raises BadInput unless the shards are of one measurement and cover all tokens of its split."""
+    _shared(parts, but={"position_from", "position_to"})
+    counts = {part["shard"].partition("/")[2] for part in parts}
+    if len(counts) > 1:
+        raise BadInput(
+            f"{_name(parts[0])} was split into {' and into '.join(sorted(counts))} shards; merge "
+            "shards of one sweep."
+        )
+    found, whole = sum(part["tokens"] for part in parts), parts[0]["split_tokens"]
+    if found != whole:
+        present = ", ".join(sorted({part["shard"] for part in parts}))
+        raise BadInput(
+            f"{_name(parts[0])} has {found} of {whole} tokens in shards {present}; give the "
+            "results of all shards."
+        )
+
+
+def _shared(parts: list[dict], but: Set[str] = frozenset()) -> dict:
+    """The keys and values that shards have in common; all but their share and ``but``.
+
+    Raises:
+        BadInput: they differ in one.
+    """
+    one, *others = (
+        {key: value for key, value in part.items() if key not in _OF_ONE_SHARD | but}
+        for part in parts
+    )
+    for other in others:
+        for key in sorted(one.keys() | other.keys()):
+            if one.get(key) != other.get(key):
+                raise BadInput(
+                    f"The shards of {_name(parts[0])} differ in {key} ({one.get(key)} and "
+                    f"{other.get(key)}), so they are not of one sweep."
+                )
+    return one
 
 
 def _merge_cells(kind: str, parts: list[dict]) -> dict:
-    shared = {key: value for key, value in parts[0].items() if key not in _OF_ONE_SHARD}
-    for part in parts[1:]:
-        for key in shared.keys() | part.keys() - _OF_ONE_SHARD:
-            if shared.get(key) != part.get(key):
-                raise BadInput(
-                    f"The shards of {_name(part)} differ in {key} ({shared.get(key)} and "
-                    f"{part.get(key)}), so they are not of one sweep."
-                )
+    shared = _shared(parts)
     nats = sum((Fraction(part["shard_nats"]) for part in parts), Fraction(0))
     total = LossSum(nats, sum(part["tokens"] for part in parts))
     text = TextSize(shared.get("split_words"), shared.get("split_bytes"))

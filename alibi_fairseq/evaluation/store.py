@@ -56,25 +56,20 @@ class Store:
             self._check_same(self._earlier)
 
     def _check_same(self, earlier: dict) -> None:
-        provenance = earlier["provenance"]
-        pairs: dict[str, tuple] = {
-            "kind": (earlier["kind"], self.kind),
-            "corpus": (earlier["corpus"], self.corpus),
-        }
-        for key in ("data_sha256", "dictionary_sha256"):
-            pairs[key] = (provenance[key], self._provenance[key])
-        optional = ("model_overrides", "shard")
-        for cell in earlier["cells"]:
-            for key in {*self.settings, *optional}:
-                pairs.setdefault(key, (cell.get(key), self.settings.get(key)))
-                if cell.get(key) != self.settings.get(key):
-                    pairs[key] = (cell.get(key), self.settings.get(key))
-        for key, (there, here) in pairs.items():
-            if there != here:
-                raise BadInput(
-                    f"'{self.path}' contains results of another sweep: {key} is {there} there and "
-                    f"{here} here; choose another --out or remove the file."
-                )
+        hashes = {key: self._provenance[key] for key in ("data_sha256", "dictionary_sha256")}
+        settings = {"model_overrides": None, "shard": None, **self.settings}
+        for found, wanted in (
+            (earlier, {"kind": self.kind, "corpus": self.corpus}),
+            (earlier["provenance"], hashes),
+            *((cell, settings) for cell in earlier["cells"]),
+        ):
+            for key, here in wanted.items():
+                if found.get(key) != here:
+                    raise BadInput(
+                        f"'{self.path}' contains results of another sweep: {key} is "
+                        f"{found.get(key)} there and {here} here; choose another --out or remove "
+                        "the file."
+                    )
 
     @property
     def cells(self) -> list[dict]:

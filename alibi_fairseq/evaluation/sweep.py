@@ -19,15 +19,30 @@ from tqdm import tqdm
 from ..errors import BadInput
 from ..files import locked, sha256_file
 from ..results.schema import TRAINING_FILE, load_document
-from .batches import make_batches, shard_of, windows_per_batch
-from .cells import evaluation_cell, position_cell, shard_cell
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, corpus_name, load_dictionary, load_split
-from .measure import LossSum, Scorer, Stream, bucket_edges, measure
-from .memory_usage import PeakMemory, default_budget
+from .measure import (
+    LossSum,
+    Scorer,
+    Stream,
+    bucket_edges,
+    evaluation_cell,
+    measure,
+    position_cell,
+)
+from .memory_usage import PeakMemory
+from .merge import shard_cell
 from .store import Store, SweepPoint
 from .text import TextSize
-from .windows import Window, check_window, context_of, plan_windows, share_start
+from .windows import (
+    Window,
+    check_window,
+    context_of,
+    make_batches,
+    plan_windows,
+    shard_of,
+    share_start,
+)
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,7 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     pending = [point for point in points if not store.cells_of(point, hashes[point.checkpoint])]
 
     shards = sweep.shard[1] if sweep.shard else 1
-    total = sum(sum(w.length for w in passes_of(splits[p.subset], p)) for p in pending) // shards
+    total = sum(inputs_of(splits[point.subset], point) for point in pending) // shards
     with tqdm(total=total, unit="tok", unit_scale=True, disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
             model = load_checkpoint(
@@ -146,8 +161,10 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
 
 
-def passes_of(split: Split, point: SweepPoint) -> list[Window]:
-    return share_start(plan_windows(len(split.tokens), point.length, point.stride))
+def inputs_of(split: Split, point: SweepPoint) -> int:
+    """Number of inputs of all passes of a measurement, for most models."""
+    passes = share_start(plan_windows(len(split.tokens), point.length, point.stride))
+    return sum(window.length for window in passes)
 
 
 def train_command(checkpoint: Path) -> dict[str, str]:
@@ -173,20 +190,14 @@ def measure_point(
         )
     if model.memory_length:
         check_recurrent_sweep(sweep, point)
-        size = 1
-    else:
-        budget = sweep.memory_budget or default_budget(sweep.device)
-        size = windows_per_batch(point.length, model.bytes_per_input, budget, sweep.device)
-    batches = make_batches(passes_of(split, point), size)
+    size = model.windows_per_batch(point.length, sweep.device, sweep.memory_budget)
+    windows = model.windows(len(split.tokens), point.length, point.stride)
+    batches = make_batches(windows, size)
     if sweep.shard is not None:
         batches = shard_of(batches, *sweep.shard)
     edges = bucket_edges(point.length, sweep.buckets or 1)
 
-    stream = Stream(
-        torch.from_numpy(split.inputs(point.stride)).to(sweep.device),
-        torch.from_numpy(split.tokens).to(sweep.device),
-        split.name,
-    )
+    stream = Stream.of(split, point.stride, sweep.device)
     peak, began = PeakMemory(sweep.device), time.perf_counter()
     sums = measure(model.scorer(), stream, batches, edges, progress)
     seconds = time.perf_counter() - began

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from ..errors import BadInput
@@ -72,10 +72,11 @@ def plan_windows(tokens: int, length: int, stride: int) -> list[Window]:
 
 
 def share_start(windows: list[Window]) -> list[Window]:
-    """Merge all windows at the start of the stream into one, which gives the same scores.
+    """Merge all windows at the start of the stream into one.
 
     Each of them extends the previous one by a stride, and a causal model computes the scores of all in
-    one pass over the longest. For S = 1 this replaces passes of lengths 1, 2, … L by one.
+    one pass over the longest. For S = 1 this replaces passes of lengths 1, 2, … L by one. Not for a
+    model whose scores depend on the length of the pass.
     """
     growing = list(takewhile(lambda window: window.start == 0, windows))
     if len(growing) < 2:
@@ -97,3 +98,23 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
     if least is None:
         raise ValueError("There are no windows.")
     return least, float(Fraction(total, count))
+
+
+def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
+    """Group windows into batches of at most ``size``, of equal lengths and numbers of scored tokens.
+
+    Matrix products round differently for different batch shapes, so the loss of a window may depend
+    on its batch. Batches are therefore formed from the whole list of windows before sharding: a
+    shard computes exactly the batches that a single process would.
+    """
+    batches = []
+    for _, group in groupby(windows, key=lambda window: (window.length, window.scores)):
+        alike = list(group)
+        batches += [alike[begin : begin + size] for begin in range(0, len(alike), size)]
+    return batches
+
+
+def shard_of(batches: list, index: int, count: int) -> list:
+    """Return the contiguous span of batches that shard ``index`` (from 1) of ``count`` computes."""
+    begin, end = ((i * len(batches)) // count for i in (index - 1, index))
+    return batches[begin:end]

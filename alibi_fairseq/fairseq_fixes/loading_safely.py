@@ -23,10 +23,10 @@ from ..checkpoints.loading import (
     check_sums,
     read_errors,
     require_safe_loader,
+    safe_types_allowed,
     wrong_parts,
 )
 from ..checkpoints.options import check_options, plain
-from ..checkpoints.safe_types import safe_types_allowed
 from ..errors import BadInput
 from .patching import mentions, run_within, wrap
 from .resuming import check_same_model

@@ -8,8 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import PreTrainedTokenizerBase
 
 from ..reporting.markdown import literal
-from .conversion import Converted
-from .own import NAME
+from .conversion import NAME, Converted
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
 #: What the card tells about training: option groups of fairseq and their options.

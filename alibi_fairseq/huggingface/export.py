@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -20,67 +20,54 @@ from .conversion import Converted, convert
 from .description import describe
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
-from .tokenizer import TokenizerFiles, build_tokenizer, check_tokenizer, find_files
+from .tokenizer import NO_FILES, TokenizerFiles, build_tokenizer, check_tokenizer, find_files
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to export.
+def export(
+    checkpoint: Path,
+    data: Path,
+    out: Path,
+    trained_with: Path | None = None,
+    tokenizer_files: TokenizerFiles = NO_FILES,
+    results: Sequence[Path] = (),
+) -> Converted:
+    """Write the folder.
 
-    Attributes:
+    Args:
         checkpoint: a fairseq checkpoint.
         data: folder that ``fairseq-preprocess`` wrote, with the dictionary of the training data.
         out: folder to write; it must not be there, or be empty.
         trained_with: dictionary file, for checkpoints that do not remember theirs.
-        tokenizer: the tokeniser's files, where they are not beside the data.
+        tokenizer_files: the tokeniser's, where they are not beside the data.
         results: documents of ``alibi-fairseq eval`` to quote in the model card.
-    """
-
-    checkpoint: Path
-    data: Path
-    out: Path
-    trained_with: Path | None = None
-    tokenizer: TokenizerFiles = TokenizerFiles()
-    results: tuple[Path, ...] = ()
-
-
-def export(request: Request) -> Converted:
-    """Write the folder.
 
     Raises:
         BadInput: something is missing or does not fit; nothing is written then.
     """
-    with atomic_folder(request.out) as folder:
-        if not request.checkpoint.is_file():
-            raise BadInput(f"There is no checkpoint '{request.checkpoint}'; change --path.")
-        dictionary = load_dictionary(request.data)
-        files = find_files(request.data, dictionary, request.tokenizer)
-        loaded = load_checkpoint(
-            request.checkpoint,
-            request.data,
-            dictionary,
-            torch.device("cpu"),
-            trained_with=request.trained_with,
-        )
+    with atomic_folder(out) as folder:
+        if not checkpoint.is_file():
+            raise BadInput(f"There is no checkpoint '{checkpoint}'; change --path.")
+        dictionary = load_dictionary(data)
+        files = find_files(data, dictionary, tokenizer_files)
+        cpu = torch.device("cpu")
+        loaded = load_checkpoint(checkpoint, data, dictionary, cpu, trained_with=trained_with)
         method, length = loaded.facts["position_method"], loaded.facts["train_length"]
-        tokenizer = build_tokenizer(request.data, files)
+        tokenizer = build_tokenizer(data, files)
         for split in ("valid", "test", "train"):
-            if (request.data / f"{split}.idx").is_file():
-                check_tokenizer(
-                    tokenizer, load_split(request.data, split, dictionary), dictionary.unk()
-                )
+            if (data / f"{split}.idx").is_file():
+                check_tokenizer(tokenizer, load_split(data, split, dictionary), dictionary.unk())
                 break
         converted = convert(loaded.decoder, describe(loaded.decoder, method, length))
-        cells = measured(request)
+        cells = measured(checkpoint, results)
         save(converted.model, folder)
         if isinstance(tokenizer, AlibiLmTokenizer):
             tokenizer.register_for_auto_class("AutoTokenizer")
         tokenizer.save_pretrained(folder)
         # Not needed by every tokeniser, but by whoever takes the model back to fairseq.
-        (folder / "dict.txt").write_bytes((request.data / "dict.txt").read_bytes())
-        state = read_checkpoint(request.checkpoint)
+        (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
+        state = read_checkpoint(checkpoint)
         (folder / "README.md").write_text(
-            model_card(request.out.name, loaded.facts, state, converted, tokenizer, cells),
+            model_card(out.name, loaded.facts, state, converted, tokenizer, cells),
             encoding="utf-8",
         )
     return converted
@@ -94,15 +81,15 @@ def save(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def measured(request: Request) -> list[dict]:
+def measured(checkpoint: Path, results: Sequence[Path]) -> list[dict]:
     """The cells of the results that measured this checkpoint.
 
     Raises:
         BadInput: a document has none.
     """
-    digest = sha256_file(request.checkpoint)
+    digest = sha256_file(checkpoint)
     cells = []
-    for path in request.results:
+    for path in results:
         found = [
             {**cell, "corpus": document["corpus"]}
             for document in [load_document(path)]
@@ -110,6 +97,6 @@ def measured(request: Request) -> list[dict]:
             if cell.get("checkpoint_sha256") == digest
         ]
         if not found:
-            raise BadInput(f"{path} holds no result of {request.checkpoint}; leave out --results.")
+            raise BadInput(f"{path} holds no result of {checkpoint}; leave out --results.")
         cells += found
     return cells

@@ -19,15 +19,13 @@ import torch
 from fairseq import models
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from ..checkpoints import read_checkpoint
-from ..checkpoints.released import read_dictionary
+from ..checkpoints.released import checkpoint_state, read_dictionary
 from ..errors import BadInput
 from ..files import atomic_folder
-from ..results.dictionaries import STATE_KEY, fingerprint
 from ..results.json_files import read_json
 from .architectures import NATIVE, Architecture
 from .conversion import TOLERANCE, compare
@@ -88,7 +86,9 @@ def import_folder(folder: Path) -> ImportedModel:
         for name, tensor in weights.items()
         if name.startswith(architecture.prefix)
     }
-    ours = architecture.imported(config, inner)
+    ours = architecture.imported(
+        options["decoder_layers"], options["decoder_attention_heads"], inner
+    )
     ours["output_projection.weight"] = weights["lm_head.weight"]
     for name in BY_WORD:
         ours[name] = reordered(ours[name], vocabulary.rows)
@@ -101,22 +101,13 @@ def import_folder(folder: Path) -> ImportedModel:
             "its configuration asks for something that our decoder does not do."
         )
     return ImportedModel(
-        state={
-            "args": None,
-            "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-            "model": {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()},
-            "criterion": None,
-            "optimizer_history": [
-                {
-                    "criterion_name": "CrossEntropyCriterion",
-                    "optimizer_name": "FairseqAdam",
-                    "lr_scheduler_state": {},
-                    "num_updates": 0,
-                }
-            ],
-            "task_state": {STATE_KEY: fingerprint(vocabulary.dictionary)},
-            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-        },
+        state=checkpoint_state(
+            cfg,
+            {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()},
+            vocabulary.dictionary,
+            criterion="CrossEntropyCriterion",
+            optimizer="FairseqAdam",
+        ),
         vocabulary=vocabulary,
         flags=flags,
         difference=difference,

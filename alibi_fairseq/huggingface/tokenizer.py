@@ -46,6 +46,9 @@ class TokenizerFiles:
         return [file for file in files if file is not None]
 
 
+NO_FILES = TokenizerFiles()
+
+
 def find_files(data: Path, dictionary: Dictionary, named: TokenizerFiles) -> TokenizerFiles:
     """The tokeniser's files: those named, else those that lie in the data folder.
 
@@ -77,7 +80,7 @@ def find_files(data: Path, dictionary: Dictionary, named: TokenizerFiles) -> Tok
 def _beside(data: Path) -> TokenizerFiles:
     described = manifest.load(data)
     if described is None:
-        return TokenizerFiles()
+        return NO_FILES
     tokenizer = described["tokenizer"]
     files = [data / name for name in tokenizer.get("files", [])]
     if tokenizer["kind"] == "sentencepiece-bpe":
@@ -86,7 +89,7 @@ def _beside(data: Path) -> TokenizerFiles:
         return TokenizerFiles(encoder=files[0], merges=files[1])
     if tokenizer["kind"] == "wordpiece":
         return TokenizerFiles(wordpiece=files[0], lower_case=tokenizer["lower_case"])
-    return TokenizerFiles()
+    return NO_FILES
 
 
 def build_tokenizer(data: Path, files: TokenizerFiles) -> PreTrainedTokenizerBase:

@@ -70,29 +70,44 @@ def test_position_loss(evaluate, tmp_path):
     assert bounds == [(0, 2), (2, 4), (4, 8), (8, 16)]
 
 
+@pytest.mark.parametrize("verb", ["eval", "position-loss"])
 @pytest.mark.parametrize(
-    "options, words",
+    "option, value",
     [
-        (["--lengths", "0"], "at least 1 token"),
-        (["--lengths", "16,x"], "--lengths takes whole numbers, not 'x'"),
-        (["--lengths", "16,"], "separated by commas"),
-        (["--lengths", "16", "--stride", "17"], "longer than a window of 16"),
-        (["--lengths", "16", "--stride", "half"], "--stride takes whole numbers"),
-        (["--lengths", "16", "--shard", "4/3"], "--shard is i/n"),
-        (["--lengths", "16", "--device", "abacus"], "no device 'abacus'"),
-        (["--lengths", "16", "--memory-gb", "-1"], "--memory-gb must be above 0"),
-        (["--lengths", "16", "--model-overrides", "{'a': 1}"], "JSON object"),
-        (["--lengths", "16", "--model-overrides", "[1]"], "JSON object"),
+        ("--lengths", "0"),
+        ("--lengths", "16,x"),
+        ("--lengths", "16,"),
+        ("--stride", "17"),
+        ("--stride", "half"),
+        ("--shard", "4/3"),
+        ("--device", "abacus"),
+        ("--memory-gb", "-1"),
+        ("--model-overrides", "{'a': 1}"),
+        ("--model-overrides", "[1]"),
+        ("--shards", "2"),
+        ("--out", "/dev/full"),
+        ("--out", "/dev/zero"),
     ],
 )
-def test_mistakes(evaluate, tmp_path, capsys, options, words):
-    assert evaluate(*options) == 2
+def test_mistakes(evaluate, tmp_path, capsys, verb, option, value):
+    lengths = [] if option == "--lengths" else ["--lengths", "16"]
+    assert evaluate(*lengths, option, value, verb=verb) == 2
     error = capsys.readouterr().err.strip()
-    assert error.startswith("alibi-fairseq: error: ") and words in error and "\n" not in error
+    assert error.startswith("alibi-fairseq: error: ") and "\n" not in error
+    assert option.removeprefix("--").rstrip("s").replace("memory-gb", "memory") in error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_zero_buckets(evaluate, tmp_path, capsys):
-    assert evaluate("--lengths", "16", "--buckets", "0", verb="position-loss") == 2
-    assert "--buckets must be at least 1" in capsys.readouterr().err
+@pytest.mark.parametrize("buckets", ["0", "-1", "1000000000"])
+def test_numbers_of_buckets_that_cannot_be(evaluate, tmp_path, capsys, buckets):
+    assert evaluate("--lengths", "16", "--buckets", buckets, verb="position-loss") == 2
+    assert "--buckets" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shards", ["0", "-1", "100000000"])
+def test_numbers_of_shards_that_cannot_be(evaluate, tmp_path, capsys, shards):
+    slurm = ["--slurm-local", "--dry-run", "--shards", shards]
+    assert evaluate("--lengths", "16", *slurm) == 2
+    assert "--shards" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

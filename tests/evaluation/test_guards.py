@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 
 import pytest
+import torch
 
+from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.merge import merge_shards
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
 from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest
+from alibi_fairseq.results.schema import load_document
 
 
 @pytest.fixture
@@ -74,12 +77,100 @@ def test_data_that_its_manifest_does_not_describe(sweep, trained, tmp_path):
         run_sweep(sweep(data, out=tmp_path / "other.json"))
 
 
-def test_a_shard_under_another_name_is_not_counted_twice(sweep, tmp_path):
-    from alibi_fairseq.results.schema import load_document
+@pytest.mark.parametrize("kind", ["evaluation", "position_loss"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"precision": "bf16"},
+        {"overrides": {"attention_backend": "eager"}},
+        {"memory_budget": 400_000},
+        {"lengths": [8], "strides": [8]},
+        {"strides": [8]},
+        {"subsets": ["test"]},
+        {"buckets": 5},
+    ],
+    ids=str,
+)
+def test_shards_that_differ_in_more_than_their_share(sweep, tmp_path, kind, changes):
+    if "buckets" in changes and kind == "evaluation":
+        changes = {**changes, "buckets": None, "precision": "fp16"}
+    documents = []
+    for index in (1, 2):
+        settings = {"shard": (index, 2), "memory_budget": 200_000, "strides": [16]}
+        settings |= {"out": tmp_path / f"{index}.json"}
+        settings |= {"buckets": None if kind == "evaluation" else 4}
+        run_sweep(sweep(**{**settings, **(changes if index == 2 else {})}))
+        documents.append(load_document(tmp_path / f"{index}.json"))
+    if not changes:
+        merge_shards(documents)
+        return
+    with pytest.raises(BadInput):
+        merge_shards(documents)
 
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("shard", "01/2"),
+        ("shard", "2/3"),
+        ("shard", "3/2"),
+        ("shard_nats", "-3/2"),
+        ("shard_nats", "nan"),
+        ("shard_nats", "1/0"),
+        ("shard_nats", "12"),
+        ("split_tokens", 12),
+        ("tokens", 12),
+    ],
+)
+def test_a_shard_that_eval_does_not_write(sweep, tmp_path, key, value):
+    documents = []
+    for index in (1, 2):
+        out = tmp_path / f"{index}.json"
+        run_sweep(sweep(shard=(index, 2), out=out, memory_budget=200_000))
+        documents.append(load_document(out))
+    merge_shards(copy.deepcopy(documents))
+    documents[1]["cells"][0][key] = value
+    with pytest.raises(BadInput):
+        merge_shards(documents)
+
+
+def test_a_shard_under_another_name_is_not_counted_twice(sweep, tmp_path):
     run_sweep(sweep(shard=(1, 2)))
     document = load_document(tmp_path / "results.json")
     again = copy.deepcopy(document)
     again["cells"][0]["shard"] = "01/2"
-    with pytest.raises(BadInput, match="'01/2' is no shard"):
+    with pytest.raises(BadInput):
         merge_shards([document, again])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"no_such_option": 1},
+        {"model": 5},
+        {"task": {"tokens_per_sample": 8}},
+        {"decoder_layers_to_keep": "x"},
+    ],
+    ids=str,
+)
+def test_overrides_that_change_nothing_or_cannot_be(sweep, tmp_path, overrides):
+    with pytest.raises(BadInput):
+        run_sweep(sweep(overrides=overrides))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["eval", "export"])
+@pytest.mark.parametrize("name", ["alibi", "alibi-adaptive"])
+def test_tied_weights_that_differ(trained, tmp_path, name, command):
+    """fairseq would take whichever it loads last."""
+    state = torch.load(trained(name), weights_only=False)
+    output = "output_projection" if name == "alibi" else "adaptive_softmax.head.word_proj"
+    state["model"][f"decoder.{output}.weight"] = state["model"][f"decoder.{output}.weight"] + 1
+    path = tmp_path / "model.pt"
+    torch.save(state, path)
+    out = tmp_path / "out"
+    more = ["--lengths", "16", str(trained.data)] if command == "eval" else []
+    more += [] if command == "eval" else ["--data", str(trained.data)]
+    assert main([command, "--path", str(path), "--out", str(out), *more]) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 from commands import ROOT, in_process
+from fairseq import checkpoint_utils
+from torch.nn.functional import cross_entropy
 from trained import TRAIN_LENGTH, text_of
 
 from alibi_fairseq.errors import BadInput
@@ -161,6 +164,28 @@ def test_positions_of_a_sliding_window(sweep, trained, tmp_path):
     assert by_start[0] == 1
     last = max(by_start)
     assert by_start[last] > 10 * by_start[0]
+
+
+@pytest.mark.parametrize("length, stride", [(128, 8), (100, 30)])
+def test_slopes_that_depend_on_the_window(sweep, trained, length, stride):
+    """Windows at the start stay apart, because each divides the slopes by a length of its own."""
+    settings = {"lengths": [length], "strides": [stride], "subsets": ["test"]}
+    (cell,) = run_sweep(sweep(**settings, overrides={"alibi_scale": "dynamic"}))
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(trained("alibi"))],
+        arg_overrides={"alibi_scale": "dynamic", "data": str(trained.data)},
+    )
+    task.load_dataset("test")
+    tokens = torch.cat([line["target"] for line in task.dataset("test")])
+    inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
+    nats = 0.0
+    for first in range(0, len(tokens), stride):
+        begin, end = max(0, first - length + stride), min(first + stride, len(tokens))
+        with torch.no_grad():
+            scores, _ = model.eval()(inputs[None, begin:end])
+        wanted = tokens[first:end]
+        nats += cross_entropy(scores[0, first - begin :], wanted, reduction="sum").item()
+    assert cell["perplexity"] == pytest.approx(math.exp(nats / len(tokens)), rel=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

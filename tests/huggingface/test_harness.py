@@ -79,7 +79,7 @@ def models(words, length: int):
     """The exported folder with the harness's own model, and the checkpoint with ours."""
     from lm_eval.models.huggingface import HFLM
 
-    from alibi_fairseq.harness import FairseqLM
+    from alibi_fairseq.huggingface.harness import FairseqLM
 
     _, data, checkpoint, out = words
     settings = dict(trust_remote_code=True, device="cpu", dtype="float32", max_length=length)
@@ -106,21 +106,6 @@ def test_rolling_perplexity_equals_eval(words, factor, tmp_path):
         assert metrics["word_perplexity,none"] == pytest.approx(per_word, rel=1e-5)
         bits = nats / math.log(2) / len(text.encode())
         assert metrics["bits_per_byte,none"] == pytest.approx(bits, rel=1e-5)
-
-
-def test_strides_of_ours(words, tmp_path):
-    from alibi_fairseq.harness import FairseqLM
-
-    folder, data, checkpoint, _ = words
-    results = tmp_path / "results.json"
-    arguments = [str(data), "--path", str(checkpoint), "--subset", "test", "--stride", "8"]
-    assert main(["eval", *arguments, "--lengths", "32", "--out", str(results)]) == 0
-    (cell,) = json.loads(results.read_text())["cells"]
-    model = FairseqLM(path=str(checkpoint), data=str(data), length="32", stride="8")
-    text = (folder / "test.txt").read_text()
-    found = lm_eval.simple_evaluate(model, tasks=[wikitext(text, tmp_path)])["results"]["wikitext"]
-    nats = found["bits_per_byte,none"] * math.log(2) * len(text.encode())
-    assert math.exp(nats / cell["tokens"]) == pytest.approx(cell["perplexity"], rel=1e-5)
 
 
 def test_multiple_choice_from_a_file(words, tmp_path):
@@ -154,7 +139,7 @@ def test_the_command(words, tmp_path):
         "metric_list:\n  - metric: bits_per_byte\n"
     )
     done = as_process(
-        *("-m", "alibi_fairseq.harness", "run", "--model", "alibi_fairseq"),
+        *("-m", "alibi_fairseq.huggingface.harness", "run", "--model", "alibi_fairseq"),
         *("--model_args", f"path={checkpoint},data={data}"),
         *("--tasks", "tiny", "--include_path", tmp_path),
         HF_HOME=tmp_path,
@@ -164,28 +149,35 @@ def test_the_command(words, tmp_path):
     assert "bits_per_byte" in done.stdout
 
 
-def test_a_continuation_longer_than_the_window_is_scored_whole(words):
-    """Each token once, with as many tokens before it as fit; the harness's own model refuses it."""
-    from alibi_fairseq.harness import FairseqLM
+def test_a_continuation_longer_than_the_window_is_refused(words):
+    """Scoring its end only would be a wrong number."""
+    from alibi_fairseq.huggingface.harness import FairseqLM
 
     _, data, checkpoint, _ = words
     model = FairseqLM(path=str(checkpoint), data=str(data), length=8)
-    context, tokens = [2], [4 + n % 20 for n in range(19)]
-    [(score, _)] = model._loglikelihood_tokens([(None, context, tokens)], disable_tqdm=True)
-    whole = context + tokens
-    ends = [9, 17, 20]  # of 8, 8 and 3 tokens
-    by_hand = 0.0
-    for begin, end in zip([1, *ends], ends):
-        log_p = model._log_probabilities(whole[max(0, end - 9) : end - 1])
-        for place in range(begin, end):
-            by_hand += float(log_p[place - end][whole[place]])
-    assert score == pytest.approx(by_hand, rel=1e-6)
+    with pytest.raises(AssertionError):
+        model._loglikelihood_tokens([(("", ""), [2], [*range(4, 23)])], disable_tqdm=True)
 
 
-@pytest.mark.parametrize("setting", [{"length": 0}, {"stride": 0}, {"device": "nosuch"}])
+def test_generation(words):
+    """The continuation that transformers generates from the exported folder."""
+    from lm_eval.api.instance import Instance
+
+    text = " ".join(text_of("train")[0].split()[:6])
+    said = []
+    for model in models(words, 4 * TRAIN_LENGTH):
+        requests = [
+            Instance("generate_until", {}, (start, {"until": ["\n\n"], "max_gen_toks": 12}), 0)
+            for start in (text, " ".join(text.split()[:3]), text)
+        ]
+        said.append(model.generate_until(requests, disable_tqdm=True))
+    assert said[0] == said[1] and len(said[0][0].split()) > 5
+
+
+@pytest.mark.parametrize("setting", [{"length": 0}, {"device": "nosuch"}])
 def test_settings_that_cannot_be_are_refused(words, setting):
     from alibi_fairseq.errors import BadInput
-    from alibi_fairseq.harness import FairseqLM
+    from alibi_fairseq.huggingface.harness import FairseqLM
 
     _, data, checkpoint, _ = words
     with pytest.raises(BadInput):

@@ -19,12 +19,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ...evaluation.batches import make_batches, windows_per_batch
 from ...evaluation.checkpoint import LoadedModel, load_checkpoint
 from ...evaluation.data import corpus_name, load_dictionary, load_split
-from ...evaluation.measure import Stream, bucket_edges, window_losses
-from ...evaluation.memory_usage import default_budget
-from ...evaluation.windows import Window, context_of, plan_windows
+from ...evaluation.measure import Stream, bucket_edges, losses_of
+from ...evaluation.windows import Window, context_of, make_batches, plan_windows
 from ...files import sha256_file
 from ...results.provenance import collect_provenance
 from ...results.schema import new_document, save_document
@@ -51,13 +49,9 @@ class Evaluation:
         self.model, self.device = model, device
         self.common = {**model.facts, "subset": SUBSET, "device": device.type, **common}
         self.starts = np.array(document_starts(data))
-        self.stream = Stream(
-            torch.from_numpy(split.inputs(1)).to(device),
-            torch.from_numpy(split.tokens).to(device),
-            split.name,
-        )
+        self.stream = Stream.of(split, 1, device)
         self.tokens = len(split.tokens)
-        self.words, self.bytes = split.text.words, split.text.bytes
+        self.bytes = split.text.bytes
 
     def whole(self, length: int) -> tuple[dict, list[dict]]:
         """Windows that do not overlap: a cell, and the cells of the loss by position."""
@@ -110,15 +104,13 @@ class Evaluation:
 
     def _losses(self, windows: list[Window]) -> np.ndarray:
         """(N,) losses in nats of what the windows score."""
-        size = windows_per_batch(
-            windows[0].length, self.model.bytes_per_input, default_budget(self.device), self.device
-        )
-        score, losses = self.model.scorer(), np.zeros(self.tokens)
-        with torch.no_grad():
-            for batch in make_batches(windows, 1 if self.model.memory_length else size):
-                found = window_losses(score, self.stream, batch).cpu().numpy()
-                for window, row in zip(batch, found):
-                    losses[window.scored : window.stop] = row
+        size = self.model.windows_per_batch(windows[0].length, self.device, None)
+        losses = np.zeros(self.tokens)
+        for batch, found in losses_of(
+            self.model.scorer(), self.stream, make_batches(windows, size)
+        ):
+            for window, row in zip(batch, found.cpu().numpy()):
+                losses[window.scored : window.stop] = row
         return losses
 
     def _cell(self, length: int, stride: int, losses: np.ndarray, places: np.ndarray) -> dict:

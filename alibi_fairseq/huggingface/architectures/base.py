@@ -6,13 +6,14 @@ Shapes: C model width, H heads, D head size.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
 from ...errors import BadInput
-from ..description import Description
+from ..description import ACTIVATIONS, Description
 
 #: Numbers of fairseq's special symbols; its language models start a text with </s>.
 SPECIAL = {"bos_token_id": 2, "pad_token_id": 1, "eos_token_id": 2}
@@ -27,11 +28,17 @@ class Architecture:
         name: as people write it.
         model_type: as ``config.json`` has it.
         prefix: of the transformer's weights in a causal language model.
+        names: our name of each module and theirs; ``{}`` stands for the number of a layer.
+        fused: their module of queries, keys and values, where they are one.
+        scales: it multiplies embeddings by √C itself, as fairseq does.
     """
 
     name: str
     model_type: str
     prefix: str
+    names: dict[str, str]
+    fused: str | None = None
+    scales = False
 
     def needed(self, model: Description) -> Iterator[str]:
         """The options of training that would have made a model fit; none when it fits."""
@@ -41,11 +48,7 @@ class Architecture:
         """The configuration of a model that fits."""
         raise NotImplementedError
 
-    def exported(self, model: Description, weights: Weights) -> Weights:
-        """Weights by transformers' names, from those of our decoder."""
-        raise NotImplementedError
-
-    def options(self, config: PreTrainedConfig) -> dict[str, object]:
+    def options(self, config: PreTrainedConfig) -> dict[str, Any]:
         """fairseq's options for a model of that configuration.
 
         Raises:
@@ -53,9 +56,35 @@ class Architecture:
         """
         raise NotImplementedError
 
-    def imported(self, config: PreTrainedConfig, weights: Weights) -> Weights:
+    def exported(self, model: Description, weights: Weights) -> Weights:
+        """Weights by transformers' names, from those of our decoder."""
+        result = renamed(weights, self.names, model.layers)
+        if not self.scales:
+            words = weights["embed_tokens.weight"] * model.embedding_scale
+            result[f"{self.names['embed_tokens']}.weight"] = words
+        for name, prefix, kind in self._fused(model.layers):
+            parts = [weights[f"{prefix}.{part}_proj.{kind}"] for part in "qkv"]
+            by_head = torch.stack([part.unflatten(0, (model.heads, -1)) for part in parts], 1)
+            result[name] = by_head.flatten(0, 2)  # q, k and v of each head beneath each other
+        result = {self.prefix + name: tensor for name, tensor in result.items()}
+        return {**result, "lm_head.weight": weights["output_projection.weight"]}
+
+    def imported(self, layers: int, heads: int, weights: Weights) -> Weights:
         """Weights by our decoder's names, from those without ``prefix``."""
-        raise NotImplementedError
+        result = renamed(weights, {new: old for old, new in self.names.items()}, layers)
+        for name, prefix, kind in self._fused(layers):
+            by_head = weights[name].unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
+            for index, part in enumerate("qkv"):
+                tensor = by_head[:, index].flatten(0, 1).contiguous()
+                result[f"{prefix}.{part}_proj.{kind}"] = tensor
+        return result
+
+    def _fused(self, layers: int) -> Iterator[tuple[str, str, str]]:
+        """Their tensors of queries, keys and values, with our module and the kind of tensor."""
+        for layer in range(layers if self.fused else 0):
+            for kind in ("weight", "bias"):
+                name = f"{str(self.fused).format(layer)}.{kind}"
+                yield name, f"layers.{layer}.self_attn", kind
 
 
 def plain_vocabulary(model: Description) -> Iterator[str]:
@@ -93,36 +122,15 @@ def without_options(model: Description) -> Iterator[str]:
         yield "without --" + option.replace("_", "-")
 
 
-def scaled_embedding(model: Description, weights: Weights) -> Tensor:
-    """Input embeddings with fairseq's factor √C multiplied in."""
-    return weights["embed_tokens.weight"] * model.embedding_scale
-
-
 def is_tied(model: Description) -> bool:
     """Whether input and output words stay one matrix when the factor is multiplied in."""
     return model.tied and model.embedding_scale == 1
 
 
-def interleave(weights: Weights, prefix: str, kind: str, heads: int) -> Tensor:
-    """q, k and v of each head beneath each other: (3C, …) for BLOOM and GPT-NeoX."""
-    parts = [weights[f"{prefix}.{name}_proj.{kind}"] for name in "qkv"]
-    return torch.stack([p.unflatten(0, (heads, -1)) for p in parts], 1).flatten(0, 2)
-
-
-def separate(fused: Tensor, heads: int) -> list[Tensor]:
-    """q, k and v from what :func:`interleave` gives."""
-    by_head = fused.unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
-    return [by_head[:, index].flatten(0, 1).contiguous() for index in range(3)]
-
-
 #: fairseq's activation functions by transformers' names.
 FAIRSEQ_ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_pytorch_tanh": "gelu_accurate",
     "gelu_new": "gelu_accurate",
-    "tanh": "tanh",
-    "linear": "linear",
+    **{theirs: ours for ours, theirs in ACTIVATIONS.items() if ours != "gelu_fast"},
 }
 
 

@@ -7,6 +7,7 @@ bf16 it is coarse beyond a few hundred tokens; that is BLOOM's own arithmetic.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from transformers import BloomConfig
 
@@ -15,31 +16,26 @@ from ..description import Description
 from .base import (
     SPECIAL,
     Architecture,
-    Weights,
     equal_widths,
-    interleave,
     is_tied,
     norms,
-    renamed,
-    scaled_embedding,
-    separate,
     without_options,
 )
-
-NAMES = {
-    "embed_tokens": "word_embeddings",
-    "layernorm_embedding": "word_embeddings_layernorm",
-    "layers.{}.self_attn.out_proj": "h.{}.self_attention.dense",
-    "layers.{}.self_attn_layer_norm": "h.{}.input_layernorm",
-    "layers.{}.fc1": "h.{}.mlp.dense_h_to_4h",
-    "layers.{}.fc2": "h.{}.mlp.dense_4h_to_h",
-    "layers.{}.final_layer_norm": "h.{}.post_attention_layernorm",
-    "layer_norm": "ln_f",
-}
 
 
 class Bloom(Architecture):
     name, model_type, prefix = "BLOOM", "bloom", "transformer."
+    fused = "h.{}.self_attention.query_key_value"
+    names = {
+        "embed_tokens": "word_embeddings",
+        "layernorm_embedding": "word_embeddings_layernorm",
+        "layers.{}.self_attn.out_proj": "h.{}.self_attention.dense",
+        "layers.{}.self_attn_layer_norm": "h.{}.input_layernorm",
+        "layers.{}.fc1": "h.{}.mlp.dense_h_to_4h",
+        "layers.{}.fc2": "h.{}.mlp.dense_4h_to_h",
+        "layers.{}.final_layer_norm": "h.{}.post_attention_layernorm",
+        "layer_norm": "ln_f",
+    }
 
     def needed(self, model: Description) -> Iterator[str]:
         yield from norms(model, embedding=True)
@@ -63,18 +59,7 @@ class Bloom(Architecture):
             **SPECIAL,
         )
 
-    def exported(self, model: Description, weights: Weights) -> Weights:
-        result = renamed(weights, NAMES, model.layers)
-        result["word_embeddings.weight"] = scaled_embedding(model, weights)
-        for layer in range(model.layers):
-            for kind in ("weight", "bias"):
-                result[f"h.{layer}.self_attention.query_key_value.{kind}"] = interleave(
-                    weights, f"layers.{layer}.self_attn", kind, model.heads
-                )
-        result = {self.prefix + name: tensor for name, tensor in result.items()}
-        return {**result, "lm_head.weight": weights["output_projection.weight"]}
-
-    def options(self, config: BloomConfig) -> dict[str, object]:
+    def options(self, config: BloomConfig) -> dict[str, Any]:
         if config.apply_residual_connection_post_layernorm:
             raise BadInput(
                 "This BLOOM model takes its residual connections behind the layer norms "
@@ -90,13 +75,3 @@ class Bloom(Architecture):
             "layernorm_embedding": True,
             "tokens_per_sample": getattr(config, "seq_length", 2048),
         }
-
-    def imported(self, config: BloomConfig, weights: Weights) -> Weights:
-        back = {new: old for old, new in NAMES.items()}
-        result = renamed(weights, back, config.n_layer)
-        for layer in range(config.n_layer):
-            for kind in ("weight", "bias"):
-                fused = weights[f"h.{layer}.self_attention.query_key_value.{kind}"]
-                for name, part in zip("qkv", separate(fused, config.n_head)):
-                    result[f"layers.{layer}.self_attn.{name}_proj.{kind}"] = part
-        return result

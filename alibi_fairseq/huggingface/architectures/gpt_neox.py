@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from transformers import GPTNeoXConfig
 
@@ -11,31 +12,26 @@ from ..description import Description
 from .base import (
     SPECIAL,
     Architecture,
-    Weights,
     equal_widths,
     fairseq_activation,
-    interleave,
     is_tied,
     norms,
-    renamed,
-    scaled_embedding,
-    separate,
     without_options,
 )
-
-NAMES = {
-    "embed_tokens": "embed_in",
-    "layers.{}.self_attn.out_proj": "layers.{}.attention.dense",
-    "layers.{}.self_attn_layer_norm": "layers.{}.input_layernorm",
-    "layers.{}.fc1": "layers.{}.mlp.dense_h_to_4h",
-    "layers.{}.fc2": "layers.{}.mlp.dense_4h_to_h",
-    "layers.{}.final_layer_norm": "layers.{}.post_attention_layernorm",
-    "layer_norm": "final_layer_norm",
-}
 
 
 class GptNeoX(Architecture):
     name, model_type, prefix = "GPT-NeoX", "gpt_neox", "gpt_neox."
+    fused = "layers.{}.attention.query_key_value"
+    names = {
+        "embed_tokens": "embed_in",
+        "layers.{}.self_attn.out_proj": "layers.{}.attention.dense",
+        "layers.{}.self_attn_layer_norm": "layers.{}.input_layernorm",
+        "layers.{}.fc1": "layers.{}.mlp.dense_h_to_4h",
+        "layers.{}.fc2": "layers.{}.mlp.dense_4h_to_h",
+        "layers.{}.final_layer_norm": "layers.{}.post_attention_layernorm",
+        "layer_norm": "final_layer_norm",
+    }
 
     def needed(self, model: Description) -> Iterator[str]:
         yield from norms(model)
@@ -59,18 +55,7 @@ class GptNeoX(Architecture):
             **SPECIAL,
         )
 
-    def exported(self, model: Description, weights: Weights) -> Weights:
-        result = renamed(weights, NAMES, model.layers)
-        result["embed_in.weight"] = scaled_embedding(model, weights)
-        for layer in range(model.layers):
-            for kind in ("weight", "bias"):
-                result[f"layers.{layer}.attention.query_key_value.{kind}"] = interleave(
-                    weights, f"layers.{layer}.self_attn", kind, model.heads
-                )
-        result = {self.prefix + name: tensor for name, tensor in result.items()}
-        return {**result, "lm_head.weight": weights["output_projection.weight"]}
-
-    def options(self, config: GPTNeoXConfig) -> dict[str, object]:
+    def options(self, config: GPTNeoXConfig) -> dict[str, Any]:
         rotary = config.rope_parameters
         share = rotary.get("partial_rotary_factor", 1.0)
         for differs, what in (
@@ -91,13 +76,3 @@ class GptNeoX(Architecture):
             "activation_fn": fairseq_activation(self.name, config.hidden_act),
             "tokens_per_sample": config.max_position_embeddings,
         }
-
-    def imported(self, config: GPTNeoXConfig, weights: Weights) -> Weights:
-        heads, layers = config.num_attention_heads, config.num_hidden_layers
-        result = renamed(weights, {new: old for old, new in NAMES.items()}, layers)
-        for layer in range(layers):
-            for kind in ("weight", "bias"):
-                fused = weights[f"layers.{layer}.attention.query_key_value.{kind}"]
-                for name, part in zip("qkv", separate(fused, heads)):
-                    result[f"layers.{layer}.self_attn.{name}_proj.{kind}"] = part
-        return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from transformers import OPTConfig
 
@@ -11,34 +12,30 @@ from ..description import Description
 from .base import (
     SPECIAL,
     Architecture,
-    Weights,
     fairseq_activation,
     is_tied,
     plain_vocabulary,
-    renamed,
-    scaled_embedding,
     without_options,
 )
-
-NAMES = {
-    "embed_tokens": "embed_tokens",
-    "embed_positions": "embed_positions",
-    "project_in_dim": "project_in",
-    "project_out_dim": "project_out",
-    "layers.{}.self_attn.q_proj": "layers.{}.self_attn.q_proj",
-    "layers.{}.self_attn.k_proj": "layers.{}.self_attn.k_proj",
-    "layers.{}.self_attn.v_proj": "layers.{}.self_attn.v_proj",
-    "layers.{}.self_attn.out_proj": "layers.{}.self_attn.out_proj",
-    "layers.{}.self_attn_layer_norm": "layers.{}.self_attn_layer_norm",
-    "layers.{}.fc1": "layers.{}.fc1",
-    "layers.{}.fc2": "layers.{}.fc2",
-    "layers.{}.final_layer_norm": "layers.{}.final_layer_norm",
-    "layer_norm": "final_layer_norm",
-}
 
 
 class Opt(Architecture):
     name, model_type, prefix = "OPT", "opt", "model.decoder."
+    names = {
+        "embed_tokens": "embed_tokens",
+        "embed_positions": "embed_positions",
+        "project_in_dim": "project_in",
+        "project_out_dim": "project_out",
+        "layers.{}.self_attn.q_proj": "layers.{}.self_attn.q_proj",
+        "layers.{}.self_attn.k_proj": "layers.{}.self_attn.k_proj",
+        "layers.{}.self_attn.v_proj": "layers.{}.self_attn.v_proj",
+        "layers.{}.self_attn.out_proj": "layers.{}.self_attn.out_proj",
+        "layers.{}.self_attn_layer_norm": "layers.{}.self_attn_layer_norm",
+        "layers.{}.fc1": "layers.{}.fc1",
+        "layers.{}.fc2": "layers.{}.fc2",
+        "layers.{}.final_layer_norm": "layers.{}.final_layer_norm",
+        "layer_norm": "final_layer_norm",
+    }
 
     def needed(self, model: Description) -> Iterator[str]:
         yield from plain_vocabulary(model)
@@ -66,13 +63,7 @@ class Opt(Architecture):
             **SPECIAL,
         )
 
-    def exported(self, model: Description, weights: Weights) -> Weights:
-        result = renamed(weights, NAMES, model.layers)
-        result["embed_tokens.weight"] = scaled_embedding(model, weights)
-        result = {self.prefix + name: tensor for name, tensor in result.items()}
-        return {**result, "lm_head.weight": weights["output_projection.weight"]}
-
-    def options(self, config: OPTConfig) -> dict[str, object]:
+    def options(self, config: OPTConfig) -> dict[str, Any]:
         if not (config.enable_bias and config.layer_norm_elementwise_affine):
             raise BadInput(
                 "This OPT model has no biases or no weights in its layer norms (enable_bias, "
@@ -91,7 +82,3 @@ class Opt(Architecture):
             "activation_fn": fairseq_activation(self.name, config.activation_function),
             "tokens_per_sample": config.max_position_embeddings,
         }
-
-    def imported(self, config: OPTConfig, weights: Weights) -> Weights:
-        back = {new: old for old, new in NAMES.items()}
-        return renamed(weights, back, config.num_hidden_layers)

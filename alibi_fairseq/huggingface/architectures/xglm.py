@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from transformers import XGLMConfig
 
@@ -10,33 +11,31 @@ from ..description import Description
 from .base import (
     SPECIAL,
     Architecture,
-    Weights,
     equal_widths,
     fairseq_activation,
     norms,
-    renamed,
     without_options,
 )
-
-NAMES = {
-    name: name
-    for name in (
-        "embed_tokens",
-        "layers.{}.self_attn.q_proj",
-        "layers.{}.self_attn.k_proj",
-        "layers.{}.self_attn.v_proj",
-        "layers.{}.self_attn.out_proj",
-        "layers.{}.self_attn_layer_norm",
-        "layers.{}.fc1",
-        "layers.{}.fc2",
-        "layers.{}.final_layer_norm",
-        "layer_norm",
-    )
-}
 
 
 class Xglm(Architecture):
     name, model_type, prefix = "XGLM", "xglm", "model."
+    scales = True
+    names = {
+        name: name
+        for name in (
+            "embed_tokens",
+            "layers.{}.self_attn.q_proj",
+            "layers.{}.self_attn.k_proj",
+            "layers.{}.self_attn.v_proj",
+            "layers.{}.self_attn.out_proj",
+            "layers.{}.self_attn_layer_norm",
+            "layers.{}.fc1",
+            "layers.{}.fc2",
+            "layers.{}.final_layer_norm",
+            "layer_norm",
+        )
+    }
 
     def needed(self, model: Description) -> Iterator[str]:
         yield from norms(model)
@@ -60,12 +59,7 @@ class Xglm(Architecture):
             **SPECIAL,
         )
 
-    def exported(self, model: Description, weights: Weights) -> Weights:
-        result = renamed(weights, NAMES, model.layers)
-        result = {self.prefix + name: tensor for name, tensor in result.items()}
-        return {**result, "lm_head.weight": weights["output_projection.weight"]}
-
-    def options(self, config: XGLMConfig) -> dict[str, object]:
+    def options(self, config: XGLMConfig) -> dict[str, Any]:
         return {
             "position_method": "sinusoidal",
             "decoder_embed_dim": config.d_model,
@@ -76,6 +70,3 @@ class Xglm(Architecture):
             "no_scale_embedding": not config.scale_embedding,
             "tokens_per_sample": config.max_position_embeddings,
         }
-
-    def imported(self, config: XGLMConfig, weights: Weights) -> Weights:
-        return renamed(weights, NAMES, config.num_layers)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from fairseq_runs import write_corpus
 
+from alibi_fairseq.evaluation.checkpoint import LoadedModel
 from alibi_fairseq.experiments.study.evaluate import Evaluation
 
 TOKENS, STARTS = 400, [0, 130, 300]
 
 
-class Model:
+@dataclass(frozen=True)
+class Model(LoadedModel):
     """The loss of a token is the number of inputs that its prediction sees, in bits."""
-
-    facts = {"position_method": "alibi", "train_length": 16, "seed": 1}
-    memory_length = 0
-    bytes_per_input = 100
 
     def scorer(self):
         def score(inputs, targets):
@@ -33,8 +32,10 @@ class Model:
 @pytest.fixture
 def evaluation(tmp_path):
     data = write_corpus(tmp_path, test=TOKENS)
+    facts = {"position_method": "alibi", "train_length": 16, "seed": 1}
+    model = Model(None, facts, 400, memory_length=0, shares_start=True, bytes_per_input=100)
     (data / "documents.json").write_text(json.dumps({"test": STARTS}))
-    return Evaluation(Model(), data, torch.device("cpu"), {"precision": "fp32"})
+    return Evaluation(model, data, torch.device("cpu"), {"precision": "fp32"})
 
 
 @pytest.mark.parametrize("length", [16, 21, 400])
