@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200 * (KILLS + 1))]
 
 #: ``{out}`` is the folder that is looked at in the end.
 COMMANDS = {
-    "compare": "compare text.txt --train-lengths 16,32 --eval-lengths 16,64 --updates 60 "
+    "compare": "compare text.txt --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
     "--tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
     "demo": "demo --quick --methods alibi --text text.txt --parallel 1 --out {out}",
     "study": "study study.yaml --corpus tales=text.txt --work-dir {out}/work "
@@ -43,7 +43,7 @@ STUDY = {
         {"name": "tales", "layout": "text", "documents": "empty-lines", "vocabulary": 500}
         | {"train": 9000, "test": [3, 200]}
     ],
-    "training": {"updates": 60, "tokens_per_update": 256, "lr": 0.002},
+    "training": {"updates": 40, "tokens_per_update": 256, "lr": 0.002},
     "tests": {"factors": [1, 2], "beyond": [5], "longest": 100, "sliding": [1]}
     | {"sliding_longest": 32, "sliding_tokens": 3},
     "parts": [{"corpus": "tales", "methods": ["alibi", "rotary"], "train_lengths": [16]}],
@@ -106,7 +106,7 @@ def state(folder: Path) -> dict:
     found = {}
     for path in folder.rglob("checkpoint_last.pt"):
         whole = torch.load(path, weights_only=True)
-        parts = [whole["model"], whole["last_optimizer_state"], whole["optimizer_history"]]
+        parts = [whole["model"], whole["last_optimizer_state"], whole["optimizer_history"][-1]]
         parts.append(whole["extra_state"]["train_iterator"])
         found[path] = tree_map_only(torch.Tensor, lambda t: (t.dtype, t.numpy().tobytes()), parts)
     for path in folder.rglob("*.json"):
