@@ -13,7 +13,6 @@ import bz2
 import copy
 import gzip
 import json
-import lzma
 import math
 import os
 import pickle
@@ -98,7 +97,7 @@ def comparison(folder: Path, *_) -> None:
 def archives(folder: Path, *_) -> None:
     text = b"one two three\n\nfour five\n\n" * 600
     (folder / "a.txt").write_bytes(text)
-    for ending, pack in (("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)):
+    for ending, pack in (("gz", gzip.compress), ("bz2", bz2.compress)):
         (folder / f"a.{ending}").write_bytes(pack(text))
     with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.txt", text)
@@ -124,7 +123,7 @@ READERS = {
     "comparison": Reader(comparison, "compare {f}/comparison.yaml --dry-run --out {out}/runs"),
     "texts": Reader(
         archives,
-        "prepare text {f}/a.txt {f}/a.gz {f}/a.xz {f}/a.bz2 {f}/a.zip --tokenizer words "
+        "prepare text {f}/a.txt {f}/a.gz {f}/a.bz2 {f}/a.zip --tokenizer words "
         "--workers 1 --out {out}/text",
     ),
 }

@@ -11,7 +11,9 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from subprocess import STDOUT
 
 import psutil
 import pytest
@@ -77,27 +79,27 @@ def run(name: str, out: Path, moment: tuple[float, signal.Signals, bool] | None 
     Args:
         moment: after how many seconds to send which signal, and whether to all of its processes.
     """
-    words = COMMANDS[name].format(out=out).split()
-    with out.with_suffix(".log").open("w") as log:
-        process = psutil.Popen(
-            [sys.executable, "-m", "alibi_fairseq", *words],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-            cwd=out.parent,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    log, allowed = out.with_suffix(".log"), {0}
+    process = psutil.Popen(
+        [sys.executable, "-m", "alibi_fairseq", *COMMANDS[name].format(out=out).split()],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        cwd=out.parent,
+        stdout=log.open("w"),
+        stderr=STDOUT,
+        start_new_session=True,
+    )
     try:
         code = process.wait(moment and moment[0])
     except psutil.TimeoutExpired:
         _, number, everyone = moment
-        children = process.children(recursive=True)
+        children, allowed = process.children(recursive=True), CODES[number] | {0}
         (os.killpg if everyone else os.kill)(process.pid, number)
         code = process.wait(PATIENCE)
         assert not psutil.wait_procs(children, PATIENCE)[1], "its processes outlived it"
-        assert code in CODES[number] | {0}, out.with_suffix(".log").read_text()[-3000:]
-    else:
-        assert code == 0, out.with_suffix(".log").read_text()[-3000:]
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert code in allowed, log.read_text()[-3000:]
     return code == 0
 
 
@@ -114,7 +116,6 @@ def state(folder: Path) -> dict:
         if "cells" in content:
             cells = [{k: v for k, v in cell.items() if k not in TIMES} for cell in content["cells"]]
             found[path] = sorted(cells, key=str)
-    assert found
     return {path.relative_to(folder).as_posix(): part for path, part in found.items()}
 
 
