@@ -22,7 +22,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 import pytest
@@ -144,13 +144,18 @@ class Trap:
 
 def odd_values(mark: Path) -> list:
     """Values that do not belong where they are put, some of which are code."""
-    deep: list = []
-    for _ in range(200):
-        deep = [deep]
+    deep = reduce(lambda inner, _: [inner], range(200), [])
     code = f"__import__('os').system('touch {mark}')"
+    hostile = [
+        code,
+        f"{code} or [24, 40]",
+        f"$(touch {mark})",
+        f"x;touch {mark};",
+        "${oc.env:HOME}",
+    ]
+    hostile.append({"_name": "transformer_lm", "adaptive_input_cutoff": code})
     return [
-        *(code, f"{code} or [24, 40]", {"_name": "transformer_lm", "adaptive_input_cutoff": code}),
-        *(f"$(touch {mark})", f"x;touch {mark};", "${oc.env:HOME}", {"_target_": "os.system"}),
+        *(3 * hostile),
         *(None, True, False, 0, 1, -1, 2, 7, 2**31, 2**63, 10**400, 0.0, -0.5, 1e308, 5e-324),
         *(math.nan, math.inf, -math.inf, "", " ", "x", "1/2", "2/2", "64", "nan", "\ud800", "\0"),
         *("a\nb", "é|<b>$x^{", "x" * 5000, "../../x", "/etc", "valid", "train", "alibi", "fp32"),
@@ -162,7 +167,8 @@ def odd_objects(mark: Path) -> list:
     """Such values, and those that only a pickle can hold."""
     return [
         *odd_values(mark),
-        *(Trap(mark), b"\xff", (1, 2), {1: 2}, argparse.Namespace(a=1), torch.zeros(0)),
+        *(12 * [Trap(mark)]),
+        *(b"\xff", (1, 2), {1: 2}, argparse.Namespace(a=1), torch.zeros(0)),
         *(torch.ones(2, 2), torch.full((32, 32), math.nan), torch.ones(32, 32).long()),
         *(torch.ones(2) * 1j, torch.ones(1).expand(32, 32), torch.eye(4).to_sparse()),
     ]
@@ -173,11 +179,11 @@ def edit(value, odd: list, chance: random.Random) -> None:
     part = vars(value) if isinstance(value, argparse.Namespace) else value
     key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
     below, what = part[key], chance.random()
-    if isinstance(below, (dict, list, argparse.Namespace)) and below and what < 0.8:
+    if isinstance(below, (dict, list, argparse.Namespace)) and below and chance.random() < 0.8:
         edit(below, odd, chance)
-    elif what < 0.85:
+    elif what < 0.2:
         del part[key]
-    elif what < 0.87 and isinstance(part, list):
+    elif what < 0.3 and isinstance(part, list):
         part.insert(key, copy.deepcopy(below))
     else:
         part[key] = copy.deepcopy(chance.choice(odd))
@@ -186,12 +192,12 @@ def edit(value, odd: list, chance: random.Random) -> None:
 def damage(path: Path, mark: Path, chance: random.Random) -> None:
     """Damage what a file holds, or its bytes."""
     content, what = path.read_bytes(), chance.random()
-    if what < 0.7 and path.suffix == ".pt":
+    if what < 0.6 and path.suffix == ".pt":
         state = torch.load(path, weights_only=False)
         for _ in range(chance.randrange(1, 4)):
             edit(state, odd_objects(mark), chance)
         torch.save(state, path)
-    elif what < 0.7 and path.suffix in (".json", ".yaml"):
+    elif what < 0.6 and path.suffix in (".json", ".yaml"):
         value = json.loads(content)
         for _ in range(chance.randrange(1, 4)):
             edit(value, odd_values(mark), chance)
