@@ -146,13 +146,7 @@ def odd_values(mark: Path) -> list:
     """Values that do not belong where they are put, some of which are code."""
     deep = reduce(lambda inner, _: [inner], range(200), [])
     code = f"__import__('os').system('touch {mark}')"
-    hostile = [
-        code,
-        f"{code} or [24, 40]",
-        f"$(touch {mark})",
-        f"x;touch {mark};",
-        "${oc.env:HOME}",
-    ]
+    hostile = [code, f"{code} or [24, 40]", f"x;touch {mark};", "${oc.env:HOME}"]
     hostile.append({"_name": "transformer_lm", "adaptive_input_cutoff": code})
     return [
         *(3 * hostile),
