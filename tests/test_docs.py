@@ -8,20 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted(
-    path
-    for folder in (
-        ".",
-        "docs",
-        "benchmarks",
-        "configs",
-        "results",
-        "results/paper",
-        "results/data-prep",
-        "data-prep",
-    )
-    for path in (ROOT / folder).glob("*.md")
-) + sorted((ROOT / "data-prep").glob("*/README.md"))
+DOCUMENTS = [
+    *(*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*/*.md")),
+    *(*ROOT.glob("*/*.md"), *ROOT.glob("data-prep/*/*.md")),
+]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -11,7 +11,7 @@ import torch
 from attention_calls import Call
 from commands import ROOT
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, attend, chooser, flash, skipping
+from alibi_fairseq.attention import FutureMask, attend, chooser, flash, skipping
 from alibi_fairseq.attention.certificate import certify
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.positions.alibi import LinearBias
@@ -244,10 +244,3 @@ def test_skipping_on_a_gpu_needs_one_of_two_kernels(
     monkeypatch.setattr(skipping.flex, "unsupported_reason", lambda *call: flex_says)
     q = types.SimpleNamespace(device=torch.device(device))
     assert skipping.unsupported_reason(q, q, q, Call().mask(), 0.0) == expected
-
-
-def test_an_unknown_backend_is_one_sentence():
-    with pytest.raises(BadInput, match="Choose one of: auto, eager, sdpa, fold, flex, flash"):
-        chooser.check_backend("xformers")
-    for name in ("auto", *BACKENDS):
-        chooser.check_backend(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,21 +54,34 @@ def test_by_its_path_where_fairseq_is_broken(tmp_path):
     assert "cannot be imported (ValueError: numpy.dtype size changed); install it" in done.stdout
 
 
-def test_both_flavours_of_fairseq(versions):
-    versions.update({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"})
-    assert "both installed and overwrite each other's files" in problems()
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"}, "both installed"),
+        pytest.param(
+            {"fairseq": "0.12.2", "fairseq-fixed": None},
+            "pip install fairseq-fixed",
+            marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="works there"),
+        ),
+        ({"sentencepiece": None, "tqdm": None}, "pip install sentencepiece tqdm"),
+    ],
+)
+def test_wrong_packages(versions, installed, said):
+    versions.update(installed)
+    assert said in problems()
 
 
-def test_the_official_fairseq_on_a_newer_python(versions):
-    versions.update({"fairseq": "0.12.2", "fairseq-fixed": None})
-    said = problems()
-    if sys.version_info >= (3, 11):
-        assert "`pip uninstall fairseq`, then `pip install fairseq-fixed==0.12.3.1`" in said
-
-
-def test_an_old_python(monkeypatch):
-    monkeypatch.setattr(check_env.sys, "version_info", (3, 9, 1))
-    assert "Python is older than 3.10" in problems()
+@pytest.mark.parametrize(
+    ("place", "name", "value", "said"),
+    [
+        (check_env.sys, "version_info", (3, 9, 1), "older than 3.10"),
+        (check_env, "PACKAGE", Path("/elsewhere/alibi_fairseq"), str(PACKAGE)),
+        (check_env, "COMPILED", ("fairseq.data.no_such_part",), "fairseq.data.no_such_part"),
+    ],
+)
+def test_a_wrong_environment(monkeypatch, place, name, value, said):
+    monkeypatch.setattr(place, name, value)
+    assert said in problems()
 
 
 def test_a_torchaudio_that_cannot_be_loaded(versions, monkeypatch, tmp_path):
@@ -75,33 +89,17 @@ def test_a_torchaudio_that_cannot_be_loaded(versions, monkeypatch, tmp_path):
     (tmp_path / "torchaudio.py").write_text("raise OSError('libcudart.so.13: no such file')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torchaudio", raising=False)
-    said = problems()
-    assert "torchaudio 2.11.0 cannot be loaded" in said and "`pip uninstall torchaudio`" in said
-
-
-def test_missing_packages(versions):
-    versions.update({"sentencepiece": None, "tqdm": None})
-    assert "Not installed: sentencepiece, tqdm; `pip install sentencepiece tqdm`." in problems()
+    assert "pip uninstall torchaudio" in problems()
 
 
 def test_what_only_figures_need_is_no_problem(versions):
     versions.update({"matplotlib": None, "tensorboard": None})
     report = check_env.examine()
     assert "not installed" not in " ".join(report.problems).lower()
-    assert dict(report.facts)["not here"].startswith("matplotlib, tensorboard (only figures")
+    assert dict(report.facts)["not here"].startswith("matplotlib, tensorboard")
 
 
 def test_a_gpu_that_this_torch_cannot_use(monkeypatch):
     monkeypatch.setattr(check_env.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "seems to have an NVIDIA GPU" in problems()
-
-
-def test_another_copy_of_this_package(monkeypatch, tmp_path):
-    monkeypatch.setattr(check_env, "PACKAGE", tmp_path / "alibi_fairseq")
-    assert f"Another copy of alibi_fairseq is imported first, from {PACKAGE};" in problems()
-
-
-def test_fairseqs_compiled_parts(monkeypatch):
-    monkeypatch.setattr(check_env, "COMPILED", ("fairseq.data.no_such_part",))
-    assert "fairseq's compiled part fairseq.data.no_such_part does not load" in problems()
+    assert "NVIDIA GPU" in problems()

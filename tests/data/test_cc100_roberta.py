@@ -1,11 +1,10 @@
-import json
 import lzma
 from collections import Counter
 
 import pytest
 from fairseq.data import Dictionary, data_utils
 from killing import files_of, killed_at
-from preparations import books, documents_file, sentences, tarred
+from preparations import documents_file, sentences
 
 from alibi_fairseq.data import binary, cc100_roberta, documents, shuffle
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
@@ -114,13 +113,6 @@ def test_packing_portions_runs_and_workers_do_not_matter(prepared, source, tmp_p
         assert files_of(tmp_path / name) == files_of(prepared[0])
 
 
-def test_second_run_does_nothing(prepared, source, monkeypatch):
-    monkeypatch.setattr(Cc100Roberta, "read", None)
-    again, done = prepare(Cc100Roberta([source], **SETTINGS), prepared[0])
-    assert not done
-    assert again == json.loads(json.dumps(prepared[1]))
-
-
 def test_killed_again_and_again_gives_the_same_bytes(prepared, source, tmp_path):
     """Each run gets a little further than the one before, and is killed there."""
     text, kills = Cc100Roberta([source], **SETTINGS), 0
@@ -147,16 +139,6 @@ def test_byte_level_bpe_trained_or_brought(source, tmp_path):
     assert (tmp_path / "b" / "data-bin" / "vocab.bpe").exists()
     for manifest in (trained, brought):
         assert manifest["splits"]["train"]["unknown"] == 0
-
-
-def test_archive_of_books(tmp_path):
-    archive = tarred(books(tmp_path / "books"), tmp_path / "books.tar.gz")
-    manifest, _ = prepare(Cc100Roberta([archive], **{**SETTINGS, "shards": None}), tmp_path / "out")
-    assert manifest["shards"] == ["shard00"]
-    assert (manifest["corpus"], manifest["identified_by"]) == ("books", None)
-    # Every book has one empty line, so it is two documents.
-    total = sum(manifest["splits"][split]["documents"] for split in ("train", "valid"))
-    assert total in (24, 25)
 
 
 def test_parts_cover_the_keys_and_fill_the_shards():

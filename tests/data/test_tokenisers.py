@@ -57,11 +57,6 @@ def test_sentencepiece_loses_nothing(sentencepiece, line):
     assert sentencepiece._model.decode(pieces) == line
 
 
-def test_vocabulary_has_the_size_asked_for(sentencepiece, byte_level, tmp_path):
-    assert len(fairseq_indices(sentencepiece, "a", tmp_path)[1]) == 400
-    assert len(fairseq_indices(byte_level, "a", tmp_path)[1]) == 330
-
-
 def test_training_again_gives_the_same_model(sentencepiece, tmp_path):
     again = train_sentencepiece(LINES, tmp_path / "another name.model", 400)
     assert again.files[0].read_bytes() == sentencepiece.files[0].read_bytes()
@@ -108,15 +103,6 @@ def test_impossible_vocabularies_are_refused(tmp_path):
     with pytest.raises(BadInput, match=r"not GPT-2's encoder\.json"):
         ByteLevelBpe(tmp_path / "encoder.json", tmp_path / "missing.bpe")
     assert not list(tmp_path.glob("*.model"))
-
-
-def test_largest_possible_vocabulary_is_the_one_named(tmp_path):
-    with pytest.raises(BadInput) as refusal:
-        train_sentencepiece(LINES, tmp_path / "a.model", 50_000)
-    most = int(str(refusal.value).split("at most ")[1].split()[0].replace(",", ""))
-    assert train_sentencepiece(LINES, tmp_path / "b.model", most).names
-    with pytest.raises(BadInput):
-        train_sentencepiece(LINES, tmp_path / "c.model", most + 1)
 
 
 def test_pieces_with_white_space_do_not_get_into_a_dictionary(sentencepiece, tmp_path):

@@ -60,23 +60,6 @@ def test_cost_of_table_5_at_the_papers_speeds(tmp_path, monkeypatch, capsys):
     assert float(rows["together"][5].strip().removesuffix(" GB").replace(",", "")) > 100
 
 
-def test_disk_at_a_small_scale_is_that_of_small_models(tmp_path, monkeypatch, capsys):
-    """Not of models with the dictionary of WikiText-103, and not of data nobody has."""
-    monkeypatch.chdir(tmp_path)
-    lines = lines_of(capsys, "table5", "--scale", "mini")
-    rows = {line.split("|")[1].strip(): line.split("|") for line in lines if line.startswith("|")}
-    assert rows["data of wikitext-103"][5].strip() == "size of the text?"
-    size, unit = rows["wikitext-103/alibi-512"][5].split()
-    # Best, last and one at an update, and one being written: four of 1.09M parameters × 8 bytes.
-    assert unit == "MB" and 0.5 < float(size) / (4 * 1.09 * 8) < 2
-
-
-def test_preparations_follow_one_another():
-    """The last one may be the largest: then the binary data of the others is there already."""
-    assert costs.one_after_another([4, 10, 2]) == 2 + 1 + 10
-    assert costs.one_after_another([]) == 0
-
-
 def test_hours_of_a_run_that_ends_earlier():
     """Table 11 stops at equal time: 46.7k updates of 5,900 hours' 50k are the 5,500 of ALiBi 512."""
     hours = costs.v100_hours(find_recipe("cc100-roberta/sinusoidal-1024"), 46_700)

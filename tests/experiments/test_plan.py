@@ -58,39 +58,18 @@ def test_the_cpu_trains_in_full_precision():
 
 
 @pytest.mark.parametrize(
-    ("machine", "sentence"),
+    ("environment", "nodes"),
     [
-        (Machine(7), "^7 GPUs cannot keep 73,728 tokens per update: its 144 sequences"),
-        (
-            Machine(9, nodes=2, rdzv_endpoint="a:1"),
-            "9 processes cannot be spread evenly over 2 nodes",
-        ),
-        (Machine(8, nodes=2), "--rdzv-endpoint HOST:PORT must name the first node"),
-        (Machine(8, nodes=0), "must be at least 1"),
-        (Machine(0), "must be at least 1"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 1),
+        ({"TORCHELASTIC_RUN_ID": "x"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 4),
     ],
 )
-def test_machines_that_do_not_fit_are_refused(machine, sentence):
-    with pytest.raises(BadInput, match=sentence):
-        words(machine)
-
-
-@pytest.mark.parametrize(
-    ("environment", "nodes", "sentence"),
-    [
-        ({"RANK": "0", "WORLD_SIZE": "2"}, 1, "starts torchrun itself"),
-        ({"TORCHELASTIC_RUN_ID": "x"}, 1, "starts torchrun itself"),
-        ({"SLURM_STEP_NUM_TASKS": "8"}, 1, "srun started 8 launchers for 1 node,"),
-        ({"SLURM_STEP_NUM_TASKS": "8"}, 4, "srun started 8 launchers for 4 nodes,"),
-    ],
-)
-def test_launchers_that_would_each_start_the_run_are_refused(environment, nodes, sentence):
-    with pytest.raises(BadInput, match=sentence):
+def test_launchers_that_would_each_start_the_run_are_refused(environment, nodes):
+    with pytest.raises(BadInput):
         refuse_being_one_of_many(environment, nodes)
-
-
-def test_a_launcher_per_node_is_right():
-    refuse_being_one_of_many({"SLURM_STEP_NUM_TASKS": "4"}, 4)
+    refuse_being_one_of_many({"SLURM_STEP_NUM_TASKS": str(nodes)}, nodes)
     refuse_being_one_of_many({"SLURM_JOB_ID": "1"}, 1)
 
 
@@ -111,33 +90,25 @@ def test_the_command_line(data, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "named"),
     [
-        (["--gpus", "2", "wikitext-103/alibi-512", "DATA"], "--save-dir DIR"),
-        (["--gpus", "2", "wikitext-103/alibi", "DATA"], "Did you mean 'wikitext-103/alibi-"),
-        (["wikitext-103/alibi-512", "DATA"], "There is no GPU here; use --cpu N"),
-        (["--gpus", "2", "--cpu", "2", "wikitext-103/alibi-512", "DATA"], "Choose one of"),
-        (["--gpus", "5", "wikitext-103/alibi-512", "DATA"], "use 2, 3, 4 or 6"),
-        (
-            ["--gpus", "2", "wikitext-103/alibi-512", "DATA", "--save-dir", "d", "--lrr", "1"],
-            "unrecognized arguments: --lrr 1; see --help.",
-        ),
-        (
-            ["--gpus", "2", "wikitext-103/alibi-512", "DATA", "--save-dir", "d", "--lr", "fast"],
-            "argument --lr: invalid",
-        ),
+        ("--gpus 2 RECIPE DATA", "--save-dir"),
+        ("--gpus 2 wikitext-103/alibi DATA --save-dir d", "wikitext-103/alibi"),
+        ("RECIPE DATA --save-dir d", "--cpu"),
+        ("--gpus 2 --cpu 2 RECIPE DATA --save-dir d", "--cpu"),
+        ("--gpus 5 RECIPE DATA --save-dir d", "2, 3, 4 or 6"),
+        ("--gpus 0 RECIPE DATA --save-dir d", "at least 1"),
+        ("--gpus 9 --nnodes 2 --rdzv-endpoint a:1 RECIPE DATA --save-dir d", "2 nodes"),
+        ("--gpus 8 --nnodes 2 RECIPE DATA --save-dir d", "--rdzv-endpoint"),
+        ("--gpus 8 --nnodes 0 RECIPE DATA --save-dir d", "at least 1"),
+        ("--gpus 2 RECIPE DATA --save-dir d --lrr 1", "--lrr"),
+        ("--gpus 2 RECIPE DATA --save-dir d --lr fast", "--lr"),
+        ("--cpu 2 RECIPE DATA:DATA/shard01 --save-dir d", "DATA/shard01"),
     ],
 )
-def test_user_errors_are_one_sentence(monkeypatch, data, capsys, arguments, sentence):
+def test_bad_input(monkeypatch, data, capsys, arguments, named):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    arguments = [data if word == "DATA" else word for word in arguments]
-    assert main(["launch", "--dry-run", *arguments]) == 2
+    arguments = arguments.replace("RECIPE", "wikitext-103/alibi-512").replace("DATA", data)
+    assert main(["launch", "--dry-run", *arguments.split()]) == 2
     error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1
-
-
-def test_missing_data_is_reported_before_anything_starts(data, capsys):
-    folders = f"{data}:{data}/shard01"
-    arguments = ["--cpu", "2", "wikitext-103/alibi-512", folders, "--save-dir", "runs"]
-    assert main(["launch", *arguments]) == 2
-    assert f"There is no prepared data in {data}/shard01" in capsys.readouterr().err
+    assert named.replace("DATA", data) in error and error.count("\n") == 1

@@ -8,15 +8,14 @@ import shutil
 import sys
 
 import pytest
-import sentencepiece
 import torch
 from commands import as_process
-from trained import TRAIN_LENGTH, text_of
+from trained import TRAIN_LENGTH
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.huggingface.tokenizer import TokenizerFiles, find_files
+from alibi_fairseq.huggingface.tokenizer import TokenizerFiles
 
 EOS = 2
 
@@ -128,14 +127,6 @@ def test_the_card_tells_training_and_measurements(exported):
     ]
 
 
-def test_the_command_says_what_would_have_fit(exported, trained, tmp_path, capsys):
-    arguments = ["--path", str(trained("alibi")), "--data", str(trained.data)]
-    assert main(["export", *arguments, "--out", str(tmp_path / "model")]) == 0
-    said = capsys.readouterr().out
-    assert "as alibi_lm" in said and "BLOOM would have fit" in said
-    assert "--layernorm-embedding" in said and "difference" in said
-
-
 @pytest.mark.slow
 def test_a_folder_loads_where_fairseq_is_not_installed(exported):
     folder, _ = exported("alibi-adaptive")
@@ -169,22 +160,6 @@ def test_a_window_with_a_memory_has_no_exported_form(trained, tmp_path, capsys, 
     arguments = ("--path", tmp_path / "limited.pt", "--data", trained.data)
     said = export_fails(capsys, *arguments, "--out", tmp_path / "model")
     assert "No exported form holds --attention-window with --mem-len" in said
-
-
-def test_another_tokeniser_is_refused(trained, tmp_path, capsys, monkeypatch):
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text_of("train")),
-        model_prefix=str(tmp_path / "other"),
-        vocab_size=120,
-        minloglevel=2,
-    )
-    (tmp_path / "other.vocab").unlink()
-    monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", find_files)
-    arguments = ("--path", trained("sinusoidal"), "--data", trained.data, "--out", tmp_path / "out")
-    named = ("--sentencepiece-model", tmp_path / "other.model")
-    assert "does not match" in export_fails(capsys, *arguments, *named)
-    assert "--sentencepiece-model" in export_fails(capsys, *arguments)
-    assert [file.name for file in tmp_path.iterdir()] == ["other.model"]
 
 
 def export_fails(capsys, *arguments) -> str:

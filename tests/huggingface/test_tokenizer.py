@@ -142,18 +142,6 @@ def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
     assert find_files(data, load_dictionary(data), TokenizerFiles()) == TokenizerFiles()
 
 
-def test_missing_and_damaged_files_are_refused(words, tmp_path):
-    data, _ = words
-    with pytest.raises(BadInput, match="no tokeniser file"):
-        find_files(data, load_dictionary(data), TokenizerFiles(sentencepiece=tmp_path / "none"))
-    (tmp_path / "damaged.model").write_bytes(b"nothing")
-    with pytest.raises(BadInput, match="cannot be read"):
-        build_tokenizer(data, TokenizerFiles(sentencepiece=tmp_path / "damaged.model"))
-    with pytest.raises(BadInput, match="both"):
-        files = TokenizerFiles(encoder=tmp_path / "damaged.model")
-        find_files(data, load_dictionary(data), files)
-
-
 def test_another_tokeniser_does_not_match(pieces, tmp_path):
     data, files = pieces
     sentencepiece.SentencePieceTrainer.train(

@@ -11,7 +11,7 @@ from paper.configurations import from_flags, from_yaml
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper.__main__ import CONFIGS, write
-from alibi_fairseq.paper.catalogue import FOLDERS, RECIPES, find_recipe
+from alibi_fairseq.paper.catalogue import FOLDERS, RECIPES
 from alibi_fairseq.paper.overlays import OVERLAY_GPUS, overlay_name
 from alibi_fairseq.paper.render import all_files
 
@@ -65,14 +65,6 @@ def test_writing_changes_only_what_differs_and_removes_what_is_gone(tmp_path):
     assert write(tmp_path) == ([], [])
 
 
-def test_files_hold_no_place_of_this_machine_and_nothing_that_hydra_versions_read_differently():
-    for path, content in all_files().items():
-        for word in ("user_dir", "${env", "${oc"):
-            assert word not in content, path
-        if path.endswith(".yaml"):
-            assert "${" not in content, path
-
-
 @pytest.mark.parametrize("world", OVERLAY_GPUS)
 @pytest.mark.parametrize("path", RECIPES)
 def test_overlays_keep_tokens_per_update(path, world):
@@ -112,31 +104,6 @@ def test_hydra_lays_overlays_over_the_recipe(path):
     assert smoke["common.cpu"] is True and smoke["common.fp16"] is False
     assert smoke["model.decoder_layers"] == 2
     assert smoke["model.position_method"] == recipe.position_method
-
-
-@pytest.mark.parametrize("name", ["wikitext-103/alibi-512", "configs/wikitext-103/alibi-512.yaml"])
-def test_recipes_are_found_by_name_or_by_file(name):
-    assert find_recipe(name) is RECIPES["wikitext-103/alibi-512"]
-
-
-def test_an_unknown_recipe_is_refused_with_the_nearest_name():
-    with pytest.raises(BadInput, match="Did you mean 'wikitext-103/alibi-512'"):
-        find_recipe("wikitext-103/alibi-511")
-
-
-@pytest.mark.parametrize(
-    ("recipe", "override"),
-    [
-        ("wikitext-103/alibi-512", "model.dropout=0.2"),
-        ("bookcorpus/alibi-512", "model.attention_dropout=0.0"),
-        ("cc100-roberta/alibi-512", "model.decoder_layers=6"),
-    ],
-)
-def test_hydra_overrides_the_models_fields(recipe, override):
-    """Hydra refuses to override what the YAML does not name."""
-    name, _, value = override.partition("=")
-    corpus, _, recipe = recipe.partition("/")
-    assert from_yaml(corpus, recipe, override)[name] == yaml.safe_load(value)
 
 
 def test_hydra_overrides_the_cutoffs():

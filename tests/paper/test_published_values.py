@@ -30,16 +30,3 @@ def test_published_values(name):
     assert recipe["common"]["seed"] == 1 and recipe["common"]["fp16"] is True
     assert recipe["task"]["sample_break_mode"] == "none"
     assert recipe["criterion"]["_name"] == "adaptive_loss"
-
-
-def test_published_values_of_the_architecture():
-    """What the recipes do not write out, from the model's defaults."""
-    from alibi_fairseq.models.config import Wiki103Config
-
-    config = Wiki103Config()
-    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.3, 0.1, 0.1)
-    assert config.adaptive_softmax_dropout == 0.2
-    assert (config.adaptive_input_factor, config.adaptive_softmax_factor) == (4, 4)
-    assert config.tie_adaptive_weights and config.tie_adaptive_proj
-    assert config.no_decoder_final_norm and config.decoder_normalize_before
-    assert str(getattr(config.activation_fn, "value", config.activation_fn)) == "relu"

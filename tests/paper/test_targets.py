@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.catalogue import RECIPES, find_recipe
-from alibi_fairseq.paper.targets import PERPLEXITY_ITEMS, evaluations, expected, items_of
+from alibi_fairseq.paper.targets import evaluations, expected, items_of
 
 
 def asked(item: str) -> dict:
@@ -22,41 +19,6 @@ def test_table_5_is_alibi_at_every_longer_length_and_the_others_at_their_own():
     )
     assert table["wikitext-103/sinusoidal-64", None, 286_000] == ((64,), ("valid",))
     assert table["wikitext-103/t5-512", None, 286_000] == ((512,), ("valid",))
-
-
-def test_sliding_windows_and_test_sets_of_table_7():
-    assert asked("table07")["wikitext-103/alibi-512", 512, 286_000] == ((3072,), ("valid", "test"))
-    assert asked("table06")["wikitext-103/alibi-512", None, 286_000] == ((3072,), ("valid", "test"))
-
-
-def test_table_11_takes_the_sinusoidal_models_where_their_time_is_up():
-    assert asked("table11") == {
-        ("cc100-roberta/sinusoidal-1024", None, 46_700): ((1024,), ("valid",)),
-        ("cc100-roberta/alibi-512", None, 50_000): ((1024,), ("valid",)),
-        ("cc100-roberta/sinusoidal-2048", None, 44_200): ((2048,), ("valid",)),
-        ("cc100-roberta/alibi-1024", None, 50_000): ((2048,), ("valid",)),
-    }
-
-
-@pytest.mark.parametrize("item", PERPLEXITY_ITEMS)
-def test_every_perplexity_of_the_paper_is_asked_for_once(item):
-    cells = [
-        (e.recipe.path, length, e.stride or length, subset)
-        for e in evaluations(item)
-        for length in e.lengths
-        for subset in e.subsets
-    ]
-    assert len(cells) == len(set(cells))
-    assert set(cells) >= {
-        (
-            f"{paper.about(item)['corpus']}/{p.position_method}-{p.train_length}",
-            p.length,
-            p.stride,
-            p.subset,
-        )
-        for p in paper.points(item)
-        if p.perplexity is not None
-    }
 
 
 def test_every_recipe_but_the_additions_fills_a_cell():

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from math import prod
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,11 @@ from conftest import random_tokens, small_model
 from fairseq_runs import SMALL, run_eval_lm, write_corpus
 
 from alibi_fairseq import positions
-from alibi_fairseq.positions import METHODS, PositionConfig, PositionMethod, build_position_method
+from alibi_fairseq.positions import METHODS, PositionMethod
 from alibi_fairseq.results.schema import load_document
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
-TABLE = (ROOT / "docs" / "position-methods.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -88,34 +86,3 @@ def test_a_name_is_registered_once(plugin):
     positions.register_position_method("root", METHODS["root"])  # the same again is no harm
     with pytest.raises(ValueError, match="'alibi' is registered already"):
         positions.register_position_method("alibi", PositionMethod)
-
-
-def rows() -> dict[str, list[str]]:
-    """Cells of the table of methods by name."""
-    found = re.findall(r"^\| `(\w+)` \|(.*)\|$", TABLE, re.MULTILINE)
-    return {name: [cell.strip() for cell in cells.split(" | ")] for name, cells in found}
-
-
-def test_the_table_has_every_method_and_its_file():
-    assert list(rows()) == list(METHODS)
-    for name, cells in rows().items():
-        assert len(cells) == 6
-        path = ROOT / "alibi_fairseq" / cells[-1].strip("`")
-        assert path.is_file()
-        assert METHODS[name].__module__ == f"alibi_fairseq.positions.{path.stem}"
-
-
-@pytest.mark.parametrize("name", list(METHODS))
-def test_the_table_counts_parameters(name):
-    sizes = {"C": 48, "H": 6, "layers": 5, "train_length": 70}
-    config = PositionConfig(48, 6, num_layers=5, train_length=70)
-    method = build_position_method(name, config)
-    counted = sum(parameter.numel() for parameter in method.parameters())
-    terms = rows()[name][1].split(" + ")
-    assert counted == sum(prod(power(part, sizes) for part in term.split(" * ")) for term in terms)
-
-
-def power(part: str, sizes: dict[str, int]) -> int:
-    """The value of ``32``, ``C`` or ``C**2``."""
-    base, _, exponent = part.partition("**")
-    return int(sizes.get(base, base)) ** int(exponent or 1)

@@ -186,20 +186,15 @@ def test_outside_of_a_job_it_says_so(cluster, tmp_path, script, name):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "change", "sentence"),
+    ("script", "arguments", "change", "sentence"),
     [
-        (["wikitext-103/alibi-512"], {}, "name a recipe and its data"),
-        (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "the job has no GPUs"),
-        (ARGUMENTS, {"SLURM_SUBMIT_DIR": "/"}, "submit from the repository"),
+        (TRAIN, ["wikitext-103/alibi-512"], {}, "name a recipe and its data"),
+        (TRAIN, ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "the job has no GPUs"),
+        (TRAIN, ARGUMENTS, {"SLURM_SUBMIT_DIR": "/"}, "submit from the repository"),
+        (REPRODUCE, ["table5"], {"SLURM_NNODES": "2"}, "--nodes=1"),
     ],
 )
-def test_other_mistakes(cluster, tmp_path, arguments, change, sentence):
-    run = cluster(TRAIN, *arguments, **change)
+def test_other_mistakes(cluster, tmp_path, script, arguments, change, sentence):
+    run = cluster(script, *arguments, **change)
     assert run.wait() == 2
     assert sentence in run.stderr.read()
-
-
-def test_reproduce_takes_one_node(cluster):
-    run = cluster(REPRODUCE, "table5", SLURM_NNODES="2")
-    assert run.wait() == 2
-    assert "use --nodes=1" in run.stderr.read()

@@ -1,0 +1,135 @@
+"""Commands that train, ended at random moments and given again, leave the bits of undisturbed ones.
+
+SOAK_KILLS=25 pytest -m slow tests/test_soak.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from subprocess import STDOUT
+
+import psutil
+import pytest
+import torch
+import yaml
+from commands import ROOT
+from torch.utils._pytree import tree_map_only
+
+from alibi_fairseq.experiments.demonstration import python_documentation
+
+KILLS = int(os.environ.get("SOAK_KILLS", 2))
+PATIENCE = 300  # seconds in which a command that was told to stop must end
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200 * (KILLS + 1))]
+
+#: ``{out}`` is the folder that is looked at in the end.
+COMMANDS = {
+    "compare": "compare text.txt --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
+    "--tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
+    "demo": "demo --quick --methods alibi --text text.txt --parallel 1 --out {out}",
+    "study": "study study.yaml --corpus tales=text.txt --work-dir {out}/work "
+    "--results {out}/results --parallel 1",
+    "reproduce": "reproduce table15 --scale smoke --cpu 1 --allow-other-text "
+    "--corpus wikitext-103=wikitext --work-dir {out}",
+}
+STUDY = {
+    "title": "Interrupted",
+    "corpora": [
+        {"name": "tales", "layout": "text", "documents": "empty-lines", "vocabulary": 500}
+        | {"train": 9000, "test": [3, 200]}
+    ],
+    "training": {"updates": 40, "tokens_per_update": 256, "lr": 0.002},
+    "tests": {"factors": [1, 2], "beyond": [5], "longest": 100, "sliding": [1]}
+    | {"sliding_longest": 32, "sliding_tokens": 3},
+    "parts": [{"corpus": "tales", "methods": ["alibi", "rotary"], "train_lengths": [16]}],
+}
+#: Exit codes after a signal; 75: saved and stopped, 130: Ctrl-C before there was anything to save.
+CODES = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 75}, signal.SIGINT: {-2, 130, 75}}
+#: What differs between two runs that are the same.
+TIMES = {
+    *("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb", "hours"),
+    *("gpu_hours", "train_command", "checkpoint", "checkpoint_sha256"),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> Path:
+    """A folder with the texts and the description of the study."""
+    folder = tmp_path_factory.mktemp("inputs")
+    lines = python_documentation().splitlines()[:6000]
+    (folder / "text.txt").write_text("\n\n".join(lines))
+    (folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
+    (folder / "wikitext").mkdir()
+    for split, part in (("train", lines[600:]), ("valid", lines[:300]), ("test", lines[300:600])):
+        text = " \n = Title = \n" + "".join(f" {line} \n" for line in part)
+        (folder / "wikitext" / f"wiki.{split}.tokens").write_text(text)
+    return folder
+
+
+def run(name: str, out: Path, moment: tuple[float, signal.Signals, bool] | None = None) -> bool:
+    """Start a command and wait for its end; returns whether it came to it.
+
+    Args:
+        moment: after how many seconds to send which signal, and whether to all of its processes.
+    """
+    log, allowed = out.with_suffix(".log"), {0}
+    process = psutil.Popen(
+        [sys.executable, "-m", "alibi_fairseq", *COMMANDS[name].format(out=out).split()],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        cwd=out.parent,
+        stdout=log.open("w"),
+        stderr=STDOUT,
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(moment and moment[0])
+    except psutil.TimeoutExpired:
+        _, number, everyone = moment
+        children, allowed = process.children(recursive=True), CODES[number] | {0}
+        (os.killpg if everyone else os.kill)(process.pid, number)
+        code = process.wait(PATIENCE)
+        assert not psutil.wait_procs(children, PATIENCE)[1], "its processes outlived it"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert code in allowed, log.read_text()[-3000:]
+    return code == 0
+
+
+def state(folder: Path) -> dict:
+    """Weights, optimiser and place in the data of every training, and every number measured."""
+    found = {}
+    for path in folder.rglob("checkpoint_last.pt"):
+        whole = torch.load(path, weights_only=True)
+        parts = [whole["model"], whole["last_optimizer_state"], whole["optimizer_history"][-1]]
+        parts.append(whole["extra_state"]["train_iterator"])
+        found[path] = tree_map_only(torch.Tensor, lambda t: (t.dtype, t.numpy().tobytes()), parts)
+    for path in folder.rglob("*.json"):
+        content = json.loads(path.read_text())
+        if "cells" in content:
+            cells = [{k: v for k, v in cell.items() if k not in TIMES} for cell in content["cells"]]
+            found[path] = sorted(cells, key=str)
+    return {path.relative_to(folder).as_posix(): part for path, part in found.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_and_given_again(name, inputs):
+    start = time.monotonic()
+    assert run(name, inputs / f"{name}-whole")
+    seconds, expected = time.monotonic() - start, state(inputs / f"{name}-whole")
+    chance, kills = random.Random(name), 0
+    while kills < KILLS:
+        out, done = inputs / f"{name}-{kills}", False
+        while kills < KILLS and not done:
+            number, everyone = chance.choice(list(CODES)), chance.random() < 0.5
+            done = run(name, out, (chance.uniform(0, seconds), number, everyone))
+            kills += not done
+        assert run(name, out)
+        assert state(out) == expected
