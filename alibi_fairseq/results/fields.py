@@ -1,4 +1,4 @@
-"""The keys of a results document and what each may hold (docs/results-format.md)."""
+"""The keys of a results document and what each may hold (docs/results.md)."""
 
 from __future__ import annotations
 

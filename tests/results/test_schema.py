@@ -183,7 +183,7 @@ def test_merging_nothing_is_an_error():
 
 
 def test_every_key_is_documented():
-    text = (Path(__file__).parents[2] / "docs" / "results-format.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
     keys = {"schema", "version", *fields.DOCUMENT, *fields.PROVENANCE, *fields.OPTIONAL}
     keys |= {*fields.VERSIONS, *fields.HARDWARE}
     keys |= {key for required in fields.REQUIRED.values() for key in required}
