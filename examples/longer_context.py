@@ -5,7 +5,7 @@
 Goes on with the demonstration's ALiBi model, trained at 64 tokens, at 64 and at 256 tokens, and evaluates
 all three from 64 to 1,024 tokens, with and without interpolation. Everything is a command that a user
 could type; finished trainings are kept. Takes minutes on a CPU. Writes ``results.json``
-(format of docs/results-format.md), ``table.md`` and ``figure.png``.
+(format of docs/results.md), ``table.md`` and ``figure.png``.
 """
 
 from __future__ import annotations

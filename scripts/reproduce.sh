@@ -5,10 +5,10 @@
 #   scripts/reproduce.sh all --dry-run                  every command, with tokens, GPU hours and disk
 #   scripts/reproduce.sh table5 --scale smoke …         the whole chain on the CPU, tiny
 #   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip --corpus books=books.tar.xz
-#                                                       the claims, with small models (docs/study.md)
+#                                                       the claims, with small models (docs/experiments.md)
 #
 # The same command again goes on where it stopped; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
-# exit code is then 75. --help says what can be chosen, docs/paper-runs.md what each table takes.
+# exit code is then 75. --help says what can be chosen, docs/experiments.md what each table takes.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh

@@ -74,7 +74,7 @@ def place(tmp_path_factory) -> Path:
     (plugin,) = blocks(ROOT / "docs" / "adding-a-position-method.md", "python")[:1]
     (place / "my_plugin").mkdir()
     (place / "my_plugin" / "__init__.py").write_text(plugin)
-    (study,) = blocks(ROOT / "docs" / "compare.md", "yaml")
+    (study,) = blocks(ROOT / "docs" / "experiments.md", "yaml")
     (place / "study.yaml").write_text(study)
     (place / "wikitext-103-v1.zip").touch()
     (place / "runs" / "bloom-560m").mkdir()
@@ -151,7 +151,7 @@ def hydra(arguments: list[str]) -> None:
     if any(word.startswith("checkpoint.finetune_from_model=") for word in arguments):
         first = Path("runs/hydra-alibi-512/checkpoint_last.pt")
         if not first.is_file():
-            (words,) = (w for w in commands(ROOT / "docs" / "commands.md") if "hydra-train" in w)
+            (words,) = (w for w in commands(ROOT / "docs" / "experiments.md") if "hydra-train" in w)
             hydra(words[2:])
         toy.append(f"checkpoint.finetune_from_model={first}")
     process(["hydra-train", *arguments, *toy])
@@ -193,7 +193,7 @@ def pages():
 @pytest.mark.slow
 @pytest.mark.parametrize(("document", "lines"), pages())
 def test_every_command_runs(document, lines, monkeypatch):
-    if document == "huggingface.md":
+    if document == "checkpoints.md":
         from alibi_fairseq.huggingface.tokenizer import TokenizerFiles
 
         # No sentencepiece model made the pieces of the toy text.

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="TEXT|DATA_BIN|YAML",
         help="text files or folders; or a folder of fairseq's binary data; or a YAML file that "
-        "describes the comparison (docs/compare.md)",
+        "describes the comparison (docs/experiments.md)",
     )
     for name, (default, text) in _LISTS.items():
         parser.add_argument(

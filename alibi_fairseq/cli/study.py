@@ -1,4 +1,4 @@
-"""``alibi-fairseq study``: the paper's claims tried on texts at hand; see docs/study.md."""
+"""``alibi-fairseq study``: tests the paper's claims with small models (docs/experiments.md)."""
 
 from __future__ import annotations
 

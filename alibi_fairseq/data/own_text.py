@@ -1,7 +1,7 @@
 """The user's own text: any files, whole documents held out, words or sentencepiece pieces.
 
 A document is a file, or a member of an archive; white space is normalised to single spaces and empty
-lines are dropped, except one at the end of each document. See docs/compare.md.
+lines are dropped, except one at the end of each document. See docs/experiments.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A trained model continued at a longer length: the WikiText-103 model of length 512.
 
 Not in the paper. Continuing at the training length as well separates the effect of the length from that
-of more training. docs/longer-context.md shows what came of it in a small model.
+of more training. docs/checkpoints.md shows what came of it in a small model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def continued(batch: Batch) -> Recipe:
         notes=(
             f"Takes the weights of {START.path} and nothing else; optimizer, learning rate and order "
             "of the data begin anew. Evaluate with and without "
-            """--model-overrides '{"alibi_scale": "dynamic"}' (docs/longer-context.md).""",
+            """--model-overrides '{"alibi_scale": "dynamic"}' (docs/checkpoints.md).""",
         ),
     )
 

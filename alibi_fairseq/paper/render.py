@@ -140,7 +140,7 @@ every file in this folder; a test compares the two forms of each recipe field by
 | `CORPUS/NAME.yaml` | `alibi-fairseq hydra-train --config-dir configs/CORPUS --config-name NAME task.data=DATA_BIN checkpoint.save_dir=FOLDER` |
 | `CORPUS/NAME.sh` | `configs/CORPUS/NAME.sh DATA_BIN --save-dir FOLDER`: the same with `fairseq-train`; explanations are in the YAML |
 | `CORPUS/run_config/*.yaml` | `+run_config=1_gpu` after `--config-name`: other machines, same tokens per update; the header of each recipe names the one that fits |
-| `extend/NAME.yaml`, `.sh` | continues a trained model at a longer length: `checkpoint.finetune_from_model=CHECKPOINT`, and CHECKPOINT behind DATA_BIN ([docs/longer-context.md](../docs/longer-context.md)) |
+| `extend/NAME.yaml`, `.sh` | continues a trained model at a longer length: `checkpoint.finetune_from_model=CHECKPOINT`, and CHECKPOINT behind DATA_BIN ([docs/checkpoints.md](../docs/checkpoints.md#a-longer-length)) |
 
 Any other number of GPUs keeps the tokens per update if `--update-freq` changes in proportion
 (`scripts/train.sh --gpus N` computes it). A value that the paper does not give is marked "our choice"
@@ -148,7 +148,7 @@ in the YAML, with the reason. Hydra overrides change what the YAML names: `model
 
 "Expected" is the paper's validation perplexity at the training length. GPU hours are for one V100,
 at the speeds the paper measured. `scripts/reproduce.sh` runs all that a table needs
-([docs/paper-runs.md](../docs/paper-runs.md)).
+([docs/experiments.md](../docs/experiments.md)).
 """
 
 COLUMNS = (

@@ -1,6 +1,6 @@
 """``manifest.json``: what a folder of binary data holds and where it comes from.
 
-The format is described in docs/manifest.md. It lies beside ``dict.txt``; evaluation reads the
+The format is described in docs/results.md. It lies beside ``dict.txt``; evaluation reads the
 words and bytes of each split from it for word-level perplexity and bits per byte.
 """
 

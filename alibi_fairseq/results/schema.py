@@ -1,4 +1,4 @@
-"""The one format of every number this project reports (docs/results-format.md).
+"""The one format of every number this project reports (docs/results.md).
 
 A document is a JSON object: what was measured (``cells``), on which text (``corpus``), and with
 what (``provenance``). Losses are in bits per token, and their keys say so.

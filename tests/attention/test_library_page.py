@@ -1,4 +1,4 @@
-"""The examples of docs/library.md run without fairseq and compute what they say."""
+"""The examples of attention in other models run without fairseq and compute what they say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import re
 from commands import ROOT, as_process
 
 HIDE = "import sys; sys.modules['fairseq'] = None\n"
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/library.md").read_text(), re.DOTALL)
+PAGE = (ROOT / "docs" / "attention-and-losses.md").read_text()
+EXAMPLES = [
+    (ROOT / "examples" / "torch_layer.py").read_text(),
+    *re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL),
+]
 
 CHECKS = [
     # Against torch's own layer with a dense mask: ALiBi is −slope · distance, slopes 1/2 … 1/256.
