@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
+from ..data.progress import progress
 from ..errors import BadInput
 from ..files import locked, sha256_file
 from ..results.schema import TRAINING_FILE, load_document
@@ -139,7 +139,7 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
 
     shards = sweep.shard[1] if sweep.shard else 1
     total = sum(inputs_of(splits[point.subset], point) for point in pending) // shards
-    with tqdm(total=total, unit="tok", unit_scale=True, disable=not pending) as bar:
+    with progress(total, "evaluating", "tok", disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
             model = load_checkpoint(
                 path,

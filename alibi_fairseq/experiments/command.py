@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import IO
 
 import psutil
-from tqdm import tqdm
 
+from ..data.progress import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY, leave_terminal
 
 #: Signals that mean "save and stop"; a second Ctrl-C means "stop now".
@@ -256,7 +256,7 @@ class TrainingProgress:
     """A bar that follows the output of ``fairseq-train --log-format json``."""
 
     def __init__(self, title: str, updates: int):
-        self.bar = tqdm(total=updates, desc=title, unit="update", dynamic_ncols=True)
+        self.bar = progress(updates, title, "update", unit_scale=False)
 
     def see(self, line: str) -> None:
         """Advance the bar if the line reports the number of updates."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from ..data.parallel import cores
+from ..data.progress import progress
 from ..errors import BadInput
 from .run import Run, tokens_in
 
@@ -130,8 +130,11 @@ def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[
     """
     models = {_without_seed(run): run for run in runs}
     with using_threads(threads or max(1, cores() // parallel)):
-        bar = tqdm(models.items(), desc="measuring the speed", unit="model", dynamic_ncols=True)
-        costs = {model: cost_of(run) for model, run in bar}
+        costs = {}
+        with progress(len(models), "measuring the speed", "model") as bar:
+            for model, run in models.items():
+                costs[model] = cost_of(run)
+                bar.update()
     return [costs[_without_seed(run)] for run in runs]
 
 

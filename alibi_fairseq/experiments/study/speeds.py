@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
+from ...data.progress import progress
 from ...evaluation.data import corpus_name
 from ...results.provenance import collect_provenance
 from ...results.schema import new_document, save_document
@@ -73,7 +72,7 @@ def in_turns(runs: Sequence[Run], rounds: int, label: str) -> list[tuple[TimedMo
     models = [TimedModel(run) for run in runs]
     seconds: list[list[float]] = [[] for _ in models]
     total = (rounds + 1) * len(models)
-    with tqdm(total=total, desc=f"timing updates, {label}", dynamic_ncols=True) as bar:
+    with progress(total, f"timing updates, {label}", "update") as bar:
         for _ in range(rounds + 1):
             for model, kept in zip(models, seconds):
                 kept.append(model.update())
