@@ -47,13 +47,16 @@ def install_excepthook() -> None:
 
     def hook(kind, exception, trace):
         # Python ends with the code of a SystemExit that its hook raises.
-        raise SystemExit(report(exception))
+        raise SystemExit(report(exception, program_name()))
 
     sys.excepthook = hook
 
 
-def report(exception: BaseException) -> int:
+def report(exception: BaseException, program: str) -> int:
     """Print one sentence about an exception that ends a command.
+
+    Args:
+        program: name of the command, as the user typed it.
 
     Returns:
         The exit code: 2 for bad input, 130 for Ctrl-C, and 1 for anything else, whose traceback is
@@ -61,11 +64,11 @@ def report(exception: BaseException) -> int:
     """
     flush_output()
     if isinstance(exception, KeyboardInterrupt):
-        print(f"{program_name()}: interrupted", file=sys.stderr)
+        print(f"{program}: interrupted", file=sys.stderr)
         return INTERRUPTED
     sentence = explain(exception)
     code = 1 if sentence is None else 2
-    print(f"{program_name()}: error: {wording(sentence or unexpected(exception))}", file=sys.stderr)
+    print(f"{program}: error: {wording(sentence or unexpected(exception))}", file=sys.stderr)
     return code
 
 

@@ -61,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # finds an output that is closed or full
     except (Exception, KeyboardInterrupt) as error:
-        return report(error)
+        # A command of fairseq has changed sys.argv to what the user typed.
+        return report(error, sys.argv[0] if sys.argv[0].startswith(PROGRAM) else PROGRAM)
 
 
 def _run(arguments: list[str]) -> int:
@@ -93,9 +94,16 @@ def _run_verb(arguments: list[str]) -> int:
     return import_module(f".{VERBS[args.verb][0]}", __name__).run(args) or 0
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are sentences, like any other about bad input."""
+
+    def error(self, message):
+        raise BadInput(f"{message}; see `{self.prog} --help`.")
+
+
 def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
     """The parser, with the options of the verb that the arguments begin with."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM,
         description="Length extrapolation of language models with fairseq.",
         epilog="`alibi-fairseq VERB --help` lists the options of a verb.",

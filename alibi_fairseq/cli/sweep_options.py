@@ -14,51 +14,58 @@ from ..evaluation.checkpoint import PRECISIONS
 from ..evaluation.sweep import Sweep
 from .experiment_options import add_slurm_arguments, hand_over, shared_arguments, wants_slurm
 
-#: Largest number of jobs of one evaluation; clusters allow fewer.
-MOST_SHARDS = 10_000
-
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that all sweeps share."""
     parser.add_argument(
         "data",
         metavar="DATA",
+        type=lambda text: Path(text.split(":")[0]),
         help="folder written by fairseq-preprocess; if several are joined by :, the first",
     )
     parser.add_argument(
-        "--path", nargs="+", required=True, metavar="CKPT", help="one or more checkpoints"
+        "--path", nargs="+", required=True, type=shortest, metavar="CKPT", help="checkpoints"
     )
     parser.add_argument(
-        "--lengths", required=True, help="window lengths L in tokens, for example 512,1024,3072"
+        "--lengths",
+        required=True,
+        type=lengths,
+        help="window lengths L in tokens, for example 512,1024,3072",
     )
     parser.add_argument(
         "--stride",
         default="full",
+        type=strides,
         help="tokens S that each window scores: full (non-overlapping, the default), a number, or "
         "several separated by commas; scored tokens have at least L - S tokens of context",
     )
-    parser.add_argument("--subset", default="valid", help="splits, for example valid,test")
-    parser.add_argument("--out", required=True, metavar="FILE", help="results (JSON) to write")
+    parser.add_argument("--subset", default="valid", type=names, help="for example valid,test")
+    parser.add_argument("--out", required=True, metavar="FILE", type=Path, help="results (JSON)")
     parser.add_argument("--precision", choices=list(PRECISIONS), default="fp32")
     parser.add_argument("--device", default="auto", help="auto (the default), cpu, cuda, cuda:1, …")
     parser.add_argument(
         "--model-overrides",
         default="{}",
+        type=json_object,
         metavar="JSON",
         help='options of the stored model to override, for example \'{"attention_backend": "eager"}\'',
     )
     parser.add_argument(
         "--dict",
         metavar="FILE",
+        type=Path,
         help="training dictionary of the checkpoint, to compare with that of the data; only for "
         "checkpoints that do not store it and have no dict.txt next to them",
     )
     parser.add_argument(
-        "--shard", metavar="I/N", help="compute the I-th of N spans; join them with merge-shards"
+        "--shard",
+        type=shard,
+        metavar="I/N",
+        help="compute the I-th of N spans; join them with merge-shards",
     )
     parser.add_argument(
         "--memory-gb",
-        type=float,
+        type=gigabytes,
         metavar="GB",
         help="memory budget of a forward pass, which determines the batch size (default: 2 on a CPU, "
         "half of a GPU's)",
@@ -77,12 +84,12 @@ def submit_shards(args: argparse.Namespace) -> int:
     sweep = sweep_of(args)  # finds wrong options now
     if args.shard:
         raise BadInput("--slurm makes the shards itself; give --shards N instead of --shard.")
-    if args.shards is None or not 1 <= args.shards <= MOST_SHARDS:
-        raise BadInput(f"--slurm needs --shards N, the number of jobs, 1 to {MOST_SHARDS:,}.")
+    if args.shards is None or not 1 <= args.shards <= 10_000:
+        raise BadInput("--slurm needs --shards N, the number of jobs, 10,000 at most.")
     folder = sweep.out.with_name(f"{sweep.out.stem}-shards")
-    words = shared_arguments(args, "--shards", "--out")
+    shared = shared_arguments(args, "--shards", "--out")
     parts = [(f"{i}/{args.shards}", str(folder / f"{i}.json")) for i in range(1, args.shards + 1)]
-    jobs = [[*words, "--shard", shard, "--out", out] for shard, out in parts]
+    jobs = [[*shared, "--shard", part, "--out", out] for part, out in parts]
     merge = ["merge-shards", *(out for _, out in parts), "--out", str(sweep.out)]
     gpus = int(args.device == "auto" or args.device.startswith("cuda"))
     if args.slurm_local and not torch.cuda.is_available():
@@ -95,85 +102,89 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
     """The sweep that the options describe.
 
     Raises:
-        BadInput: if an option has an invalid value.
+        BadInput: options contradict each other, or this machine has no such device.
     """
     if not wants_slurm(args) and (args.shards is not None or args.dry_run):
         raise BadInput("--shards and --dry-run need --slurm; --shard I/N computes one part here.")
-    out = Path(args.out)
-    if out.exists() and not out.is_file():  # reading a device may never end
-        raise BadInput(f"--out is the file to write, and '{out}' is none.")
-    if args.memory_gb is not None and not 0 < args.memory_gb < math.inf:
-        raise BadInput(f"--memory-gb must be above 0 and finite, not {args.memory_gb}.")
+    if args.out.exists() and not args.out.is_file():  # reading a device may never end
+        raise BadInput(f"--out is the file to write, and '{args.out}' is none.")
     return Sweep(
-        data=Path(args.data.split(":")[0]),
-        checkpoints=[_shortest(Path(path)) for path in args.path],
-        subsets=_names("--subset", args.subset),
-        lengths=[_number("--lengths", item) for item in _names("--lengths", args.lengths)],
-        strides=[
-            None if item == "full" else _number("--stride", item)
-            for item in _names("--stride", args.stride)
-        ],
-        out=out,
-        device=_device(args.device),
+        data=args.data,
+        checkpoints=args.path,
+        subsets=args.subset,
+        lengths=args.lengths,
+        strides=args.stride,
+        out=args.out,
+        device=device(args.device),
         precision=args.precision,
-        overrides=_overrides(args.model_overrides),
-        trained_with=Path(args.dict) if args.dict else None,
-        shard=_shard(args.shard) if args.shard else None,
-        memory_budget=None if args.memory_gb is None else int(args.memory_gb * 1e9),
+        overrides=args.model_overrides,
+        trained_with=args.dict,
+        shard=args.shard,
+        memory_budget=args.memory_gb,
         buckets=buckets,
     )
 
 
-def _shortest(path: Path) -> Path:
-    """Relative to the working directory if inside it, because results record the path."""
-    absolute, here = path.resolve(), Path.cwd().resolve()
-    return absolute.relative_to(here) if absolute.is_relative_to(here) else path
+# Types of options; argparse names the option in front of what they raise.
 
 
-def _names(option: str, text: str) -> list[str]:
+def shortest(text: str) -> Path:
+    """A path relative to the working directory if it is inside, because results record it."""
+    absolute, here = Path(text).resolve(), Path.cwd().resolve()
+    return absolute.relative_to(here) if absolute.is_relative_to(here) else Path(text)
+
+
+def names(text: str) -> list[str]:
+    """``valid,test`` → ["valid", "test"], each once."""
     items = [item.strip() for item in text.split(",")]
     if "" in items:
-        raise BadInput(f"{option} takes one or more values separated by commas, not '{text}'.")
+        raise ValueError
     return list(dict.fromkeys(items))
 
 
-def _number(option: str, item: str) -> int:
-    try:
-        return int(item)
-    except ValueError:
-        raise BadInput(f"{option} takes whole numbers, not '{item}'.") from None
+def lengths(text: str) -> list[int]:
+    """``512,1024`` → [512, 1024]."""
+    return [int(item) for item in names(text)]
 
 
-def _overrides(text: str) -> dict:
-    try:
-        overrides = json.loads(text)
-    except (ValueError, RecursionError):
-        overrides = None
-    if not isinstance(overrides, dict):
-        raise BadInput(
-            f'--model-overrides is a JSON object such as \'{{"attention_backend": "eager"}}\', '
-            f"with double quotes, not {text}"
-        )
-    return overrides
+def strides(text: str) -> list[int | None]:
+    """``full,64`` → [None, 64]."""
+    return [None if item == "full" else int(item) for item in names(text)]
 
 
-def _device(name: str) -> torch.device:
+def gigabytes(text: str) -> int:
+    """A finite number of gigabytes above 0, in bytes."""
+    if not 0 < (number := float(text)) < math.inf:
+        raise ValueError
+    return int(number * 1e9)
+
+
+def json_object(text: str) -> dict:
+    """``{"name": value, …}``."""
+    if not isinstance(value := json.loads(text), dict):
+        raise ValueError
+    return value
+
+
+def shard(text: str) -> tuple[int, int]:
+    """``2/3`` → (2, 3), the second of three."""
+    index, count = map(int, text.split("/"))
+    if not 1 <= index <= count:
+        raise ValueError
+    return index, count
+
+
+def device(name: str) -> torch.device:
+    """A device of this machine.
+
+    Raises:
+        BadInput: there is none.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise BadInput(f"There is no device '{name}'; use auto, cpu, cuda or cuda:1.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise BadInput(f"Evaluation runs on cpu or cuda, not on '{name}'.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise BadInput(f"This machine has no device '{name}'; use --device cpu.")
-    return device
-
-
-def _shard(text: str) -> tuple[int, int]:
-    """``2/3`` → (2, 3), the second of three."""
-    index, _, count = text.partition("/")
-    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise BadInput(f"--shard is i/n with 1 ≤ i ≤ n, for example 2/3, not '{text}'.")
-    return int(index), int(count)
+    found = torch.device(name)
+    if found.type == "cuda" and (found.index or 0) < torch.cuda.device_count():
+        return found
+    if found.type != "cpu":
+        raise BadInput(f"--device: this machine has no '{name}'; use auto, cpu, cuda or cuda:1.")
+    return found

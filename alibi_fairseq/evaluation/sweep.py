@@ -120,7 +120,9 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
         check_window(point.length, point.stride)
     for path in sweep.checkpoints:
         if not path.is_file():
-            raise BadInput(f"There is no checkpoint '{path}'; change --path.")
+            there = sorted(path.glob("*.pt")) if path.is_dir() else []
+            hint = f"name one in the folder, such as {there[-1]}" if there else "change --path"
+            raise BadInput(f"There is no checkpoint file '{path}'; {hint}.")
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
