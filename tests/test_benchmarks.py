@@ -11,23 +11,15 @@ import torch
 from results_documents import document
 
 from alibi_fairseq.results.schema import load_document, save_document
-from benchmarks import backends, common, generate, methods, models, output_layer, profile, table
+from benchmarks import backends, common, generate, models, output_layer, table
 
 TOY = dataclasses.replace(
     models.SMALL,
     name="toy",
     words=64,
-    flags=tuple(
-        [
-            "--decoder-layers",
-            "1",
-            "--decoder-embed-dim",
-            "16",
-            "--decoder-ffn-embed-dim",
-            "16",
-            "--decoder-attention-heads",
-            "2",
-        ]
+    flags=(
+        *("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
+        *("--decoder-attention-heads", "2"),
     ),
     tokens=64,
 )
@@ -112,12 +104,6 @@ def test_an_update_in_passes_is_the_same_update(monkeypatch):
     for name in start:
         assert torch.allclose(weights[0][name], weights[1][name], atol=1e-5), name
     assert models.WIKI103.paper_passes(3072) == 3 and models.WIKI103.paper_passes(1024) == 1
-
-
-def test_methods_stand_beside_the_paper():
-    ratios = methods.paper_ratios()
-    assert ratios["t5", 3072]["paper_ratio"] == pytest.approx(4_300 / 15_300, abs=1e-3)
-    assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
@@ -210,26 +196,6 @@ def test_the_readme_gets_a_sentence_about_peers(tmp_path, monkeypatch):
     assert "3,072 tokens takes 3.0 times" in found and "6.0 times" in found and "(1.5" in found
     assert found.startswith(f"Before.\n\n{table.MARK}On 2 CPU threads")
     assert found.endswith("\n\nBehind.\n") and "Two" not in found
-
-
-def test_numbers_of_threads_are_named_once():
-    made = document(
-        {"name": "attention, sdpa", "variant": "sdpa", "baseline": "sdpa", "ratio": 1.0},
-        kind="benchmark",
-    )
-    parts = [{"threads": threads} for threads in (1, 2, 1, 2)]
-    made["provenance"] |= {"threads": None, "parts": parts}
-    assert ", 1 and 2 threads;" in table.section("attention", made, "attention-cpu.json")
-
-
-def test_profile(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(profile, "FOLDER", tmp_path / "profiles")
-    monkeypatch.setattr(sys, "argv", ["profile", "--lengths", "16"])
-    threads = torch.get_num_threads()
-    profile.main()
-    torch.set_num_threads(threads)
-    names = {path.name for path in (tmp_path / "profiles").iterdir()}
-    assert names == {"cpu-stock-16.txt", "cpu-alibi-16.txt"}
 
 
 def test_the_page_has_a_table_for_each_result(bench, tmp_path, monkeypatch):
