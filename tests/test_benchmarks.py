@@ -11,7 +11,7 @@ import torch
 from results_documents import document
 
 from alibi_fairseq.results.schema import load_document, save_document
-from benchmarks import backends, common, generate, models, output_layer, table
+from benchmarks import backends, common, generate, methods, models, output_layer, table
 
 TOY = dataclasses.replace(
     models.SMALL,
@@ -104,6 +104,12 @@ def test_an_update_in_passes_is_the_same_update(monkeypatch):
     for name in start:
         assert torch.allclose(weights[0][name], weights[1][name], atol=1e-5), name
     assert models.WIKI103.paper_passes(3072) == 3 and models.WIKI103.paper_passes(1024) == 1
+
+
+def test_methods_stand_beside_the_paper():
+    ratios = methods.paper_ratios()
+    assert ratios["t5", 3072]["paper_ratio"] == pytest.approx(4_300 / 15_300, abs=1e-3)
+    assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
