@@ -18,7 +18,6 @@ from subprocess import STDOUT
 import psutil
 import pytest
 import torch
-import yaml
 from commands import ROOT
 from torch.utils._pytree import tree_map_only
 
@@ -31,25 +30,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200 * (KILLS + 1))]
 
 #: ``{out}`` is the folder that is looked at in the end.
 COMMANDS = {
-    "compare": "compare text.txt --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
+    "compare": "compare tales --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
     "--tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
-    "demo": "demo --quick --methods alibi --text text.txt --parallel 1 --out {out}",
-    "study": "study study.yaml --corpus tales=text.txt --work-dir {out}/work "
+    "demo": "demo --quick --methods alibi --text tales --parallel 1 --out {out}",
+    "study": "study study.yaml --corpus tales=tales --work-dir {out}/work "
     "--results {out}/results --parallel 1",
     "reproduce": "reproduce table15 --scale smoke --cpu 1 --allow-other-text "
     "--corpus wikitext-103=wikitext --work-dir {out}",
 }
-STUDY = {
-    "title": "Interrupted",
-    "corpora": [
-        {"name": "tales", "layout": "text", "documents": "empty-lines", "vocabulary": 500}
-        | {"train": 9000, "test": [3, 200]}
-    ],
-    "training": {"updates": 40, "tokens_per_update": 256, "lr": 0.002},
-    "tests": {"factors": [1, 2], "beyond": [5], "longest": 100, "sliding": [1]}
-    | {"sliding_longest": 32, "sliding_tokens": 3},
-    "parts": [{"corpus": "tales", "methods": ["alibi", "rotary"], "train_lengths": [16]}],
-}
+STUDY = """
+title: Interrupted
+corpora:
+  - {name: tales, layout: text, documents: empty-lines, vocabulary: 500, train: 9000, test: [3, 200]}
+training: {updates: 40, tokens_per_update: 256, lr: 0.002}
+tests:
+  {factors: [1, 2], beyond: [5], longest: 100, sliding: [1], sliding_longest: 32, sliding_tokens: 3}
+parts: [{corpus: tales, methods: [alibi, rotary], train_lengths: [16]}]
+"""
 #: Exit codes after a signal; 75: saved and stopped, 130: Ctrl-C before there was anything to save.
 CODES = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 75}, signal.SIGINT: {-2, 130, 75}}
 #: What differs between two runs that are the same.
@@ -64,9 +61,11 @@ def inputs(tmp_path_factory) -> Path:
     """A folder with the texts and the description of the study."""
     folder = tmp_path_factory.mktemp("inputs")
     lines = python_documentation().splitlines()[:6000]
-    (folder / "text.txt").write_text("\n\n".join(lines))
-    (folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
-    (folder / "wikitext").mkdir()
+    (folder / "study.yaml").write_text(STUDY)
+    for name in ("tales", "wikitext"):
+        (folder / name).mkdir()
+    for number in range(20):
+        (folder / "tales" / f"{number}.txt").write_text("\n".join(lines[number::20]))
     for split, part in (("train", lines[600:]), ("valid", lines[:300]), ("test", lines[300:600])):
         text = " \n = Title = \n" + "".join(f" {line} \n" for line in part)
         (folder / "wikitext" / f"wiki.{split}.tokens").write_text(text)

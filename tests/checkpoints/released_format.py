@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import math
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -96,8 +98,9 @@ ARGS = {
 }
 
 
-def released_state(half: bool = False) -> dict:
-    """A checkpoint of the fork with random weights; names and shapes come from stock fairseq."""
+@cache
+def _weights() -> dict[str, Tensor]:
+    """Random weights; names and shapes come from stock fairseq."""
     flags = ["--arch", "transformer_lm", "--no-token-positional-embeddings"]
     flags += ["--decoder-normalize-before", "--no-decoder-final-norm"]
     for option in ("embed_dim", "input_dim", "output_dim", "ffn_embed_dim", "layers"):
@@ -109,8 +112,12 @@ def released_state(half: bool = False) -> dict:
     model = build_model(*flags, words=WORDS)
     for parameter in model.parameters():  # biases and layer norms too
         torch.nn.init.normal_(parameter, std=0.1)
-    weights = model.state_dict()
-    weights["decoder.embed_positions._float_tensor"] = torch.FloatTensor(1)
+    return {**model.state_dict(), "decoder.embed_positions._float_tensor": torch.FloatTensor(1)}
+
+
+def released_state(half: bool = False) -> dict:
+    """A checkpoint of the fork with random weights."""
+    weights = copy.deepcopy(_weights())
     if half:
         weights = {name: w.half() if w.is_floating_point() else w for name, w in weights.items()}
     return {

@@ -14,10 +14,7 @@ from alibi_fairseq.cli import models
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.models.config import LargeConfig
 
-
-@pytest.fixture(autouse=True)
-def arguments_of_pytest_stay(monkeypatch):
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
+pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h", "--version"])

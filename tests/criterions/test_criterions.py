@@ -169,31 +169,27 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize(
     "precision,tolerance",
     [
-        ("--seed 5", 1e-6),
+        ("--seed 5", 1e-5),
         pytest.param("--bf16", 0.01, marks=pytest.mark.slow),
         pytest.param("--memory-efficient-fp16", 0.01, marks=pytest.mark.slow),
     ],
 )
 def test_a_training_goes_as_with_the_criterion_of_fairseq(data, tmp_path, precision, tolerance):
-    """24 updates of two batches each: the validation loss falls, and to the same number."""
-    losses = {}
+    """24 updates of two batches each: the validation loss falls, and to the same number, which
+    fairseq's evaluator finds on both models."""
+    validated, evaluated = [], []
     for name in ("adaptive_loss", "chunked_adaptive_loss"):
         flags = [*RUN.split(), *precision.split(), "--criterion", name]
         run = run_train(data, tmp_path / name, *flags)
-        losses[name] = run["extra_state"]["best"]
+        validated.append(run["extra_state"]["best"])
         assert run["cfg"]["criterion"]["_name"] == name
-    assert losses["adaptive_loss"] < math.log2(WORDS_OF_RUN) - 1
-    ours = losses["chunked_adaptive_loss"]
-    assert ours == pytest.approx(losses["adaptive_loss"], rel=tolerance)
-
-
-def test_the_evaluator_of_fairseq_finds_the_same_loss_on_both_models(data, tmp_path):
-    losses = []
-    for name in ("adaptive_loss", "chunked_adaptive_loss"):
-        run_train(data, tmp_path / name, *RUN.split(), "--criterion", name)
         checkpoint = tmp_path / name / "checkpoint_last.pt"
-        losses.append(run_eval_lm(data, checkpoint, *EVALUATED)["loss"])
-    assert float(losses[1]) == pytest.approx(float(losses[0]), rel=1e-5)
+        evaluated.append(float(run_eval_lm(data, checkpoint, *EVALUATED)["loss"]))
+    assert validated[0] < math.log2(WORDS_OF_RUN) - 1
+    assert validated[1] == pytest.approx(
+        validated[0], rel=tolerance / 10 if tolerance < 1e-4 else tolerance
+    )
+    assert evaluated[1] == pytest.approx(evaluated[0], rel=tolerance)
 
 
 @pytest.mark.slow

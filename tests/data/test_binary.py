@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from commands import as_process
+from commands import in_process
 from fairseq.tasks import FairseqTask
 from preparations import sentences
 
@@ -58,11 +58,7 @@ def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, work
             pieces = (" ".join(tokeniser.names[i] for i in ids) for ids in tokeniser.encode(lines))
             (tmp_path / f"{split}.pieces").write_text("\n".join(pieces) + "\n")
             given += [f"--{split}pref", str(tmp_path / f"{split}.pieces")]
-    done = as_process(
-        *("-m", "fairseq_cli.preprocess", "--only-source"),
-        *("--destdir", str(tmp_path / "theirs"), *given),
-    )
-    assert done.returncode == 0, done.stderr
+    in_process("preprocess", "--only-source", "--destdir", tmp_path / "theirs", *given)
     for split in splits:
         for suffix in (".bin", ".idx"):
             ours, theirs = (tmp_path / who / f"{split}{suffix}" for who in ("ours", "theirs"))

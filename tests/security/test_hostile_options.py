@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import sys
 import tarfile
 from contextlib import suppress
 
@@ -16,10 +15,7 @@ from alibi_fairseq import AlibiLanguageModel, cli
 from alibi_fairseq.checkpoints.options import check_options
 from alibi_fairseq.errors import BadInput, explain
 
-
-@pytest.fixture(autouse=True)
-def arguments_of_pytest_stay(monkeypatch):
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
+pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
 
 @pytest.fixture

@@ -52,23 +52,27 @@ def memories(monkeypatch):
     return seen
 
 
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    """An uninterrupted run."""
+    return run_train(corpus, tmp_path_factory.mktemp("whole"), *XL.split(), "--max-update", "17")
+
+
 @pytest.mark.parametrize("stop", [6, 10, 13])
-def test_a_resumed_run_equals_the_uninterrupted_one(corpus, tmp_path, stop):
+def test_a_resumed_run_equals_the_uninterrupted_one(corpus, whole, tmp_path, stop):
     flags = XL.split()
-    whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "17")
     run_train(corpus, tmp_path / "parts", *flags, "--max-update", str(stop))
     resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "17")
     assert same_training_state(whole, resumed)
 
 
-def test_without_the_saved_memory_it_would_not(corpus, tmp_path):
+def test_without_the_saved_memory_it_would_not(corpus, whole, tmp_path):
     flags = XL.split()
-    whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "9")
     half = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
     assert half["extra_state"]["train_iterator"]["memory"]["segment"] == 5
     half["extra_state"]["train_iterator"]["memory"] = {}
     torch.save(half, tmp_path / "parts" / "checkpoint_last.pt")
-    resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "9")
+    resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "17")
     assert not equal(whole["model"], resumed["model"])
 
 
@@ -83,11 +87,9 @@ def test_validation_and_epochs_start_with_an_empty_memory(corpus, tmp_path, memo
     assert passes >= 4 and validation == [0, 8, 12, 12] * passes  # 101 tokens: 26 in a row
 
 
-def test_validation_does_not_disturb_training(corpus, tmp_path):
-    flags = [*XL.split(), "--max-update", "9"]
-    often = run_train(corpus, tmp_path / "often", *flags, "--validate-interval-updates", "2")
-    once = run_train(corpus, tmp_path / "once", *flags)
-    assert equal(often["model"], once["model"])
+def test_validation_does_not_disturb_training(corpus, whole, tmp_path):
+    flags = [*XL.split(), "--max-update", "17", "--validate-interval-updates", "2"]
+    assert equal(run_train(corpus, tmp_path, *flags)["model"], whole["model"])
 
 
 def test_an_update_of_several_batches_reads_on(corpus, tmp_path, memories):
