@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 DEVICE = torch.device("meta")
 ROOT = Path(__file__).resolve().parents[1]
 #: Answers, by the name of the function that asks; False elsewhere.
-YES = {"window_losses"}
+YES = {"losses_of"}
 
 WAITS = {
     getattr(Tensor, name)
