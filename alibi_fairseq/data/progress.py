@@ -11,7 +11,7 @@ def progress(total: float | None, what: str, unit: str = "B") -> tqdm:
     """A bar on stderr with rate and remaining time; updated rarely if stderr is a log file.
 
     Args:
-        total: in units; None if unknown.
+        total: number of units; None if unknown.
         what: the step, in a word or two.
         unit: ``B`` counts bytes; anything else is a plain count.
     """
