@@ -105,7 +105,7 @@ class Comparison:
                 hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
                 raise BadInput(
                     f"methods: there is no position method '{name}'.{hint} Choose from "
-                    f"{', '.join(METHODS)}, or 'all' for the seven published up to ALiBi."
+                    f"{', '.join(METHODS)}, or 'all' for the seven that are no later than ALiBi."
                 )
         for length in self.train_lengths:
             if self.tokens_per_update % length:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: Room for this number of further tokens, or for half of those there are, whichever is more.
+#: Room for so many more tokens, or for half as many as there are, whichever is more.
 _ROOM = 64
 _BUFFER = "_buffer_with_room"
 _FILLED = "_tokens_filled"
@@ -45,6 +45,6 @@ def appended(cached: Tensor, new: Tensor) -> Tensor:
 
 
 def _can_take(buffer: Tensor, start: int, end: int) -> bool:
-    """Return whether tokens from ``start`` to ``end`` are the next ones of a buffer and have room there."""
+    """Whether tokens from ``start`` to ``end`` are the next ones of a buffer and have room there."""
     writable = torch.is_inference_mode_enabled() or not buffer.is_inference()
     return writable and getattr(buffer, _FILLED) == start and end <= buffer.shape[2]
