@@ -16,15 +16,17 @@ from .experiment_options import add_slurm_arguments, hand_over, shared_arguments
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a sweep."""
+    """Add the options that all sweeps share."""
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="folder written by fairseq-preprocess (the first, if several are joined by :)",
+        help="folder written by fairseq-preprocess; if several are joined by :, the first",
     )
-    parser.add_argument("--path", nargs="+", required=True, metavar="CKPT", help="checkpoints")
     parser.add_argument(
-        "--lengths", required=True, help="window lengths L in tokens, e.g. 512,1024,3072"
+        "--path", nargs="+", required=True, metavar="CKPT", help="one or more checkpoints"
+    )
+    parser.add_argument(
+        "--lengths", required=True, help="window lengths L in tokens, for example 512,1024,3072"
     )
     parser.add_argument(
         "--stride",
@@ -32,9 +34,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens S that each window scores: full (non-overlapping, the default), a number, or "
         "several separated by commas; scored tokens have at least L - S tokens of context",
     )
-    parser.add_argument(
-        "--subset", default="valid", help="splits, e.g. valid,test (default: valid)"
-    )
+    parser.add_argument("--subset", default="valid", help="splits, for example valid,test")
     parser.add_argument("--out", required=True, metavar="FILE", help="results (JSON) to write")
     parser.add_argument("--precision", choices=list(PRECISIONS), default="fp32")
     parser.add_argument("--device", default="auto", help="auto (the default), cpu, cuda, cuda:1, …")
@@ -42,7 +42,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--model-overrides",
         default="{}",
         metavar="JSON",
-        help='model options to override, e.g. \'{"attention_backend": "eager"}\'',
+        help='options of the stored model to override, for example \'{"attention_backend": "eager"}\'',
     )
     parser.add_argument(
         "--dict",
@@ -51,7 +51,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "checkpoints that do not store it and have no dict.txt next to them",
     )
     parser.add_argument(
-        "--shard", metavar="I/N", help="compute the I-th of N shards; merge-shards merges them"
+        "--shard", metavar="I/N", help="compute the I-th of N spans; join them with merge-shards"
     )
     parser.add_argument(
         "--memory-gb",
@@ -62,7 +62,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_slurm_arguments(parser, has_jobs=False)
     parser.add_argument(
-        "--shards", type=int, metavar="N", help="with --slurm: number of shards, each a job"
+        "--shards", type=int, metavar="N", help="with --slurm: one job for each of N parts"
     )
     parser.add_argument("--dry-run", action="store_true", help="with --slurm: show the jobs")
 
@@ -89,7 +89,7 @@ def submit_shards(args: argparse.Namespace) -> int:
 
 
 def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
-    """Make the sweep that the options describe.
+    """The sweep that the options describe.
 
     Raises:
         BadInput: if an option has an invalid value.
