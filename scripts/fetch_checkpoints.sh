@@ -5,7 +5,7 @@
 #   scripts/fetch_checkpoints.sh --to DIR           download all (checkpoints and logs)
 #   scripts/fetch_checkpoints.sh --to DIR 512 3072  download those trained at these lengths
 #
-# An interrupted download goes on where it stopped. What to do with the files: docs/checkpoints.md.
+# Rerun to resume an interrupted download. What to do with the files: docs/checkpoints.md.
 # The logs settle what the paper leaves open, such as the tokens per update at L = 2048.
 set -euo pipefail
 

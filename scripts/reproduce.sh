@@ -7,7 +7,7 @@
 #   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip --corpus books=books.tar.xz
 #                                                       the claims, with small models (docs/experiments.md)
 #
-# The same command again goes on where it stopped; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
+# Rerun the same command to resume; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
 # exit code is then 75. --help says what can be chosen, docs/experiments.md what each table takes.
 set -euo pipefail
 

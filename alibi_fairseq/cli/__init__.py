@@ -18,36 +18,36 @@ PROGRAM = "alibi-fairseq"
 #: Our own verbs: module and one line of help.
 VERBS = {
     "compare": ("compare", "compare position methods on your own text, from text to figure"),
-    "demo": ("demo", "train short and test long, in minutes, on text that Python carries"),
-    "models": ("models", "list the registered models with their sizes, and the position methods"),
-    "prepare": ("prepare", "turn a corpus of the paper, or any text, into fairseq's binary data"),
-    "eval": ("eval", "perplexity at any window length and stride"),
-    "position-loss": ("position_loss", "loss by position within the window"),
-    "merge-shards": ("merge_shards", "join the results of all shards of a sweep"),
-    "report": ("report", "put results beside the paper's: tables and figures"),
-    "check-env": ("check_env", "report what is installed, what is wrong with it and how to fix it"),
-    "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
-    "reproduce": ("reproduce", "a table or figure of the paper, from the text to the report"),
-    "study": (
-        "study",
-        "try the paper's claims on texts at hand, cell by cell, over several sittings",
+    "demo": ("demo", "compare two position methods in minutes, on the documentation of Python"),
+    "models": ("models", "list the models with their sizes, and the position methods"),
+    "prepare": (
+        "prepare",
+        "convert your own text, or a corpus of the paper, to fairseq's binary data",
     ),
-    "import-checkpoint": ("import_checkpoint", "make a released ALiBi checkpoint one of ours"),
-    "import-hf": ("import_hf", "make a Hugging Face model a checkpoint to train on"),
-    "export": ("export", "make a checkpoint a folder for Hugging Face transformers"),
+    "eval": ("eval", "measure perplexity at any window length and stride"),
+    "position-loss": ("position_loss", "measure the loss by position within the window"),
+    "merge-shards": ("merge_shards", "merge the results of all shards of a sweep"),
+    "report": ("report", "make tables and figures of results, beside the paper's"),
+    "check-env": ("check_env", "report problems with the installation and how to fix them"),
+    "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
+    "reproduce": ("reproduce", "make a table or figure of the paper, from text to report"),
+    "study": ("study", "test the paper's claims with small models"),
+    "import-checkpoint": ("import_checkpoint", "convert a released ALiBi checkpoint"),
+    "import-hf": ("import_hf", "convert a Hugging Face model to a checkpoint"),
+    "export": ("export", "export a checkpoint to Hugging Face format"),
 }
 
-#: Those that load models, which a plugin may define.
+#: Verbs that load models, which a plugin may define.
 LOADING = ("compare", "models", "eval", "position-loss")
 
-#: fairseq's commands with --user-dir already set: what they do.
+#: fairseq's commands with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {
     "train": "fairseq-train: train a model",
     "hydra-train": "fairseq-hydra-train: train a model described by a YAML file",
     "eval-lm": "fairseq-eval-lm: evaluate a language model",
     "validate": "fairseq-validate: compute the validation loss of a checkpoint",
-    "generate": "fairseq-generate: continue texts of a prepared data folder",
-    "interactive": "fairseq-interactive: continue texts typed in",
+    "generate": "fairseq-generate: continue texts of a data folder",
+    "interactive": "fairseq-interactive: continue texts from standard input",
     "preprocess": "fairseq-preprocess: make a data folder from text",
 }
 
@@ -118,8 +118,7 @@ def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
                 verb_parser.add_argument(
                     "--user-dir",
                     metavar="FOLDER",
-                    help="a plugin of your own that imports alibi_fairseq, for example with a "
-                    "position method",
+                    help="plugin that imports alibi_fairseq, for example one with a position method",
                 )
     for verb, text in FAIRSEQ_COMMANDS.items():
         verbs.add_parser(verb, help=text, add_help=False)

@@ -1,4 +1,4 @@
-"""``alibi-fairseq check-env``: what is installed, what is wrong with it and how to fix it.
+"""``alibi-fairseq check-env``: report problems with the installation and how to fix them.
 
 This file also runs by its path (``scripts/check_env.sh`` does that): where fairseq or PyTorch is
 broken the package around it cannot be imported, and that is when it is needed most.
@@ -33,7 +33,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """What the user reads."""
+        """The report as text."""
         width = max(len(name) for name, _ in self.facts)
         lines = [f"{name:{width}}  {value}" for name, value in self.facts]
         if not self.problems:
@@ -43,7 +43,7 @@ class Report:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    """Add nothing: there are no options."""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,25 +13,25 @@ from .experiment_options import add_experiment_arguments, check_numbers, run_exp
 _LISTS = {
     "methods": (
         "alibi,sinusoidal",
-        "position methods, or 'all' for the seven that are no later than ALiBi",
+        "position methods, or 'all' for the seven published up to ALiBi",
     ),
     "train_lengths": ("128", "tokens per sample in training"),
     "eval_lengths": ("128,256,512,1024", "window lengths in evaluation"),
-    "seeds": ("1", "of initialization and data order"),
-    "strides": ("full", "tokens that each window scores"),
+    "seeds": ("1", "random seeds of initialization and data order"),
+    "strides": ("full", "tokens that each window scores, or 'full'"),
 }
 _VALUES = {
     "arch": (str, "alibi_lm_tiny", "a model of `alibi-fairseq models`"),
     "updates": (int, "1000", "optimizer steps of each run"),
-    "tokens_per_update": (int, "4096", "of each run, whatever its training length"),
+    "tokens_per_update": (int, "4096", "tokens per optimizer step"),
     "lr": (float, "0.001", "peak learning rate of Adam"),
-    "train_flags": (str, "none", "further options of fairseq-train, in one string"),
+    "train_flags": (str, "none", "further options of fairseq-train, as one string"),
     "subset": (str, "valid", "the split to evaluate on"),
-    "title": (str, "Perplexity by evaluation length", "of table and figure"),
+    "title": (str, "Perplexity by evaluation length", "title of table and figure"),
 }
 _TEXT = {
-    "tokenizer": (str, "sentencepiece", "of text: sentencepiece or words"),
-    "vocabulary": (int, "by size", "of text: dictionary entries"),
+    "tokenizer": (str, "sentencepiece", "tokenizer for text: sentencepiece or words"),
+    "vocabulary": (int, "by size", "dictionary entries for text"),
 }
 
 
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="+",
         metavar="TEXT|DATA_BIN|YAML",
-        help="text files or folders; or a folder of fairseq's binary data; or a YAML file that "
-        "describes the comparison (docs/experiments.md)",
+        help="text files or folders, a folder of fairseq's binary data, or a YAML description "
+        "(docs/experiments.md)",
     )
     for name, (default, text) in _LISTS.items():
         parser.add_argument(
@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="N" if kind is not str else "X",
             help=f"{text} (default: {default})",
         )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="for everything that is made"
-    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="output folder")
     add_experiment_arguments(parser)
 
 

@@ -9,7 +9,11 @@ from .experiment_options import add_experiment_arguments, check_numbers, run_exp
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--text", type=Path, help="a text file or a folder of text files to use")
+    parser.add_argument(
+        "--text",
+        type=Path,
+        help="text file or folder to use (default: the documentation of Python)",
+    )
     parser.add_argument("--quick", action="store_true", help="a short run that shows every step")
     parser.add_argument(
         "--methods",
@@ -17,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="position methods, separated by commas, or 'all' (default: %(default)s)",
     )
     parser.add_argument(
-        "--out", type=Path, help="for everything that is made (runs/demo, or runs/demo-quick)"
+        "--out", type=Path, help="output folder (default: runs/demo, or runs/demo-quick)"
     )
-    parser.add_argument("--results", type=Path, help="for table and figure (default: --out)")
+    parser.add_argument("--results", type=Path, help="folder for table and figure (default: --out)")
     add_experiment_arguments(parser)
 
 

@@ -1,4 +1,4 @@
-"""Options that every experiment has, and what they do."""
+"""Options shared by all experiments."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
         "--parallel",
         type=int,
         metavar="N",
-        help="runs at a time (default: as many as there are GPUs for, or one per core), or SLURM jobs",
+        help="number of runs at a time, or of SLURM jobs (default: as many as the GPUs allow, or one per core)",
     )
     parser.add_argument(
         "--hours",
         type=float,
         metavar="H",
-        help="measure this machine first and plan what fits into H hours",
+        help="time the models first and plan what fits into H hours",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the commands of all runs and what they cost"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="print all commands and their cost")
     add_slurm_arguments(parser)
 
 
@@ -65,7 +63,7 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
 
     Args:
         experiment: an :class:`alibi_fairseq.experiments.runner.Experiment`.
-        plans_itself: whether it sees to ``--hours``; otherwise the runs that fit are done.
+        plans_itself: if True, the experiment plans for ``--hours``; otherwise the runs that fit are done.
     """
     import torch
 
@@ -84,10 +82,10 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
 
 
 def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) -> None:
-    """Add the options that all such verbs share.
+    """Add the options of verbs that can submit jobs.
 
     Args:
-        has_jobs: the verb's own work is cut into jobs by name.
+        has_jobs: if True, the verb can do the work of one named job.
     """
     group = parser.add_argument_group("SLURM (docs/cluster.md)")
     group.add_argument(
@@ -96,21 +94,21 @@ def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) 
     group.add_argument(
         "--slurm-local",
         action="store_true",
-        help="the same jobs as processes of this machine, to try them out",
+        help="run the same jobs as processes of this machine",
     )
     group.add_argument(
         "--slurm-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
+        help="option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
     )
     if has_jobs:
         group.add_argument("--job", help=argparse.SUPPRESS)  # what one of the jobs does
 
 
 def wants_slurm(args: argparse.Namespace) -> bool:
-    """Whether the work is to be handed over.
+    """Return whether the work is to be submitted as jobs.
 
     Raises:
         BadInput: an option has an invalid value.
@@ -128,7 +126,7 @@ def shared_arguments(args: argparse.Namespace, *without: str) -> list[str]:
     """The arguments of this command that its jobs share.
 
     Args:
-        without: further options, with one value each, to leave out.
+        without: further options to leave out, with one value each.
     """
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--slurm", "--slurm-local", "--dry-run"):
@@ -152,9 +150,9 @@ def hand_over(
 
     Args:
         stages: see :func:`alibi_fairseq.experiments.slurm.stages_of`.
-        folder: of the work.
-        option: the flag that names it.
-        at_once: jobs at the same time.
+        folder: the folder for everything.
+        option: the flag that names this folder.
+        at_once: number of jobs at the same time.
     """
     from ..experiments import slurm
     from ..experiments.runner import exit_code

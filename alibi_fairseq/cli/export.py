@@ -1,4 +1,4 @@
-"""``alibi-fairseq export``: a checkpoint as a folder for Hugging Face transformers."""
+"""``alibi-fairseq export``: export a checkpoint to Hugging Face format."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ MISSING = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--path", required=True, type=Path, metavar="CKPT", help="the checkpoint")
+    parser.add_argument(
+        "--path", required=True, type=Path, metavar="CKPT", help="checkpoint to export"
+    )
     parser.add_argument(
         "--data", required=True, type=Path, metavar="DATA", help="folder with its dict.txt"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write")
-    parser.add_argument("--format", choices=["hf"], default="hf", help="hf: transformers")
     parser.add_argument(
-        "--dict", type=Path, metavar="FILE", help="dictionary the checkpoint was trained with"
+        "--format", choices=["hf"], default="hf", help="hf: Hugging Face transformers"
     )
     parser.add_argument(
-        "--sentencepiece-model", type=Path, metavar="FILE", help="the text's sentencepiece model"
+        "--dict", type=Path, metavar="FILE", help="training dictionary of the checkpoint"
+    )
+    parser.add_argument(
+        "--sentencepiece-model", type=Path, metavar="FILE", help="sentencepiece model of the text"
     )
     parser.add_argument(
         "--gpt2-encoder-json", type=Path, metavar="FILE", help="encoder.json of GPT-2's BPE"

@@ -16,8 +16,8 @@ def run(verb: str, arguments: list[str]) -> int:
     """Run ``fairseq-<verb>`` in this process.
 
     Args:
-        verb: as in ``FAIRSEQ_COMMANDS``.
-        arguments: the command line behind the verb, handed on as it is.
+        verb: a key of ``FAIRSEQ_COMMANDS``.
+        arguments: the command line after the verb, passed on unchanged.
     """
     try:
         import fairseq_cli  # noqa: F401

@@ -1,4 +1,4 @@
-"""``alibi-fairseq import-checkpoint``: a released checkpoint as one of this plugin's."""
+"""``alibi-fairseq import-checkpoint``: convert a released checkpoint."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..errors import BadInput
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="IN.pt", help="file of the authors' release")
-    parser.add_argument("--dict", required=True, help="the dict.txt it was trained with")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write into")
+    parser.add_argument("checkpoint", metavar="IN.pt", help="checkpoint of the authors' release")
+    parser.add_argument("--dict", required=True, help="its training dictionary")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="load what was written with fairseq and compare it with the file tensor by tensor",
+        help="load the result with fairseq and compare every tensor with the file's",
     )
 
 

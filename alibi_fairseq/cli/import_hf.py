@@ -1,4 +1,4 @@
-"""``alibi-fairseq import-hf``: a folder of Hugging Face transformers as a checkpoint to train on."""
+"""``alibi-fairseq import-hf``: convert a Hugging Face model to a checkpoint."""
 
 from __future__ import annotations
 

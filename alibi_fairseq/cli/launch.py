@@ -23,18 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nnodes", type=int, default=1, metavar="N", help="run this command once on each node"
     )
     parser.add_argument(
-        "--rdzv-endpoint", metavar="HOST:PORT", help="the first node and a free port on it"
+        "--rdzv-endpoint", metavar="HOST:PORT", help="first node and a free port on it"
     )
     parser.add_argument(
-        "--rdzv-id", default="alibi", metavar="NAME", help="a name that all nodes agree on"
+        "--rdzv-id", default="alibi", metavar="NAME", help="name of the job, the same on all nodes"
     )
     parser.add_argument(
-        "--max-restarts", type=int, default=3, metavar="N", help="restarts after a process failed"
+        "--max-restarts",
+        type=int,
+        default=3,
+        metavar="N",
+        help="number of restarts after a failure",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the command only")
+    parser.add_argument("--dry-run", action="store_true", help="print the command and exit")
     parser.add_argument("recipe", metavar="RECIPE", help="e.g. wikitext-103/alibi-512")
     parser.add_argument("data", metavar="DATA", help="data-bin folder, or several joined by ':'")
-    parser.add_argument("flags", nargs=argparse.REMAINDER, help="flags of fairseq-train")
+    parser.add_argument("flags", nargs=argparse.REMAINDER, help="further flags of fairseq-train")
 
 
 def run(args: argparse.Namespace) -> int:

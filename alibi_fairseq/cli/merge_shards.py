@@ -1,4 +1,4 @@
-"""``alibi-fairseq merge-shards``: the results of all shards as those of one process."""
+"""``alibi-fairseq merge-shards``: merge the results of all shards of a sweep."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shards", nargs="+", metavar="FILE", help="results of all shards")
-    parser.add_argument("--out", required=True, metavar="FILE", help="merged results to write")
+    parser.add_argument("--out", required=True, metavar="FILE", help="file to write")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ _COLUMNS = ("--arch", "layers", "width", "heads", "FFN", "parameters", "embeddin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    """Add nothing: there are no options."""
 
 
 def run(args: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=32,
         metavar="N",
-        help="at most N position buckets, their width growing geometrically (default: 32)",
+        help="largest number of position buckets, whose width grows geometrically (default: 32)",
     )
 
 

@@ -1,4 +1,4 @@
-"""``alibi-fairseq prepare CORPUS``: from text to fairseq's binary data with a manifest."""
+"""``alibi-fairseq prepare CORPUS``: convert text to fairseq's binary data, with a manifest."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=Path,
             default=Path("data") / corpus.name,
             metavar="FOLDER",
-            help="where to work; the result is FOLDER/data-bin (default: %(default)s)",
+            help="output folder; the data are in FOLDER/data-bin (default: %(default)s)",
         )
         options.add_argument(
-            "--workers", type=positive, default=cores(), help="processes (default: all cores)"
+            "--workers",
+            type=positive,
+            default=cores(),
+            help="number of processes (default: all cores)",
         )
         for field in dataclasses.fields(corpus):  # type: ignore[arg-type]
             _add(options, field)
@@ -55,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         manifest, done = prepare(args.kind(**given), args.out, args.workers)
     except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on where this one stopped.", file=sys.stderr)
+        print("\nInterrupted. Rerun the same command to resume.", file=sys.stderr)
         return 130
     if not done:
         print(

@@ -1,4 +1,4 @@
-"""``alibi-fairseq report``: our results beside the paper's, as tables and figures."""
+"""``alibi-fairseq report``: tables and figures of results, beside the paper's."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="RESULTS",
-        help="results files (JSON) or folders of them; without any, the paper's numbers alone",
+        help="results files (JSON) or folders of them (default: only the paper's numbers)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("results"),
         metavar="FOLDER",
-        help="where report.md, tables/ and figures/ go (default: %(default)s)",
+        help="folder for report.md, tables/ and figures/ (default: %(default)s)",
     )
     parser.add_argument(
         "--no-paper",
         action="store_true",
-        help="leave out the paper's tables and figures: your own results alone",
+        help="leave out the paper's tables and figures",
     )
     parser.add_argument(
         "--label",
         action="append",
         default=[],
         metavar="RESULTS=NAME",
-        help="name the models of one of the results files or folders (repeatable)",
+        help="name for the models of a results file or folder (repeatable)",
     )
-    parser.add_argument("--title", help="of the page and of your own figures")
+    parser.add_argument("--title", help="title of the page and of your own figures")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""``alibi-fairseq reproduce``: a table or figure of the paper, from the text to the report."""
+"""``alibi-fairseq reproduce``: make a table or figure of the paper, from text to report."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from .experiment_options import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..paper.scales import SCALES
 
-    parser.add_argument("name", metavar="TABLE|FIGURE|all", help="e.g. table5, figure1")
+    parser.add_argument(
+        "name", metavar="TABLE|FIGURE|all", help="item of the paper, e.g. table5, figure1"
+    )
     parser.add_argument(
         "--corpus",
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="text of wikitext-103, bookcorpus or cc100-roberta: a file or a folder (repeatable)",
+        help="file or folder with the text of wikitext-103, bookcorpus or cc100-roberta (repeatable)",
     )
     parser.add_argument(
         "--allow-other-text",
@@ -37,14 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="paper",
         help="; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
     )
-    parser.add_argument("--gpus", type=int, help="of each run (default: all; smoke: none)")
-    parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
+    parser.add_argument("--gpus", type=int, help="GPUs of each run (default: all; smoke: none)")
+    parser.add_argument(
+        "--cpu", type=int, metavar="N", help="number of processes on the CPU instead"
+    )
     parser.add_argument(
         "--work-dir",
         type=Path,
         default=Path("runs/reproduce"),
         metavar="FOLDER",
-        help="for everything, with a folder per scale (default: %(default)s)",
+        help="output folder, with a folder per scale (default: %(default)s)",
     )
     add_experiment_arguments(parser)
 

@@ -24,38 +24,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=DESCRIPTION,
         metavar="YAML",
-        help="what to train and to evaluate (default: %(default)s)",
+        help="description of the study (default: %(default)s)",
     )
     parser.add_argument(
         "--corpus",
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="text of one of the study's corpora, or a folder of binary data prepared from it "
-        "(repeatable); models on corpora that are not given are not trained",
+        help="text of a corpus of the study, or binary data prepared from it (repeatable); only models "
+        "on these are trained",
     )
     parser.add_argument(
-        "--cells", metavar="PATTERN", help="only cells with such names, e.g. 'wikipedia-alibi-*'"
+        "--cells",
+        metavar="PATTERN",
+        help="train only the models whose names match, e.g. 'wikipedia-alibi-*'",
     )
     parser.add_argument(
         "--work-dir",
         type=Path,
         default=Path("runs/study"),
         metavar="FOLDER",
-        help="for data and checkpoints (default: %(default)s)",
+        help="folder for data and checkpoints (default: %(default)s)",
     )
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("runs/study/results"),
         metavar="FOLDER",
-        help="of finished cells and the page; cells found there are done (default: %(default)s)",
+        help="folder for finished models and the page; models found there are done (default: %(default)s)",
     )
     parser.add_argument(
         "--speeds",
         action="store_true",
-        help="train nothing: time updates of all models of the given corpora, in turns; a few "
-        "minutes in which nothing else should run",
+        help="train nothing, but time updates of all models in turns, for a few minutes in which nothing "
+        "else should run",
     )
     add_experiment_arguments(parser)
 

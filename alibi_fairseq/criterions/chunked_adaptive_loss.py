@@ -85,7 +85,7 @@ def adaptive_cross_entropy(
         softmax: a ``fairseq.modules.AdaptiveSoftmax``. Its first cutoff ends the frequent words of
             the head; behind them the head has one score per tail cluster.
         features: (n, C).
-        clusters: of the (n,) targets.
+        clusters: the clusters of the (n,) targets.
         padding_idx: targets without a loss. fairseq also ignores this number inside each cluster,
             where it is the cluster's word ``padding_idx``; so do we, for equal losses.
         reduce: sum over tokens.

@@ -29,7 +29,7 @@ _SUFFIXES = (".bin", ".idx")
 
 @dataclass(frozen=True)
 class Part:
-    """What one process writes at a time: a piece of ``TARGET.bin``.
+    """A piece of ``TARGET.bin`` that one process writes.
 
     Attributes:
         items: gives the items in their order. An item is one or more lines, each of which gets

@@ -72,10 +72,12 @@ class BookCorpus(Corpus):
         "file(s) of the Toronto BookCorpus with one sentence per line"
     )
     held_out: float = option(
-        "of the books for validation, and as much for test", 1.0, metavar="PERCENT"
+        "percentage of the books held out for validation, and again for test",
+        1.0,
+        metavar="PERCENT",
     )
     split_list: str | os.PathLike | None = option(
-        "a splits.tsv, to split alike", None, metavar="FILE"
+        "splits.tsv of another preparation, to split alike", None, metavar="FILE"
     )
     vocab_size: int = option("dictionary entries of the sentencepiece BPE", 29_000, type=positive)
     wordpiece: str | os.PathLike | None = option(
@@ -83,7 +85,7 @@ class BookCorpus(Corpus):
         None,
         metavar="VOCAB_TXT",
     )
-    seed: int = option("of the split", 1)
+    seed: int = option("random seed of the split", 1)
     allow_other_text: bool = option(
         "accept plain files that are not the Toronto BookCorpus; the manifest says so", False
     )
@@ -195,7 +197,7 @@ def disk_needed(files: list[Path] | None) -> float:
 
 
 def is_line_edition(paths: list[Path]) -> bool:
-    """Whether the sources are the edition without book boundaries: plain files, or named like its two."""
+    """Return whether the sources are the edition without book boundaries (plain files, or its two names)."""
     if all(path.is_file() and not is_archive(path) for path in paths):
         return True
     names = [

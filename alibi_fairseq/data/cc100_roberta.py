@@ -57,7 +57,7 @@ class Cc100Roberta(Corpus):
         "separated by empty lines"
     )
     tokenizer: str = option(
-        "trained on a sample of the text",
+        "tokenizer, trained on a sample of the text",
         "sentencepiece",
         choices=("sentencepiece", "byte-level-bpe"),
     )
@@ -69,15 +69,15 @@ class Cc100Roberta(Corpus):
         "GPT-2's vocab.bpe, with the above", None, metavar="FILE"
     )
     valid_tokens: int = option(
-        "size of the validation set, by default the paper's", 649_000, type=positive
+        "tokens of the validation set; the default is the paper's", 649_000, type=positive
     )
     shards: int | None = option(
-        "folders the training text is spread over (default: one per 4 GB of text)",
+        "number of folders for the training text (default: one per 4 GB of text)",
         None,
         type=positive,
     )
-    memory: float = option("bound for all processes together", 4.0, metavar="GB")
-    seed: int = option("of the shuffling", 1)
+    memory: float = option("memory of all processes together", 4.0, metavar="GB")
+    seed: int = option("random seed of the shuffling", 1)
 
     def settings(self) -> dict:
         self._files = [file for source in self.sources for file in text_files(source)]
@@ -147,7 +147,7 @@ class ShuffledText(Text):
     """Documents in the order of their keys: the validation set first, then the shards.
 
     Attributes:
-        read: what :func:`write_runs` says of them.
+        read: the result of :func:`write_runs`.
         set_aside: the key at which the documents of the validation set must have sufficed.
     """
 
@@ -257,7 +257,7 @@ def most_workers(memory: float) -> int:
 
 
 def is_of_that_size(text_bytes: float) -> bool:
-    """Whether it may be the paper's text, which is not published; nothing but its size tells."""
+    """Return whether the text may be the paper's, which is not published; only its size tells."""
     return text_bytes >= 0.9 * PAPER_BYTES
 
 

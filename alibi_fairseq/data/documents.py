@@ -18,7 +18,7 @@ _SEARCH = 1 << 23  # bytes in which a plain file's next document is looked for
 
 @dataclass(frozen=True)
 class Portion:
-    """What one process reads: a range of a plain file, or a whole compressed one or archive.
+    """The share of one process: a range of a plain file, or a whole compressed file or archive.
 
     Attributes:
         file: index of the file.

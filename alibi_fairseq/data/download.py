@@ -29,7 +29,7 @@ class Mirror:
     """A URL and the hash of the file that it serves.
 
     Attributes:
-        algorithm: of ``hashlib``.
+        algorithm: name of a hash in ``hashlib``.
         digest: hexadecimal.
     """
 

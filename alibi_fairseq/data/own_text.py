@@ -48,7 +48,7 @@ _LEAST_BYTES = 10_000
 @dataclass
 class OwnText(Corpus):
     name: ClassVar[str] = "text"
-    summary: ClassVar[str] = "text of your own: any files, documents held out"
+    summary: ClassVar[str] = "your own text, in any files, with whole documents held out"
 
     sources: Sequence[str | os.PathLike] = option(
         "text files of any name, compressed ones (.gz, .xz, .bz2, .zst), archives with *.txt, "
@@ -66,9 +66,9 @@ class OwnText(Corpus):
         type=positive,
     )
     held_out: float = option(
-        "of the text for validation, and as much for test", 5.0, metavar="PERCENT"
+        "percentage of the text held out for validation, and again for test", 5.0, metavar="PERCENT"
     )
-    seed: int = option("of the split", 1)
+    seed: int = option("random seed of the split", 1)
 
     def settings(self) -> dict:
         if not 0 < self.held_out <= 25:

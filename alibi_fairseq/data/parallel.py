@@ -52,7 +52,7 @@ def map_in_order(
 
 
 def process_context() -> multiprocessing.context.BaseContext:
-    """How worker processes are started."""
+    """The start method of worker processes."""
     # Not "fork": libraries that have already run threads here (OpenMP) would hang in the children.
     # A server that has only imported the package forks them, so they share its memory.
     if "forkserver" not in multiprocessing.get_all_start_methods():

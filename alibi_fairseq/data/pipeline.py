@@ -27,7 +27,7 @@ _SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
 
 
 def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
-    """Make ``OUT/data-bin``; an interrupted preparation goes on where it stopped.
+    """Make ``OUT/data-bin``; an interrupted preparation resumes.
 
     Returns:
         The manifest, and whether there was anything to do.
@@ -74,7 +74,7 @@ class Text:
 
     Attributes:
         splits: the text of each split; an item of the binary data is a line.
-        facts: what the manifest says of it.
+        facts: entries of the manifest.
         files: further files that belong beside the binary data.
     """
 
@@ -92,7 +92,7 @@ class Text:
                     yield line.rstrip("\n")
 
     def parts(self, workspace: Workspace, tokeniser: Tokeniser) -> list[Part]:
-        """What is written, in the order of the files of the binary data."""
+        """The parts to write, in the order of the files of the binary data."""
         return [part for split, path in self.splits.items() for part in text_parts(path, split)]
 
     def describe(self, written: dict[str, dict]) -> dict:
@@ -114,10 +114,10 @@ def positive(text: str) -> int:
 
 
 class Corpus:
-    """How a corpus is read and split, which tokeniser it has, and what is checked.
+    """The policy of a corpus: reading, splits, tokeniser and checks.
 
     Attributes:
-        name: of the corpus on the command line.
+        name: name on the command line.
         summary: half a sentence about it.
     """
 
@@ -133,7 +133,7 @@ class Corpus:
         raise NotImplementedError
 
     def processes(self, workers: int) -> int:
-        """How many of the processes that are allowed are used."""
+        """The number of processes to use, of those allowed."""
         return workers
 
     def read(self, workspace: Workspace, workers: int) -> Text:

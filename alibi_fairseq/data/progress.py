@@ -29,7 +29,7 @@ def progress(total: float | None, what: str, unit: str = "B", **more) -> tqdm:
     """A bar on stderr with rate and remaining time; a line every 15 seconds if stderr is a log.
 
     Args:
-        total: in units; None if unknown.
+        total: number of units; None if unknown.
         what: the step, in a word or two.
         unit: ``B`` counts bytes; anything else is a plain count.
         more: as for tqdm.

@@ -1,7 +1,7 @@
 """A uniform shuffle of documents in bounded memory, however many there are.
 
 Every document gets a 64-bit key from the seed and its place in the input; the shuffled order is
-the order of the keys. Reading writes *runs*: as many documents as fit into memory, sorted by key.
+the order of the keys. Reading writes *runs*: the documents that fit into memory, sorted by key.
 Any interval of keys is then read back by taking its slice out of each run. So the order depends on
 nothing but the seed and the input: not on memory, not on processes, not on interruptions.
 """

@@ -43,12 +43,12 @@ _DAMAGES = (
 
 
 def is_archive(path: str | os.PathLike) -> bool:
-    """Whether the name is that of an archive of several files."""
+    """Return whether the name is that of an archive of several files."""
     return str(path).lower().endswith(_ARCHIVES)
 
 
 def is_compressed(path: str | os.PathLike) -> bool:
-    """Whether the name is that of one compressed file."""
+    """Return whether the name is that of one compressed file."""
     return Path(path).suffix.lower() in _COMPRESSED and not is_archive(path)
 
 
@@ -56,7 +56,7 @@ def text_files(path: str | os.PathLike, endings: tuple[str, ...] = (".txt",)) ->
     """The files below a folder (sorted), or the file itself.
 
     Args:
-        endings: of the files of a folder; compressed ones have one more.
+        endings: endings of the files to read in a folder; compressed ones have one more.
 
     Raises:
         BadInput: nothing there.
@@ -150,7 +150,7 @@ def _stream(path: Path, stream: IO[bytes], advance: Advance = lambda _: None) ->
 
 
 def _packing(stream: io.BufferedReader) -> str:
-    """How an archive is compressed, as a suffix; empty if it is not. Names do not always say it."""
+    """The compression of an archive as a suffix, or empty; the name does not always tell."""
     begin = stream.peek(8)
     return next((suffix for suffix, magic in _MAGIC.items() if begin.startswith(magic)), "")
 
@@ -212,7 +212,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def fingerprint(files: list[Path]) -> str:
-    """A short name for a list of files, from their names and sizes alone (no reading)."""
+    """A short name for a list of files, from only their names and sizes."""
     listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()
 

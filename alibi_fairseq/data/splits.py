@@ -23,7 +23,7 @@ class Book:
 
     Attributes:
         name: file name, for people.
-        sha256: of the raw contents; identifies the book in a list.
+        sha256: hash of the raw contents, which identifies the book in a list.
         group: near-duplicates share it: the number of the first of them.
         split: ``train``, ``valid``, ``test`` or ``dropped``.
     """
@@ -35,7 +35,7 @@ class Book:
 
 
 def shuffle_key(seed: int, sha256: str) -> bytes:
-    """A sort key that depends on the seed and the contents alone."""
+    """A sort key that depends only on the seed and the contents."""
     return hashlib.sha256(f"{seed} {sha256}".encode()).digest()
 
 

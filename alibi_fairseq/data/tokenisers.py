@@ -30,7 +30,7 @@ class Tokeniser:
         kind: its name in the manifest.
         offset: fairseq index = own number + offset.
         names: the piece of each own number, as it stands in tokenised text.
-        files: what it is made from, and what a user needs to tokenise further text.
+        files: files that a user needs to tokenise further text.
     """
 
     kind: str
@@ -131,7 +131,7 @@ def train_sentencepiece(
         entries: size of the fairseq dictionary, its four special symbols included.
 
     Raises:
-        BadInput: the text is too small for so many pieces, or so few pieces cannot spell it.
+        BadInput: the text is too small for that number of pieces, or too varied.
     """
     import sentencepiece
 

@@ -136,7 +136,7 @@ class WikiText103(Corpus):
 def identify(
     archive: str | os.PathLike | None, from_dir: str | os.PathLike | None, allow_other_text: bool
 ) -> tuple[bool, str]:
-    """Whether it is an official archive by its hash, and a name for the source's contents.
+    """Return whether the source is an official archive by its hash, and a name for its contents.
 
     Raises:
         BadInput: there is no such source, or it is an archive of other text, which is not allowed.

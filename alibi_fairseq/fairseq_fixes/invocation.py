@@ -23,7 +23,7 @@ def note_fairseq_import() -> None:
 
 
 def is_command() -> bool:
-    """Whether this process is a command of fairseq or of this project, and not another program."""
+    """Return whether this process is a command of fairseq or of this project, and not another program."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = spec.name if spec else ""
     program = Path(sys.argv[0] if sys.argv else "")
@@ -37,12 +37,12 @@ def is_command() -> bool:
 
 
 def asks_for_help() -> bool:
-    """Whether this process is ``alibi-fairseq --help`` or ``--version``, which need no model."""
+    """Return whether this process is ``alibi-fairseq --help`` or ``--version``, which need no model."""
     return is_command() and sys.argv[1:] in (["-h"], ["--help"], ["--version"])
 
 
 def is_this_package(user_dir: str) -> bool:
-    """Whether a ``--user-dir`` leads to this copy of the package; False for another plugin.
+    """Return whether a ``--user-dir`` leads to this copy of the package; False for another plugin.
 
     Raises:
         BadInput: it leads to a second copy.

@@ -89,7 +89,7 @@ def meters_by_name_only() -> bool:
 
 def no_eval_in_fairseq() -> bool:
     """fairseq calls ``eval`` on options, ``--model-overrides`` and lines of text
-    (facebookresearch/fairseq#4869): its modules get one that evaluates literals alone.
+    (facebookresearch/fairseq#4869): its modules get one that evaluates only literals.
     """
     here = Path(fairseq.__file__).parent.parent
     folders = (str(here / "fairseq") + os.sep, str(here / "fairseq_cli") + os.sep)

@@ -81,7 +81,7 @@ def _check_precision(cfg: DictConfig) -> None:
 
 
 def _check_restore_file(cfg: DictConfig) -> None:
-    """fairseq starts from random weights, and says so in its log alone."""
+    """fairseq starts from random weights, and says so only in its log."""
     restored, finetuned = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model
     # The default is looked for in the save folder, and need not be there.
     named = {"--restore-file": restored if restored != "checkpoint_last.pt" else None}
@@ -92,7 +92,7 @@ def _check_restore_file(cfg: DictConfig) -> None:
 
 
 def _check_wandb(cfg: DictConfig) -> None:
-    """fairseq trains without it, and says so in its log alone."""
+    """fairseq trains without it, and says so only in its log."""
     if cfg.common.wandb_project and importlib.util.find_spec("wandb") is None:
         raise BadInput("--wandb-project needs wandb; pip install 'alibi-fairseq[wandb]'.")
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 
 def mentions(code, text: str) -> bool:
-    """Whether the source of a function or module contains a text: a defect, or its fix."""
+    """Return whether the source of a function or module contains a text (a defect, or its fix)."""
     return text in inspect.getsource(inspect.unwrap(code) if callable(code) else code)
 
 

@@ -107,7 +107,7 @@ def join(cfg: DictConfig, program: str) -> None:
 
 
 def is_on_cpu(cfg: DictConfig) -> bool:
-    """Whether a command uses no accelerator."""
+    """Return whether a command uses no accelerator."""
     return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
 
 

@@ -86,7 +86,7 @@ def check_split(prefix: str) -> None:
     """Compare the index of a split with the sizes of its files.
 
     Args:
-        prefix: of ``.bin`` and ``.idx``. Nothing is checked where these do not exist, or are in a
+        prefix: path of ``.bin`` and ``.idx`` without the ending. Nothing is checked where these do not exist, or are in a
             format that fairseq writes for other data.
 
     Raises:

@@ -46,7 +46,7 @@ def same_batches_after_resuming() -> bool:
     """fairseq 0.12.3 makes the batches once, from the seed and the epoch in which the process
     began, and shuffles their order in each epoch. A run that is resumed in its second epoch or
     later so has other batches: for the rest of that epoch it reads some samples twice and others
-    not at all. Make them as in the first epoch (no issue is known; 0.12.2 uses the seed alone).
+    not at all. Make them as in the first epoch (no issue is known; 0.12.2 uses only the seed).
 
     Nothing changes where fairseq makes new batches in each epoch, as for data in several folders.
     """

@@ -92,7 +92,7 @@ def newest_whole_checkpoint(save_dir: str, suffix: str = "") -> None:
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint file; None if it can be read and its checksums match."""
+    """Describe the damage of a checkpoint file; None if it can be read and its checksums match."""
     try:
         if "model" not in read_checkpoint(path):
             return f"{path} holds no model."

@@ -160,7 +160,7 @@ def note_updates(trainer, epochs) -> None:
 
 
 def stop_requested(request: StopRequest, trainer) -> bool:
-    """Whether any process of the run was asked to stop; the same answer in all of them."""
+    """Return whether any process of the run was asked to stop, the same in all of them."""
     if trainer.data_parallel_world_size == 1:
         return request.signal is not None
     from fairseq.distributed import utils as distributed_utils

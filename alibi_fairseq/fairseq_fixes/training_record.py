@@ -21,12 +21,12 @@ STATE_KEY = "training_record"
 
 
 class TrainingRecord:
-    """What one run has measured so far.
+    """The measurements of one run so far.
 
     Attributes:
         cells: one per validation of a split.
-        totals: of the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
-            ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of the updates alone,
+        totals: sums over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
+            ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates,
             without validation, saving and the first update after each start.
     """
 
@@ -44,7 +44,7 @@ class TrainingRecord:
         self._provenance: dict | None = None
 
     def updated(self, tokens: int) -> None:
-        """An update on so many tokens of all processes has ended."""
+        """Note the end of an update on a number of tokens in all processes."""
         now = time.perf_counter()
         self._add(tokens=tokens)
         if self._last is not None:
@@ -52,7 +52,7 @@ class TrainingRecord:
         self._last = now
 
     def paused(self) -> None:
-        """What came since the last update is no part of the training's speed."""
+        """Leave the time since the last update out of the training speed."""
         self._last = time.perf_counter()
 
     def validated(self, loss_bits: float, tokens: int) -> None:
@@ -82,7 +82,7 @@ class TrainingRecord:
             self._write()
 
     def state(self) -> dict:
-        """What a checkpoint keeps."""
+        """The state to keep in a checkpoint."""
         self._count_time()
         return {"cells": self.cells, "totals": self.totals}
 
@@ -144,7 +144,7 @@ def record(trainer, extra_state: dict | None) -> None:
 
     Args:
         trainer: fairseq's, after it has loaded its checkpoint.
-        extra_state: of that checkpoint; None without one.
+        extra_state: the extra state of that checkpoint; None without one.
     """
     task = trainer.task
     if not hasattr(trainer.cfg.task, "tokens_per_sample") or not hasattr(task, "source_dictionary"):

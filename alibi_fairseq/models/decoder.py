@@ -158,7 +158,7 @@ class AlibiDecoder(TransformerDecoder):
         Args:
             last: return features of only the last ``last`` new positions; the last layer then
                 computes no others. Cannot be combined with an ``incremental_state``.
-            others: as in :meth:`forward`.
+            others: see :meth:`forward`.
 
         Returns:
             Features (B, T, C) or (B, last, C), and the dictionary of :meth:`forward`.

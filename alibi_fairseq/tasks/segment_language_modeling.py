@@ -36,7 +36,7 @@ REQUIRED_VALUES = {
 class SegmentLanguageModelingTask(LanguageModelingTask):
     """Sequential batches of ``--tokens-per-sample`` tokens, options as for ``language_modeling``.
 
-    Rows per process are ``--batch-size``, or as many as ``--max-tokens`` holds. All processes have
+    Rows per process are ``--batch-size``, or what ``--max-tokens`` holds. All processes have
     the same number of batches, so fairseq never needs a dummy batch to keep them in step; if it creates
     one, it carries no memory. With ``--update-freq`` n an update reads the next n segments of the same
     rows in order. The last segment is shorter; rows that end one token earlier than others are padded
@@ -134,7 +134,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
 def rows_per_process(
     length: int, max_tokens: int | None, max_sentences: int | None, multiple: int
 ) -> int:
-    """Rows of a batch: as many as fit, rounded down to a multiple as in fairseq.
+    """The number of rows that fit in a batch, rounded down to a multiple as in fairseq.
 
     Args:
         length: tokens per row.

@@ -1,6 +1,6 @@
-"""How a corpus is divided so that every batch row continues where it stopped. Pure arithmetic.
+"""Division of a corpus so that every batch row continues where it stopped. Pure arithmetic.
 
-The corpus of N tokens is split into as many contiguous stretches as there are rows in all processes,
+The corpus of N tokens is split into one contiguous stretch per row of all processes,
 of equal length up to one token. Segment s of a row is its tokens s·T … s·T + T − 1. Each token is the
 target of exactly one position for any N, number of rows and T.
 """

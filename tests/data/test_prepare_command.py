@@ -116,7 +116,7 @@ def test_ctrl_c_says_how_to_go_on(text, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("alibi_fairseq.data.cc100_roberta.write_runs", interrupt)
     assert main(cc100(text, tmp_path / "out")) == 130
-    assert "goes on where this one stopped" in capsys.readouterr().err
+    assert "Rerun the same command to resume" in capsys.readouterr().err
     monkeypatch.undo()
     assert main(cc100(text, tmp_path / "out")) == 0
 
