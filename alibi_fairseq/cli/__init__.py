@@ -10,8 +10,8 @@ import argparse
 import sys
 from importlib import import_module
 
-from .. import __version__
-from ..errors import BadInput, did_you_mean, report
+from .. import __version__, errors
+from ..errors import BadInput, did_you_mean
 
 PROGRAM = "alibi-fairseq"
 
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()  # finds an output that is closed or full
     except (Exception, KeyboardInterrupt) as error:
         # A command of fairseq has changed sys.argv to what the user typed.
-        return report(error, sys.argv[0] if sys.argv[0].startswith(PROGRAM) else PROGRAM)
+        return errors.report(error, sys.argv[0] if sys.argv[0].startswith(PROGRAM) else PROGRAM)
 
 
 def _run(arguments: list[str]) -> int:

@@ -135,7 +135,7 @@ class Comparison:
         for name in set(self.methods) - set(METHODS):
             raise ValueError(
                 f"methods: there is no position method '{name}'.{did_you_mean(name, METHODS)} Choose "
-                f"from {', '.join(METHODS)}, or 'all' for the seven that are no later than ALiBi"
+                f"from {', '.join(METHODS)}, or 'all' for the seven published up to ALiBi"
             )
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"order: must name {', '.join(AXES)}, each once")
