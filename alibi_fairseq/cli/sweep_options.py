@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -182,9 +183,9 @@ def device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = torch.device(name)
-    if found.type == "cuda" and (found.index or 0) < torch.cuda.device_count():
-        return found
-    if found.type != "cpu":
-        raise BadInput(f"--device: this machine has no '{name}'; use auto, cpu, cuda or cuda:1.")
-    return found
+    with suppress(RuntimeError):  # torch knows no device of that name
+        found = torch.device(name)
+        there = torch.cuda.device_count() if found.type == "cuda" else found.type == "cpu"
+        if (found.index or 0) < there:
+            return found
+    raise BadInput(f"--device: this machine has no '{name}'; use auto, cpu, cuda or cuda:1.")

@@ -34,7 +34,7 @@ def test_a_stride_of_0_is_not_the_default(sweep):
 def test_two_evaluations_with_one_output(sweep, tmp_path):
     with (
         locked(tmp_path / ".results.json.lock", "--out", "evaluation"),
-        pytest.raises(BadInput, match=r"another evaluation \(process \d+ on .*\) writes there"),
+        pytest.raises(BadInput, match=r"another evaluation \(process \d+ on .*\) holds"),
     ):
         run_sweep(sweep())
     assert len(run_sweep(sweep())) == 1

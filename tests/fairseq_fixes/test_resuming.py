@@ -100,7 +100,7 @@ class TestSaveDir:
     def test_a_second_training_names_the_first(self, data_bin, tmp_path):
         with saving_durably.alone_in(str(tmp_path)):
             with pytest.raises(
-                BadInput, match=r"another training \(process \d+ on .*\) writes there"
+                BadInput, match=r"another training \(process \d+ on .*\) holds"
             ):
                 in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
             assert (tmp_path / "training.lock").exists()
