@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alibi_fairseq.data.cc100_roberta import PAPER_BYTES, disk_needed, most_workers
+from alibi_fairseq.data.cc100_roberta import PAPER_BYTES, Cc100Roberta, most_workers
 
 NAME = "preparation of cc100-roberta"
 # Stage -> whether its work grows with the text; the other two look at a sample of fixed size.
@@ -95,6 +95,6 @@ def _extrapolation(largest: dict, stages: dict[str, dict]) -> list[str]:
     lines += [
         f"- {factor * largest['data_bin_mb'] / 1e6:.2f} TB of binary data with "
         f"{factor * largest['tokens'] / 1e9:,.0f} billion tokens, in {shards} shards; "
-        f"{disk_needed(None) / 1e12:.2f} TB while it is made, the text itself not included",
+        f"{Cc100Roberta.disk_needed([]) / 1e12:.2f} TB while it is made, the text itself not included",
     ]
     return lines

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         options.add_argument(
             "--workers", type=positive, default=cores(), help="processes (default: all cores)"
         )
-        for field in dataclasses.fields(corpus):  # type: ignore[arg-type]
+        for field in dataclasses.fields(corpus):
             _add(options, field)
 
 

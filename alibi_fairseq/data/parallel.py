@@ -1,15 +1,18 @@
-"""Parallel processes: results in order, bounded memory, no orphans."""
+"""Long work: processes whose results come in order, and progress bars."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import TypeVar
+
+from tqdm import tqdm
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,16 +27,19 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def progress(total: float | None, what: str, unit: str = "B") -> tqdm:
+    """A bar on stderr, by default of bytes; updated rarely if stderr is a log file."""
+    interval = 0.5 if sys.stderr.isatty() else 15
+    return tqdm(total=total, desc=what, unit=unit, unit_scale=True, mininterval=interval)
+
+
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """``map`` over processes: results in the order of the items, which are read as needed.
+    """Apply a function of a module in processes; results come in order, items are read as needed.
 
     With one worker everything happens in this process. If this process dies in any way, its
     workers end too, so that a run started again never meets the old one.
-
-    Args:
-        function: a function at module level.
     """
     if workers == 1:
         yield from map(function, items)
@@ -68,7 +74,6 @@ def _start() -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent:
+    if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(1)

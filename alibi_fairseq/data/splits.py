@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
+from ..errors import BadInput
+from ..files import atomic_write
+from .pipeline import SPLITS
 
-SPLITS = ("train", "valid", "test")
 DROPPED = "dropped"
 _HEADER = "split\tsha256\tgroup\tname"
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
+from ..errors import BadInput
+from ..files import atomic_write
 
 SPECIAL = 4  # fairseq's <s>, <pad>, </s>, <unk> come first in every dictionary
 UNKNOWN, END_OF_LINE = 3, 2  # their indices there

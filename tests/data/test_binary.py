@@ -9,8 +9,9 @@ from preparations import sentences
 
 from alibi_fairseq.data import binary
 from alibi_fairseq.data.pipeline import Text
-from alibi_fairseq.data.sources import count_words, single_spaced
+from alibi_fairseq.data.sources import single_spaced
 from alibi_fairseq.data.tokenisers import Words, train_byte_level_bpe, train_sentencepiece
+from alibi_fairseq.data.wikitext103 import count_words
 from alibi_fairseq.errors import BadInput
 
 ODD = [

@@ -8,8 +8,7 @@ from preparations import wikitext_zip
 
 from alibi_fairseq.data import wikitext103
 from alibi_fairseq.data.pipeline import SPLITS, prepare
-from alibi_fairseq.data.sources import count_words
-from alibi_fairseq.data.wikitext103 import WikiText103
+from alibi_fairseq.data.wikitext103 import WikiText103, count_words
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_file
 
@@ -88,7 +87,7 @@ def test_genuine_text_is_called_by_its_name(archive, tmp_path, monkeypatch):
     monkeypatch.setattr(wikitext103, "TOKENS", {s: c["tokens"] for s, c in counts.items()})
     fetched = tmp_path / "served.zip"
     shutil.copy(archive, fetched)
-    monkeypatch.setattr(wikitext103, "download", lambda mirrors, _: (fetched, mirrors[0]))
+    monkeypatch.setattr(wikitext103, "download", lambda mirrors, _: (fetched, next(iter(mirrors))))
     text = WikiText103(mirror=["https://example.org/wikitext-103-v1.zip"])
     with pytest.raises(BadInput, match=r"dictionary has [\d,]+ entries, expected 267,744"):
         prepare(text, tmp_path / "out")
