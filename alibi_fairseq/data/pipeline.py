@@ -41,6 +41,7 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
         BadInput: an option or a text is wrong.
     """
     started = time.time()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes are ours
     workers = corpus.processes(workers)
     settings = corpus.settings()
     if corpus.excerpt:

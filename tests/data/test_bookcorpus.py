@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from fairseq.data import Dictionary, data_utils
 from killing import files_of, killed_at
@@ -87,13 +85,6 @@ def test_archive_gives_the_same_data_and_the_list_the_same_split(prepared, folde
     assert split_of(tmp_path / "c") != split_of(prepared[0])
     prepare(BookCorpus([folder], seed=2, split_list=shared, **settings), tmp_path / "d")
     assert split_of(tmp_path / "d") == split_of(prepared[0])
-
-
-def test_second_run_does_nothing(prepared, folder, monkeypatch):
-    monkeypatch.setattr(BookCorpus, "read", None)
-    again, done = prepare(BookCorpus([folder], **SETTINGS), prepared[0])
-    assert not done
-    assert again == json.loads(json.dumps(prepared[1]))
 
 
 def test_killed_again_and_again_gives_the_same_bytes(prepared, folder, tmp_path):

@@ -1,4 +1,3 @@
-import json
 import lzma
 from collections import Counter
 
@@ -112,13 +111,6 @@ def test_packing_portions_runs_and_workers_do_not_matter(prepared, source, tmp_p
     for name, path in (("packed", packed), ("plain", source)):
         prepare(Cc100Roberta([path], **SETTINGS), tmp_path / name)
         assert files_of(tmp_path / name) == files_of(prepared[0])
-
-
-def test_second_run_does_nothing(prepared, source, monkeypatch):
-    monkeypatch.setattr(Cc100Roberta, "read", None)
-    again, done = prepare(Cc100Roberta([source], **SETTINGS), prepared[0])
-    assert not done
-    assert again == json.loads(json.dumps(prepared[1]))
 
 
 def test_killed_again_and_again_gives_the_same_bytes(prepared, source, tmp_path):

@@ -52,17 +52,6 @@ def test_manifest_of_other_text_never_says_wikitext(prepared):
     assert "wikitext" not in written.replace("-", "").replace("_", "")
 
 
-def test_second_run_does_nothing(prepared, archive, monkeypatch):
-    def fail(*_, **__):
-        raise AssertionError
-
-    out, manifest = prepared
-    monkeypatch.setattr(WikiText103, "read", fail)
-    again, done = prepare(WikiText103(archive, allow_other_text=True), out)
-    assert not done
-    assert again == json.loads(json.dumps(manifest))
-
-
 def test_folder_gives_the_same_data_as_the_archive(prepared, archive, tmp_path):
     text = WikiText103(from_dir=archive.parent / "text", allow_other_text=True)
     prepare(text, tmp_path, workers=2)
