@@ -40,6 +40,7 @@ SHARD = 4e9  # bytes of text in a shard
 # its part of a shard.
 _OWN_MEMORY, _WORKER_MEMORY = 0.8, 0.35
 _SAMPLE_PER_GB = 50_000_000  # bytes of text a tokeniser is trained on, per GB of memory
+_LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
 
 
 @dataclass
@@ -109,7 +110,8 @@ class Cc100Roberta(Corpus):
         return min(workers, most_workers(self.memory))
 
     def read(self, workspace: Workspace, workers: int) -> ShuffledText:
-        found = portions(self.files, self.excerpt and self.excerpt * BYTES_PER_TOKEN)
+        most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
+        found = portions(self.files, most)
         size = estimated_text_bytes(self.files)
         runs, read = write_runs(found, self.seed, workspace.work / "runs", workers, size)
         total = read["bytes"]
@@ -119,6 +121,8 @@ class Cc100Roberta(Corpus):
                 f"The text has {total:,} bytes; a validation set of {self.valid_tokens:,} "
                 "tokens would take more than half of it; give more text or fewer --valid-tokens."
             )
+        if self.excerpt:
+            set_aside = KEYS // 2  # of few documents, each perhaps longer than the validation set
         of_that_size = is_of_that_size(total) and not self.excerpt
         facts = {
             "corpus": CORPUS if of_that_size else other_name(self.sources[0]),

@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import tarfile
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -101,7 +102,7 @@ class WikiText103(Corpus):
         counts = workspace.step("count", lambda: self._counted(splits))
         dictionary = workspace.work / "dict.txt"
         if not dictionary.exists():
-            _write_dictionary(splits["train"], dictionary, workers)
+            _write_dictionary(splits["train"], dictionary)
         entries = Words(dictionary).entries
         if entries not in DICTIONARY and not self.allow_other_text:
             raise BadInput(
@@ -210,10 +211,15 @@ def _differences(counts: dict[str, dict]) -> list[str]:
     ]
 
 
-def _write_dictionary(text: Path, dictionary: Path, workers: int) -> None:
+def _write_dictionary(text: Path, dictionary: Path) -> None:
     """The dictionary that fairseq-preprocess makes of the training text."""
-    from fairseq.tasks import FairseqTask
+    from fairseq.data import Dictionary
 
-    found = FairseqTask.build_dictionary([str(text)], workers=workers)
+    with open(text, encoding="utf-8") as lines:
+        counts = Counter(word for line in lines for word in line.split())
+    found = Dictionary()
+    for word, count in counts.items():
+        found.add_symbol(word, count)
+    found.finalize()
     with atomic_write(dictionary) as stream:
         found.save(stream)
