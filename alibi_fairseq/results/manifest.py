@@ -10,6 +10,7 @@ import os
 import re
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
@@ -169,51 +170,44 @@ def _checked(path: Path) -> dict:
     return _validated(manifest, path)
 
 
-def _validated(manifest: object, path: Path) -> dict:
+def _validated(manifest: Any, path: Path) -> dict:
+    if fault := _fault(manifest):
+        raise BadInput(f"{path}: {fault}; prepare the data again.")
+    return manifest
+
+
+def _fault(manifest: Any) -> str | None:
+    """The first thing that is wrong with a manifest."""
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BadInput(f"{path}: not a manifest of this project; prepare the data again.")
+        return "not a manifest of this project"
     if manifest.get("version") != VERSION:
-        raise BadInput(
-            f"{path}: version {manifest.get('version')!r} of the manifest, but this release reads "
-            f"version {VERSION}; prepare the data again."
-        )
+        version = manifest.get("version")
+        return f"version {version!r} of the manifest, but this release reads version {VERSION}"
     for key in _REQUIRED:
         if key not in manifest:
-            raise BadInput(f"{path}: {key!r} is missing; prepare the data again.")
+            return f"{key!r} is missing"
     for key, kind in _KINDS.items():
         if key in manifest and not isinstance(manifest[key], kind):
-            raise BadInput(
-                f"{path}: {key} is {str(manifest[key])[:60]!r}, but must be {_NAMES[kind]}; prepare "
-                "the data again."
-            )
+            return f"{key} is {str(manifest[key])[:60]!r}, but must be {_NAMES[kind]}"
     entries, kind = manifest["dictionary"].get("entries"), manifest["tokenizer"].get("kind")
     if type(entries) not in (int, type(None)) or not isinstance(kind, (str, type(None))):
-        raise BadInput(
-            f"{path}: dictionary.entries must be a number and tokenizer.kind text; prepare the data "
-            "again."
-        )
+        return "dictionary.entries must be a number and tokenizer.kind text"
     for split, counts in manifest["splits"].items():
         for name in COUNTS:
             count = counts.get(name) if isinstance(counts, dict) else None
             if type(count) is not int or not 0 < count < 2**63:
-                raise BadInput(
-                    f"{path}: splits.{split}.{name} is {str(count)[:60]}, but must be a whole "
-                    "number above 0; prepare the data again."
-                )
-    for name, file in manifest.get("files", {}).items():
+                found = str(count)[:60]
+                return f"splits.{split}.{name} is {found}, but must be a whole number above 0"
+    files = manifest.get("files", {})
+    for name, file in files.items():
         if not isinstance(file, dict) or not {"bytes", "sha256"} <= file.keys():
-            raise BadInput(
-                f"{path}: files.{name} must have 'bytes' and 'sha256'; prepare the data again."
-            )
+            return f"files.{name} must have 'bytes' and 'sha256'"
     for key, names in (
         ("corpus", [manifest["corpus"]]),
         ("shards", manifest.get("shards", [])),
         ("tokenizer.files", manifest["tokenizer"].get("files", [])),
-        ("files", [part for name in manifest.get("files", {}) for part in name.split("/")]),
+        ("files", [part for name in files for part in name.split("/")]),
     ):
         if not isinstance(names, list) or not all(map(is_plain_name, names)):
-            raise BadInput(
-                f"{path}: {key} must be names, without '..' or another folder's path; prepare the "
-                "data again."
-            )
-    return manifest
+            return f"{key} must be names, without '..' or another folder's path"
+    return None
