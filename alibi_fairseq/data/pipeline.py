@@ -36,9 +36,6 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
 
     Returns:
         The manifest, and whether there was anything to do.
-
-    Raises:
-        BadInput: an option or a text is wrong.
     """
     started = time.time()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes are ours

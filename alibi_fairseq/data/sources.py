@@ -43,11 +43,7 @@ def is_packed(path: Path) -> bool:
 
 
 def text_files(path: str | os.PathLike, endings: tuple[str, ...] = (".txt",)) -> list[Path]:
-    """The file itself, or the files below a folder with these endings, compressed or not; sorted.
-
-    Raises:
-        BadInput: nothing there.
-    """
+    """The file itself, or the files below a folder with these endings, compressed or not; sorted."""
     path = Path(path)
     if path.is_file():
         return [path]

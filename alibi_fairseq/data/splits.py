@@ -44,9 +44,6 @@ def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
 
     Args:
         held_out: percent of the books for each of validation and test, at least one book.
-
-    Raises:
-        BadInput: too few books that are not near-duplicates of one another.
     """
     members: dict[int, list[Book]] = {}
     for book in books:
@@ -77,9 +74,6 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
 
     Args:
         held_out: percent of the blocks for each of validation and test, at least one.
-
-    Raises:
-        BadInput: too few blocks.
     """
     count = len(blocks)
     run = max(1, round(count * held_out / 100))
@@ -120,11 +114,7 @@ def write_list(books: Sequence[Book], path: Path) -> None:
 
 
 def apply_list(books: Sequence[Book], path: Path) -> None:
-    """Set the split of each book from a list that :func:`write_list` has written.
-
-    Raises:
-        BadInput: it is no such list, it is for other books, or it lets near-duplicates straddle.
-    """
+    """Set the split of each book from a list that :func:`write_list` wrote for the same books."""
     try:
         header, *lines = path.read_text(encoding="utf-8").splitlines()
         rows = [(split, sha256) for split, sha256, _, _ in (line.split("\t") for line in lines)]

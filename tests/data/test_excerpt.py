@@ -9,11 +9,10 @@ from preparations import books, documents_file, sentences, tarred, wikitext_file
 from alibi_fairseq.data import bookcorpus, cc100_roberta
 from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
-from alibi_fairseq.data.excerpt import excerpt, first, main
+from alibi_fairseq.data.excerpt import excerpt, first
 from alibi_fairseq.data.own_text import OwnText
 from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.data.wikitext103 import WikiText103
-from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
 
 
@@ -54,9 +53,8 @@ def test_rare_words_become_unknown(corpus, tmp_path):
 
 
 def test_results_call_the_text_by_the_folders_name(corpus, tmp_path):
-    (corpus / "manifest.json").write_text(
-        "{}"
-    )  # of the whole, whose name the excerpt must not bear
+    # The manifest of the whole, whose name the excerpt must not bear.
+    (corpus / "manifest.json").write_text("{}")
     excerpt(corpus, tmp_path / "text-smoke", {"valid": first(10)})
     assert corpus_name(tmp_path / "text-smoke") == "text-smoke"
 
@@ -69,13 +67,6 @@ def test_an_older_excerpt_and_an_unfinished_one_are_replaced(corpus, tmp_path):
     names = {path.name for path in (tmp_path / "text-smoke").iterdir()}
     assert names == {"dict.txt", "valid.bin", "valid.idx"}
     assert not (tmp_path / ".text-smoke.unfinished").exists()
-
-
-def test_a_folder_without_data_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["excerpt", str(tmp_path), str(tmp_path / "out"), "valid=10"])
-    with pytest.raises(BadInput, match="There is no prepared data in"):
-        main()
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_excerpt_of_wikitext_has_the_first_lines_and_the_whole_dictionary(tmp_path):

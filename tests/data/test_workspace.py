@@ -31,16 +31,6 @@ def test_steps_are_done_once(tmp_path):
         assert result == {"n": 1}
 
 
-def test_failed_step_is_repeated(tmp_path):
-    def fail():
-        raise RuntimeError
-
-    with Workspace(tmp_path, {}) as workspace:
-        with pytest.raises(RuntimeError):
-            workspace.step("one", fail)
-        assert workspace.step("one", lambda: {"n": 2}) == {"n": 2}
-
-
 def test_finished_data_is_recognised_and_other_settings_are_refused(tmp_path):
     workspace = Workspace(tmp_path, {"seed": 1, "shards": None})
     assert workspace.finished() is None
