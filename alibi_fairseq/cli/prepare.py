@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=cores(),
             help="number of processes (default: all cores)",
         )
-        for field in dataclasses.fields(corpus):  # type: ignore[arg-type]
+        for field in dataclasses.fields(corpus):
             _add(options, field)
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from alibi_fairseq.data.parallel import map_in_order
-from alibi_fairseq.data.progress import progress
-from alibi_fairseq.data.tokenisers import END_OF_LINE, SPECIAL, Tokeniser
-from alibi_fairseq.results.stamps import Stamp, once
+from ..results.stamps import Stamp, once
+from .parallel import map_in_order
+from .progress import progress
+from .tokenisers import END_OF_LINE, SPECIAL, Tokeniser
 
 COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
 _BATCH = 1 << 20  # bytes of text tokenised at a time
@@ -29,11 +29,10 @@ _SUFFIXES = (".bin", ".idx")
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of ``TARGET.bin`` that one process writes.
+    """A piece of ``TARGET.bin``, which one process writes.
 
     Attributes:
-        items: gives the items in their order. An item is one or more lines, each of which gets
-            its ``</s>``.
+        items: gives its items. An item is one or more lines, each of which gets its ``</s>``.
     """
 
     target: str

@@ -13,14 +13,19 @@ import io
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
-from alibi_fairseq.data.duplicates import groups, keep_one_in, shingles
-from alibi_fairseq.data.parallel import map_in_order
-from alibi_fairseq.data.pipeline import (
+from ..errors import BadInput
+from ..files import atomic_write, sha256_file
+from ..results.manifest import other_name
+from .duplicates import groups, keep_one_in, shingles
+from .parallel import map_in_order
+from .pipeline import (
+    BYTES_PER_TOKEN,
     SPLITS,
     Corpus,
     Text,
@@ -29,43 +34,35 @@ from alibi_fairseq.data.pipeline import (
     positive,
     trained_sentencepiece,
 )
-from alibi_fairseq.data.progress import progress
-from alibi_fairseq.data.sources import (
-    Advance,
+from .progress import progress
+from .sources import (
     describe_files,
-    estimated_text_bytes,
     fingerprint,
     is_archive,
     not_utf8,
     single_spaced,
+    size_of,
     text_files,
     texts,
 )
-from alibi_fairseq.data.splits import (
-    Book,
-    apply_list,
-    shuffle_key,
-    split_blocks,
-    split_books,
-    write_list,
-)
-from alibi_fairseq.data.tokenisers import Tokeniser, WordPiece
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write, sha256_file
-from alibi_fairseq.results.manifest import other_name
+from .splits import Book, apply_list, shuffle_key, split_blocks, split_books, write_list
+from .tokenisers import Tokeniser, WordPiece
 
 CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
 # That edition has no book boundaries. A block has the mean length of its 11,038 books.
 LINES_PER_BLOCK = 6_704
 _LINE_FILES = "books_large_p"  # books_large_p1.txt and books_large_p2.txt
-_TEXT_BYTES = 5 * TOKENS  # about: a word and a space
+_FEWEST = 20  # books or blocks of an excerpt: enough to hold some out
+
+Texts = Iterable[tuple[str, BinaryIO]]
 
 
 @dataclass
 class BookCorpus(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "books, sub-word level, whole books held out"
+    paper_bytes: ClassVar[float] = 5 * TOKENS  # about: a word and a space
 
     sources: Sequence[str | os.PathLike] = option(
         "folder or archive (.tar.xz, .tar.gz, .zip …) with one .txt per book, or the "
@@ -90,9 +87,11 @@ class BookCorpus(Corpus):
         "accept plain files that are not the Toronto BookCorpus; the manifest says so", False
     )
 
+    @functools.cached_property
+    def files(self) -> list[Path]:
+        return [file for source in self.sources for file in text_files(source)]
+
     def settings(self) -> dict:
-        self._paths = [Path(source) for source in self.sources]
-        self._files = [file for path in self._paths for file in text_files(path)]
         if not 0 < self.held_out < 50:
             raise BadInput(f"--held-out is a percentage above 0 and below 50, not {self.held_out}.")
         if self.split_list and not Path(self.split_list).is_file():
@@ -100,7 +99,7 @@ class BookCorpus(Corpus):
         if self.wordpiece:
             WordPiece(self.wordpiece)  # fails before hours of work
         return {
-            "sources": fingerprint(self._files),
+            "sources": fingerprint(self.files),
             "seed": self.seed,
             "held_out": self.held_out,
             "split_list": self.split_list and sha256_file(self.split_list),
@@ -108,16 +107,13 @@ class BookCorpus(Corpus):
             "wordpiece": self.wordpiece and sha256_file(self.wordpiece),
         }
 
-    def disk_needed(self) -> float:
-        return disk_needed(self._files)
-
     def read(self, workspace: Workspace, workers: int) -> Text:
-        lined = is_line_edition(self._paths)
-        genuine = lined and self._is_genuine(workspace)
+        lined = is_line_edition(self.sources)
+        genuine = lined and self._is_genuine(workspace) and not self.excerpt
         folder = workspace.work / "text"
-        found = workspace.step("normalise", lambda: self._normalise(folder, workers))["books"]
-        books = [Book(entry["name"], entry["sha256"]) for entry in found]
-        words = sum(entry["words"] for entry in found)
+        found = workspace.step("normalise", lambda: self._normalise(folder, lined, workers))
+        books = [Book(entry["name"], entry["sha256"]) for entry in found["books"]]
+        words = sum(entry["words"] for entry in found["books"])
         grouping = workspace.step("group", lambda: _group(books, folder, words, workers))
         for book, group in zip(books, grouping["groups"]):
             book.group = group
@@ -135,14 +131,15 @@ class BookCorpus(Corpus):
         listed = workspace.work / "splits.tsv"
         write_list(books, listed)
         facts = {
-            "corpus": CORPUS if genuine else other_name(self._paths[0]),
+            "corpus": CORPUS if genuine else other_name(self.sources[0]),
             "identified_by": "lines and tokens" if genuine else None,
-            "sources": describe_files(self._files),
+            "sources": describe_files(self.files),
             "seed": self.seed,
             "unit": "block of lines" if lined else "book",
             "near_duplicate_groups": len({book.group for book in books}),
         }
-        return _Books(splits, facts, (listed,), books=books)
+        held = Counter(book.split for book in books)
+        return Text(splits, facts, (listed,), {split: {"books": held[split]} for split in SPLITS})
 
     def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         if self.wordpiece:
@@ -151,8 +148,8 @@ class BookCorpus(Corpus):
 
     def _is_genuine(self, workspace: Workspace) -> bool:
         def count() -> dict:
-            with progress(_size(self._files), "counting") as bar:
-                lines, words = _count_raw(self._paths, bar.update)
+            with progress(size_of(self.files), "counting") as bar:
+                lines, words = _count_raw(_texts(self.sources, bar.update))
             if (lines, words) != (LINES, TOKENS) and not self.allow_other_text:
                 raise BadInput(
                     f"The text has {lines:,} lines and {words:,} tokens, expected {LINES:,} and "
@@ -165,80 +162,64 @@ class BookCorpus(Corpus):
         found = workspace.step("count", count)
         return (found["lines"], found["tokens"]) == (LINES, TOKENS)
 
-    def _normalise(self, folder: Path, workers: int) -> dict:
+    def _normalise(self, folder: Path, lined: bool, workers: int) -> dict:
         folder.mkdir(exist_ok=True)
-        with progress(_size(self._files), "normalising") as bar:
-            work = functools.partial(_normalise_unit, folder)
-            found = map_in_order(work, _units(self._paths, bar.update), workers)
+        with progress(size_of(self.files), "normalising") as bar:
+            units = _units(_texts(self.sources, bar.update), lined)
+            if self.excerpt:
+                units = _beginning(units, self.excerpt * BYTES_PER_TOKEN)
+            found = map_in_order(functools.partial(_normalise_unit, folder), units, workers)
             books = [entry for entry in found if entry]
         if not books:
-            raise BadInput(f"{self._paths[0]}: there are no words in it.")
+            raise BadInput(f"{self.sources[0]}: there are no words in it.")
         return {"books": books}
 
 
-@dataclass
-class _Books(Text):
-    books: list[Book] = field(kw_only=True)
-
-    def describe(self, written: dict[str, dict]) -> dict:
-        described = super().describe(written)
-        for split, counts in described["splits"].items():
-            counts["books"] = sum(book.split == split for book in self.books)
-        return described
-
-
-def disk_needed(files: list[Path] | None) -> float:
-    """Bytes that the preparation takes at its peak, about; None: of the edition with one
-    sentence per line.
-    """
-    text = _TEXT_BYTES if files is None else sum(map(estimated_text_bytes, files))
-    # Normalised text twice, and the binary data of it, of which there are two copies for a while.
-    return 3.5 * text
-
-
-def is_line_edition(paths: list[Path]) -> bool:
-    """Return whether the sources are the edition without book boundaries (plain files, or its two names)."""
-    if all(path.is_file() and not is_archive(path) for path in paths):
+def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
+    """Whether the sources are the edition without book boundaries: plain files, or named like its two."""
+    if all(Path(source).is_file() and not is_archive(source) for source in sources):
         return True
-    names = [
-        Path(name).name
-        for path in paths
-        for name, _ in itertools.islice(_streams(path, lambda _: None), 3)
-    ]
-    return all(name.startswith(_LINE_FILES) for name in names)
+    return all(
+        Path(name).name.startswith(_LINE_FILES)
+        for source in sources
+        for name, _ in itertools.islice(_texts([source]), 3)
+    )
 
 
-def _streams(path: Path, advance: Advance) -> Iterator:
-    return (pair for file in text_files(path) for pair in texts(file, advance))
+def _texts(sources: Sequence[str | os.PathLike], advance=lambda _: None) -> Texts:
+    return (pair for path in sources for file in text_files(path) for pair in texts(file, advance))
 
 
-def _size(files: list[Path]) -> int:
-    return sum(file.stat().st_size for file in files)
-
-
-def _count_raw(paths: list[Path], advance: Advance) -> tuple[int, int]:
+def _count_raw(found: Texts) -> tuple[int, int]:
     """Lines and white-space separated tokens, as ``wc`` counts them."""
     lines = words = 0
-    for path in paths:
-        for _, stream in _streams(path, advance):
-            while block := stream.readlines(1 << 22):
-                lines += len(block)
-                words += sum(len(line.split()) for line in block)
+    for _, stream in found:
+        while block := stream.readlines(1 << 22):
+            lines += len(block)
+            words += sum(len(line.split()) for line in block)
     return lines, words
 
 
-def _units(paths: list[Path], advance: Advance) -> Iterator[tuple[str, bytes]]:
+def _units(found: Texts, lined: bool) -> Iterator[tuple[str, bytes]]:
     """(name, raw text) of each book; of each block for the edition without book boundaries."""
-    streams = (pair for path in paths for pair in _streams(path, advance))
-    if not is_line_edition(paths):
-        for name, stream in streams:
+    if not lined:
+        for name, stream in found:
             yield Path(name).name, stream.read()
         return
-    lines = itertools.chain.from_iterable(stream for _, stream in streams)
+    lines = itertools.chain.from_iterable(stream for _, stream in found)
     for number in itertools.count():
         if not (block := list(itertools.islice(lines, LINES_PER_BLOCK))):
             return
         yield f"block-{number:05d}", b"".join(block)
+
+
+def _beginning(units: Iterator[tuple[str, bytes]], most: int) -> Iterator[tuple[str, bytes]]:
+    """The first books, to the one that reaches this number of bytes, but not too few to split."""
+    for number, (name, raw) in enumerate(units, 1):
+        yield name, raw
+        most -= len(raw)
+        if most <= 0 and number >= _FEWEST:
+            return
 
 
 def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict | None:
@@ -251,10 +232,10 @@ def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict | None:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise not_utf8(name, error) from error
-        normaliser = _normaliser()
+        normalise = _normaliser().normalize
         with atomic_write(path) as out:
             for line in io.StringIO(text, newline=None):
-                if line := single_spaced(normaliser.normalize(single_spaced(line))):
+                if line := single_spaced(normalise(single_spaced(line))):
                     out.write(line + "\n")
     words = len(path.read_text(encoding="utf-8").split())
     return {"name": name, "sha256": digest, "words": words} if words else None

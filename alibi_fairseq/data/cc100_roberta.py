@@ -10,13 +10,17 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from alibi_fairseq.data.binary import COUNTS, Part, part_bytes
-from alibi_fairseq.data.documents import portions
-from alibi_fairseq.data.pipeline import (
+from ..errors import BadInput
+from ..files import sha256_file
+from ..results.manifest import other_name
+from .binary import COUNTS, Part, part_bytes
+from .documents import portions
+from .pipeline import (
+    BYTES_PER_TOKEN,
     Corpus,
     Text,
     Workspace,
@@ -24,17 +28,9 @@ from alibi_fairseq.data.pipeline import (
     positive,
     trained_sentencepiece,
 )
-from alibi_fairseq.data.shuffle import KEYS, SortedRun, documents_between, write_runs
-from alibi_fairseq.data.sources import (
-    describe_files,
-    estimated_text_bytes,
-    fingerprint,
-    text_files,
-)
-from alibi_fairseq.data.tokenisers import ByteLevelBpe, Tokeniser, train_byte_level_bpe
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.manifest import other_name
+from .shuffle import KEYS, documents_between, write_runs
+from .sources import describe_files, estimated_text_bytes, fingerprint, text_files
+from .tokenisers import ByteLevelBpe, Tokeniser, train_byte_level_bpe
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9
@@ -44,17 +40,19 @@ SHARD = 4e9  # bytes of text in a shard
 # its part of a shard.
 _OWN_MEMORY, _WORKER_MEMORY = 0.8, 0.35
 _SAMPLE_PER_GB = 50_000_000  # bytes of text a tokeniser is trained on, per GB of memory
-_BYTES_PER_TOKEN = 8  # more than any tokeniser here reaches; bounds the text set aside
+_LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
 
 
 @dataclass
 class Cc100Roberta(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "any amount of text, shuffled and sharded, sub-words"
+    paper_bytes: ClassVar[float] = PAPER_BYTES
+    disk: ClassVar[float] = 1.6  # the text once, and two bytes per token
 
     sources: Sequence[str | os.PathLike] = option(
-        "text files, .gz/.xz/.bz2/.zst shards, archives or folders of them; documents are "
-        "separated by empty lines"
+        "text files, .gz/.xz/.bz2 shards, archives or folders of them; documents are separated "
+        "by empty lines"
     )
     tokenizer: str = option(
         "tokenizer, trained on a sample of the text",
@@ -79,20 +77,27 @@ class Cc100Roberta(Corpus):
     memory: float = option("memory of all processes together", 4.0, metavar="GB")
     seed: int = option("random seed of the shuffling", 1)
 
+    @functools.cached_property
+    def files(self) -> list[Path]:
+        return [file for source in self.sources for file in text_files(source)]
+
+    @functools.cached_property
+    def published(self) -> ByteLevelBpe | None:
+        """GPT-2's tokeniser, if its files were given."""
+        if self.encoder_json is None or self.vocab_bpe is None:
+            return None
+        return ByteLevelBpe(self.encoder_json, self.vocab_bpe)
+
     def settings(self) -> dict:
-        self._files = [file for source in self.sources for file in text_files(source)]
         if (self.encoder_json is None) != (self.vocab_bpe is None):
             raise BadInput("--encoder-json and --vocab-bpe belong together; give both or neither.")
-        published = None
-        if self.encoder_json is not None and self.vocab_bpe is not None:
-            ByteLevelBpe(self.encoder_json, self.vocab_bpe)  # bad input shows before hours of work
-            published = sha256_file(self.vocab_bpe)
         if self.memory < (least := _OWN_MEMORY + _WORKER_MEMORY):
             raise BadInput(
                 f"--memory {self.memory} is too little: one process needs {least:.2f} GB."
             )
+        published = self.published and sha256_file(self.published.files[1])
         return {
-            "sources": fingerprint(self._files),
+            "sources": fingerprint(self.files),
             "seed": self.seed,
             "tokenizer": "byte-level-bpe" if published else self.tokenizer,
             "vocabulary": published or self.vocab_size,
@@ -101,38 +106,37 @@ class Cc100Roberta(Corpus):
             "sample_bytes": None if published else round(self.memory * _SAMPLE_PER_GB),
         }
 
-    def disk_needed(self) -> float:
-        return disk_needed(self._files)
+    def processes(self, workers: int) -> int:
+        return min(workers, most_workers(self.memory))
 
     def read(self, workspace: Workspace, workers: int) -> ShuffledText:
-        size = sum(map(estimated_text_bytes, self._files))
-        runs, read = write_runs(
-            portions(self._files), self.seed, workspace.work / "runs", workers, size
-        )
+        most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
+        found = portions(self.files, most)
+        size = estimated_text_bytes(self.files)
+        runs, read = write_runs(found, self.seed, workspace.work / "runs", workers, size)
         total = read["bytes"]
-        set_aside = int(KEYS * min(1.0, self.valid_tokens * _BYTES_PER_TOKEN / max(1, total)))
+        set_aside = int(KEYS * min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, total)))
         if set_aside > KEYS // 2:
             raise BadInput(
                 f"The text has {total:,} bytes; a validation set of {self.valid_tokens:,} "
                 "tokens would take more than half of it; give more text or fewer --valid-tokens."
             )
-        of_that_size = is_of_that_size(total)
+        if self.excerpt:
+            set_aside = KEYS // 2  # of few documents, each perhaps longer than the validation set
+        of_that_size = is_of_that_size(total) and not self.excerpt
         facts = {
             "corpus": CORPUS if of_that_size else other_name(self.sources[0]),
             "identified_by": "size alone" if of_that_size else None,
-            "sources": describe_files(self._files, hashed=False),
+            "sources": describe_files(self.files, hashed=False),
             "seed": self.seed,
         }
         return ShuffledText(
             {}, facts, corpus=self, runs=runs, read=read, set_aside=set_aside, workers=workers
         )
 
-    def processes(self, workers: int) -> int:
-        return min(workers, most_workers(self.memory))
-
     def tokeniser(self, work: Path, text: ShuffledText) -> Tokeniser:
-        if self.encoder_json is not None and self.vocab_bpe is not None:
-            return ByteLevelBpe(self.encoder_json, self.vocab_bpe)
+        if self.published:
+            return self.published
         if self.tokenizer == "sentencepiece":
             return trained_sentencepiece(work, text, self.vocab_size)
         files = work / "encoder.json", work / "vocab.bpe"
@@ -142,20 +146,20 @@ class Cc100Roberta(Corpus):
         return ByteLevelBpe(*files)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ShuffledText(Text):
     """Documents in the order of their keys: the validation set first, then the shards.
 
     Attributes:
-        read: the result of :func:`write_runs`.
+        read: the record of :func:`write_runs`.
         set_aside: the key at which the documents of the validation set must have sufficed.
     """
 
-    corpus: Cc100Roberta = field(kw_only=True)
-    runs: list[SortedRun] = field(kw_only=True)
-    read: dict = field(kw_only=True)
-    set_aside: int = field(kw_only=True)
-    workers: int = field(kw_only=True)
+    corpus: Cc100Roberta
+    runs: list[Path]
+    read: dict
+    set_aside: int
+    workers: int
 
     def sample(self, steps: int = 16) -> Iterator[str]:
         """Lines of a random sample of the documents, none of which validation may take."""
@@ -169,12 +173,10 @@ class ShuffledText(Text):
     def parts(self, workspace: Workspace, tokeniser: Tokeniser) -> list[Part]:
         end = workspace.step("valid", lambda: self._validation_end(tokeniser))
         parts = plan(end["next_key"], self.read["bytes"], self.corpus.shards)
+        # In the first shard, where fairseq looks for it.
+        valid = functools.partial(items, self.runs, 0, end["next_key"], end["last_lines"])
         return [
-            # In the first shard, where fairseq looks for it.
-            Part(
-                f"{parts[0][0]}/valid",
-                functools.partial(items, self.runs, 0, end["next_key"], end["last_lines"]),
-            ),
+            Part(f"{parts[0][0]}/valid", valid),
             *(
                 Part(f"{shard}/train", functools.partial(items, self.runs, low, high))
                 for shard, low, high in parts
@@ -221,7 +223,7 @@ class ShuffledText(Text):
 
 
 def items(
-    runs: list[SortedRun], low: int, high: int, last_lines: int | None = None
+    runs: list[Path], low: int, high: int, last_lines: int | None = None
 ) -> Iterator[list[str]]:
     """The lines of each document with low ≤ key < high, and an empty one.
 
@@ -252,20 +254,13 @@ def plan(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]
 
 
 def most_workers(memory: float) -> int:
-    """Processes that fit into ``memory`` GB (10^9 bytes), one at least."""
+    """The number of processes that fit into ``memory`` GB (10^9 bytes), one at least."""
     return max(1, int((memory - _OWN_MEMORY) / _WORKER_MEMORY))
 
 
 def is_of_that_size(text_bytes: float) -> bool:
     """Return whether the text may be the paper's, which is not published; only its size tells."""
     return text_bytes >= 0.9 * PAPER_BYTES
-
-
-def disk_needed(files: list[Path] | None) -> float:
-    """Bytes that the preparation takes at its fullest moment, about; None: of the paper's text."""
-    text = PAPER_BYTES if files is None else sum(map(estimated_text_bytes, files))
-    # The runs hold the text once; two bytes per token are about half of it.
-    return 1.6 * text
 
 
 def _rate(done: dict) -> float:

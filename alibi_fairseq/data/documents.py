@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from alibi_fairseq.data.sources import is_archive, is_compressed, single_spaced, texts
+from .sources import estimated_text_bytes, is_packed, single_spaced, texts
 
 # A longer document or line is cut there: each part is then shuffled as a document of its own.
 LONGEST_DOCUMENT = 1 << 20  # bytes
@@ -18,11 +18,11 @@ _SEARCH = 1 << 23  # bytes in which a plain file's next document is looked for
 
 @dataclass(frozen=True)
 class Portion:
-    """The share of one process: a range of a plain file, or a whole compressed file or archive.
+    """The range of a file that one process reads; packed files are not divided.
 
     Attributes:
         file: index of the file.
-        start, end: bytes; ``end`` is None for a packed file.
+        start, end: bytes of the unpacked text; None: to its end.
     """
 
     file: int
@@ -33,44 +33,54 @@ class Portion:
 
 @dataclass(frozen=True)
 class Document:
-    """
+    """Normalised text: UTF-8, single spaces, no empty lines, every line ended.
+
     Attributes:
         offset: where it begins in the unpacked text of its file.
-        text: normalised UTF-8 (single spaces, no empty lines), every line ended.
     """
 
     offset: int
     text: bytes
 
 
-def portions(files: list[Path]) -> list[Portion]:
-    """Cut plain files between documents into portions of similar size."""
+def portions(files: list[Path], most: int | None = None) -> list[Portion]:
+    """Cut plain files between documents into portions of similar size.
+
+    Args:
+        most: bytes of text after which reading ends, about.
+    """
     found = []
     for number, path in enumerate(files):
-        if is_archive(path) or is_compressed(path):
-            found.append(Portion(number, path))
-            continue
-        size = path.stat().st_size
-        cuts = [0, *(_document_start(path, at) for at in range(PORTION, size, PORTION)), size]
-        found += [Portion(number, path, a, b) for a, b in zip(cuts, cuts[1:]) if a < b]
+        if most is not None and most <= 0:
+            break
+        size = estimated_text_bytes([path])
+        if is_packed(path):
+            found.append(Portion(number, path, 0, most))
+        else:
+            end = size if most is None else min(size, most)
+            cuts = [0, *(_document_start(path, at) for at in range(PORTION, end, PORTION)), end]
+            found += [Portion(number, path, a, b) for a, b in zip(cuts, cuts[1:]) if a < b]
+        most = most and most - size
     return found
 
 
 def read(portion: Portion) -> Iterator[Document]:
     """The documents of a portion in their order. Bytes that are not UTF-8 become U+FFFD."""
-    if portion.end is not None:
+    if not is_packed(portion.path):
         with open(portion.path, "rb", buffering=1 << 20) as stream:
             stream.seek(portion.start)
             yield from _documents(stream, portion.start, portion.end)
         return
     offset = 0
-    for _, stream in texts(portion.path):
+    for _, text in texts(portion.path):
         begun = offset
-        for document in _documents(stream, begun, None):
+        for document in _documents(text, begun, portion.end):
             yield document
             offset = document.offset + len(document.text)
         # The next text of an archive begins after everything that was read of this one.
         offset = max(offset, begun) + 1
+        if portion.end is not None and offset >= portion.end:
+            return
 
 
 def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Document]:
@@ -104,15 +114,11 @@ def _document_start(path: Path, boundary: int) -> int:
     """The first position at or after ``boundary`` that follows an empty line, if one is near."""
     with open(path, "rb", buffering=1 << 16) as stream:
         stream.seek(boundary - 1)
-        _skip_line(stream)
+        while (piece := stream.readline(_LONGEST_LINE)) and not piece.endswith(b"\n"):
+            pass
         line_start = stream.tell()
         while stream.tell() < line_start + _SEARCH:
             line = stream.readline(_LONGEST_LINE)
             if not line.strip():
                 return stream.tell()
         return line_start
-
-
-def _skip_line(stream: BinaryIO) -> None:
-    while (piece := stream.readline(_LONGEST_LINE)) and not piece.endswith(b"\n"):
-        pass

@@ -1,168 +1,103 @@
-"""Download one file from the first mirror that has it, resuming interrupted downloads."""
+"""Download of one file from the first mirror that has it; what has arrived is kept."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sys
-import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
-from alibi_fairseq.data.progress import progress
-from alibi_fairseq.errors import BadInput
+from ..errors import BadInput
+from .progress import progress
 
 # Some mirrors refuse urllib's default.
 _USER_AGENT = "alibi-fairseq data preparation (Python urllib)"
 _TIMEOUT = 60  # seconds without a byte
-_ATTEMPTS = 3  # per mirror without any progress
-_CHUNK = 1 << 18
 
 
-@dataclass(frozen=True)
-class Mirror:
-    """A URL and the hash of the file that it serves.
-
-    Attributes:
-        algorithm: name of a hash in ``hashlib``.
-        digest: hexadecimal.
-    """
-
-    url: str
-    algorithm: str
-    digest: str
-
-
-def download(mirrors: list[Mirror], folder: Path, pause: float = 2.0) -> tuple[Path, Mirror]:
+def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
     """Fetch a file into ``folder``; it appears under its own name only if its hash matches.
 
     Args:
-        mirrors: tried in this order; one that fails or serves another file is skipped.
-        pause: seconds before another attempt at the same mirror.
+        mirrors: URL → SHA-256 or SHA-512, in the order in which they are tried.
+
+    Returns:
+        The file, and the URL it comes from.
 
     Raises:
-        BadInput: no mirror worked; names the error of each. Partial files are kept, and the next
-            run resumes them.
+        BadInput: no mirror worked. The next call continues what has arrived in part.
     """
     failures = []
-    for mirror in mirrors:
-        target = folder / file_name(mirror.url)
+    for url, expected in mirrors.items():
+        target = folder / _file_name(url)
         if target.exists():
-            return target, mirror
-        part = target.with_name(target.name + ".part")
+            return target, url
+        part = folder / f"{target.name}.part"
         try:
-            _fetch(mirror.url, part, pause)
+            _fetch(url, part)
         except (OSError, HTTPException) as error:
-            failures.append(f"{mirror.url}: {_reason(error)}")
-            print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
-            continue
-        found = hash_file(part, mirror.algorithm)
-        if found != mirror.digest:
+            failures.append(f"{url}: {error}")
+        else:
+            if (found := hash_file(part, expected)) == expected:
+                os.replace(part, target)
+                return target, url
             part.unlink()
-            failures.append(
-                f"{mirror.url}: {mirror.algorithm.upper()} is {found}, expected {mirror.digest}"
-            )
-            print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
-            continue
-        os.replace(part, target)
-        return target, mirror
+            failures.append(f"{url}: its hash is {found}, expected {expected}")
+        print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
     raise BadInput(
         f"No mirror could be used ({'; '.join(failures)}). Run the command again to go on, or "
         "fetch the archive elsewhere and give it with --archive FILE."
     )
 
 
-def file_name(url: str) -> str:
-    """The name of the file that a URL leads to.
-
-    Raises:
-        BadInput: it is no URL of a file.
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    name = Path(parts.path).name
-    if parts.scheme not in ("http", "https") or not parts.netloc or not name:
-        raise BadInput(f"{url} is not the address of a file (https://…/name.zip).")
-    return name
-
-
-def hash_file(path: Path, algorithm: str) -> str:
-    """Hexadecimal hash of a file by an algorithm of ``hashlib``, with a progress bar."""
-    digest = hashlib.new(algorithm)
-    with open(path, "rb") as stream, progress(path.stat().st_size, f"{algorithm} of file") as bar:
+def hash_file(path: Path, like: str) -> str:
+    """SHA-256 or SHA-512 of a file in hexadecimal, whichever has the length of the other."""
+    digest = hashlib.new("sha256" if len(like) == 64 else "sha512")
+    with open(path, "rb") as stream:
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
-            bar.update(len(chunk))
     return digest.hexdigest()
 
 
-def _fetch(url: str, part: Path, pause: float) -> None:
-    failed = 0
+def _file_name(url: str) -> str:
+    name = Path(urlsplit(url).path).name
+    if not url.startswith(("http://", "https://")) or not name:
+        raise BadInput(f"--mirror {url} is not the address of a file (https://…/name.zip).")
+    return name
+
+
+def _fetch(url: str, part: Path) -> None:
+    """Ask for the bytes that are missing, again as long as some of them come."""
     while True:
-        before = part.stat().st_size if part.exists() else 0
+        have = part.stat().st_size if part.exists() else 0
         try:
-            _receive(url, part)
-            return
-        except (OSError, HTTPException) as error:
-            refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-            grown = part.exists() and part.stat().st_size > before
-            failed = 0 if grown else failed + 1
-            if refused or failed == _ATTEMPTS:
+            return _receive(url, part, have)
+        except (OSError, HTTPException):
+            if not part.exists() or part.stat().st_size <= have:
                 raise
-            time.sleep(pause)
 
 
-def _receive(url: str, part: Path) -> None:
-    """One request, for the bytes that are still missing.
-
-    Raises:
-        OSError, HTTPException: refused, broken off, or no connection.
-    """
-    have = part.stat().st_size if part.exists() else 0
-    headers = {"User-Agent": _USER_AGENT}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+def _receive(url: str, part: Path, have: int) -> None:
+    headers = {"User-Agent": _USER_AGENT, "Range": f"bytes={have}-"}
     try:
-        response = urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=_TIMEOUT
-        )
-    except urllib.error.HTTPError as error:
-        if error.code == 416 and error.headers.get("Content-Range") == f"bytes */{have}":
-            return  # everything was there already
-        if error.code == 416:
-            part.unlink()
+        response = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)
+    except HTTPError as error:
+        if error.code == 416 and have:  # all of it was there already, or it is of another file
+            return
         raise
     with response:
-        resumed = response.status == 206
-        if not resumed:  # the server knows no ranges: from the beginning
-            have = 0
+        resumed = response.status == 206  # otherwise the server knows no ranges
         length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        if total is not None:
-            free = shutil.disk_usage(part.parent).free
-            if free < total - have:
-                raise BadInput(
-                    f"{url} has {total / 1e6:.0f} MB, but only {free / 1e6:.0f} MB are free in "
-                    f"{part.parent}; make room or choose another --out."
-                )
+        total = int(length) + have * resumed if length else None
         with open(part, "ab" if resumed else "wb") as out, progress(total, "downloading") as bar:
-            bar.update(have)
-            while chunk := response.read(_CHUNK):
+            bar.update(out.tell())
+            while chunk := response.read(1 << 18):
                 out.write(chunk)
                 bar.update(len(chunk))
         received = part.stat().st_size
-    if total is not None and received != total:
+    if total not in (None, received):
         raise ConnectionError(f"broke off after {received:,} of {total:,} bytes")
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"HTTP {error.code} {error.reason}"
-    return str(getattr(error, "reason", error)) or type(error).__name__

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -81,7 +82,7 @@ def groups(books: list[np.ndarray]) -> list[int]:
 
 def _shared(books: list[np.ndarray], numbers: list[int]) -> dict[tuple[int, int], int]:
     """Pairs of books and how many hashes they share."""
-    counts: dict[tuple[int, int], int] = {}
+    counts: Counter[tuple[int, int]] = Counter()
     if not numbers:
         return counts
     hashes = np.concatenate([books[n] for n in numbers])
@@ -92,6 +93,5 @@ def _shared(books: list[np.ndarray], numbers: list[int]) -> dict[tuple[int, int]
     lengths = np.diff(np.r_[starts, len(hashes)])
     for start, length in zip(starts[lengths > 1], lengths[lengths > 1]):
         if length <= _WIDESPREAD:
-            for pair in combinations(owners[start : start + length].tolist(), 2):
-                counts[pair] = counts.get(pair, 0) + 1
+            counts.update(combinations(owners[start : start + length].tolist(), 2))
     return counts

@@ -18,7 +18,6 @@ from pathlib import Path
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 from torch import Tensor
 
-from ..errors import BadInput
 from .sources import text_files, texts
 
 #: What is kept of a split: its lines, and the dictionary → some of the lines.
@@ -112,8 +111,6 @@ def main() -> None:
     parser.add_argument("tokens", nargs="+", metavar="SPLIT=TOKENS", help="e.g. valid=4096")
     parser.add_argument("--words", type=int, help="dictionary entries to keep (default: all)")
     args = parser.parse_args()
-    if not (args.source / "dict.txt").is_file():
-        raise BadInput(f"There is no prepared data in {args.source} (no dict.txt).")
     pairs = (text.partition("=") for text in args.tokens)
     splits = {split: first(int(most)) for split, _, most in pairs}
     excerpt(args.source, args.out, splits, args.words)

@@ -13,10 +13,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from alibi_fairseq.data.pipeline import (
+from ..errors import BadInput
+from ..files import atomic_write
+from ..results.manifest import other_name
+from .pipeline import (
+    BYTES_PER_TOKEN,
     SPLITS,
     Corpus,
     Text,
@@ -25,19 +30,9 @@ from alibi_fairseq.data.pipeline import (
     positive,
     trained_sentencepiece,
 )
-from alibi_fairseq.data.progress import progress
-from alibi_fairseq.data.sources import (
-    describe_files,
-    estimated_text_bytes,
-    not_utf8,
-    single_spaced,
-    text_files,
-    texts,
-)
-from alibi_fairseq.data.tokenisers import RESERVED, SPECIAL, Tokeniser, Words
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.manifest import other_name
+from .progress import progress
+from .sources import describe_files, not_utf8, single_spaced, size_of, text_files, texts
+from .tokenisers import RESERVED, SPECIAL, Tokeniser, Words
 
 TOKENIZERS = ("sentencepiece", "words")
 #: Files of a folder that are read; files named one by one may have any name.
@@ -51,7 +46,7 @@ class OwnText(Corpus):
     summary: ClassVar[str] = "your own text, in any files, with whole documents held out"
 
     sources: Sequence[str | os.PathLike] = option(
-        "text files of any name, compressed ones (.gz, .xz, .bz2, .zst), archives with *.txt, "
+        "text files of any name, compressed ones (.gz, .xz, .bz2), archives with *.txt, "
         "or folders with *.txt, *.md and *.rst"
     )
     tokenizer: str = option(
@@ -60,7 +55,7 @@ class OwnText(Corpus):
         choices=TOKENIZERS,
     )
     vocab_size: int | None = option(
-        "dictionary entries (default: all words; for sentencepiece one per 1,000 bytes of "
+        "dictionary entries (default: all words; with sentencepiece one per 1,000 bytes of "
         "text, between 1,000 and 16,000)",
         None,
         type=positive,
@@ -70,13 +65,16 @@ class OwnText(Corpus):
     )
     seed: int = option("random seed of the split", 1)
 
+    @cached_property
+    def files(self) -> list[Path]:
+        return [file for source in self.sources for file in text_files(source, ENDINGS)]
+
     def settings(self) -> dict:
         if not 0 < self.held_out <= 25:
             raise BadInput(
                 f"--held-out must be above 0 and at most 25 percent, not {self.held_out}."
             )
-        self._files = [file for source in self.sources for file in text_files(source, ENDINGS)]
-        self._described = describe_files(self._files)
+        self._described = describe_files(self.files)
         return {
             "sources": [source["sha256"] for source in self._described],
             "tokenizer": self.tokenizer,
@@ -85,27 +83,25 @@ class OwnText(Corpus):
             "seed": self.seed,
         }
 
-    def disk_needed(self) -> float:
-        return 3.5 * sum(map(estimated_text_bytes, self._files))
-
     def read(self, workspace: Workspace, workers: int) -> Text:
         joined = workspace.work / "all.txt"
-        sizes = workspace.step("normalise", lambda: _normalise(self._files, joined))["documents"]
+        most = self.excerpt and self.excerpt * BYTES_PER_TOKEN
+        found = workspace.step("normalise", lambda: _normalise(self.files, joined, most))
+        sizes = found["documents"]
         self._bytes = sum(sizes)
-        found = split_documents(sizes, self.held_out, self.seed)
-        spans = list(zip(found or (), sizes))
-        if not spans:
-            # The last stretches of the text are held out, so that long contexts remain coherent.
-            held = int(self._bytes * self.held_out / 100)
-            spans = list(zip(SPLITS, (self._bytes - 2 * held, held, held)))
+        split = split_documents(sizes, self.held_out, self.seed)
+        # Too few documents: the last stretches are held out, so that long contexts remain coherent.
+        held = int(self._bytes * self.held_out / 100)
+        stretches = zip(SPLITS, (self._bytes - 2 * held, held, held))
         splits = {split: workspace.work / f"{split}.txt" for split in SPLITS}
+        spans = list(zip(split, sizes) if split else stretches)
         workspace.step("split", lambda: _write_splits(joined, spans, splits))
         facts = {
             "corpus": other_name(self.sources[0]),
             "identified_by": None,
             "sources": self._described,
             "seed": self.seed,
-            "unit": "document" if found else "stretch of text",
+            "unit": "document" if split else "stretch of text",
         }
         return Text(splits, facts)
 
@@ -116,22 +112,26 @@ class OwnText(Corpus):
                 _write_dictionary(text.splits["train"], dictionary, self.vocab_size)
             return Words(dictionary)
         entries = self.vocab_size or min(16_000, max(1_000, self._bytes // 1000))
+        if not self.vocab_size:
+            print(
+                f"a dictionary of {entries:,} entries: one per 1,000 of the {self._bytes:,} bytes of "
+                "text, between 1,000 and 16,000; --vocab-size asks for another",
+                flush=True,
+            )
         return trained_sentencepiece(work, text, entries)
 
 
 def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
-    """The split of each document.
+    """The split of each document, drawn in an order that depends on the seed.
 
-    Documents are drawn in an order that depends on the seed. A document that would make a held-out
-    split half as large again as requested stays in training.
+    A document that would make a held-out split half as large again as requested stays in training.
 
     Args:
         sizes: bytes of each document.
         held_out: percent of all bytes for each of validation and test.
 
     Returns:
-        A split per document, or None if whole documents cannot be held out: there are too few, or
-        they are too long.
+        None if whole documents cannot be held out: there are too few, or they are too long.
     """
     wanted = sum(sizes) * held_out / 100
     found = ["train"] * len(sizes)
@@ -149,19 +149,21 @@ def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[st
     return found
 
 
-def _normalise(files: list[Path], joined: Path) -> dict:
-    """All documents in one file; the bytes of each in their order."""
+def _normalise(files: list[Path], joined: Path, most: int | None) -> dict:
+    """All documents, or the first of them, in one file; the bytes of each in their order."""
     sizes = []
-    total = sum(file.stat().st_size for file in files)
-    with atomic_write(joined, "wb") as out, progress(total, "normalising") as bar:
-        for file in files:
-            for name, stream in texts(file, bar.update):
-                begin = out.tell()
-                for line in _lines(name, stream):
-                    out.write(line)
-                if out.tell() > begin:
-                    out.write(b"\n")
-                    sizes.append(out.tell() - begin)
+    with atomic_write(joined, "wb") as out, progress(size_of(files), "normalising") as bar:
+        for name, stream in (pair for file in files for pair in texts(file, bar.update)):
+            begin = out.tell()
+            for line in _lines(name, stream):
+                if most and out.tell() >= most:
+                    break
+                out.write(line)
+            if out.tell() > begin:
+                out.write(b"\n")
+                sizes.append(out.tell() - begin)
+            if most and out.tell() >= most:
+                break
     if sum(sizes) < _LEAST_BYTES:
         raise BadInput(
             f"{files[0]}{' and the others' if len(files) > 1 else ''}: {sum(sizes):,} bytes of text "

@@ -1,4 +1,4 @@
-"""Parallel processes: results in order, bounded memory, no orphans."""
+"""Processes whose results come in order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,10 @@ def cores() -> int:
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """``map`` over processes: results in the order of the items, which are read as needed.
+    """Apply a function of a module in processes; results come in order, items are read as needed.
 
     With one worker everything happens in this process. If this process dies in any way, its
     workers end too, so that a run started again never meets the old one.
-
-    Args:
-        function: a function at module level.
     """
     if workers == 1:
         yield from map(function, items)
@@ -68,7 +65,6 @@ def _start() -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent:
+    if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(1)

@@ -6,24 +6,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from alibi_fairseq.data.binary import COUNTS, Part, binarise, text_parts
-from alibi_fairseq.data.tokenisers import SentencePiece, Tokeniser, train_sentencepiece
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import check_disk, locked
-from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.results.stamps import Stamp, check_settings, once, read_stamp, write_settings
+from ..errors import BadInput
+from ..files import check_disk, locked
+from ..results import manifest as manifests
+from ..results.stamps import Stamp, check_settings, once, read_stamp, write_settings
+from .binary import COUNTS, Part, binarise, text_parts
+from .sources import estimated_text_bytes
+from .tokenisers import SentencePiece, Tokeniser, train_sentencepiece
 
 SPLITS = ("train", "valid", "test")
 _SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
+#: Bytes of text that hold a token for sure: more than any tokeniser here reaches on average.
+BYTES_PER_TOKEN = 8
 
 
 def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
@@ -31,16 +36,17 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
 
     Returns:
         The manifest, and whether there was anything to do.
-
-    Raises:
-        BadInput: an option or a text is wrong.
     """
     started = time.time()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes are ours
     workers = corpus.processes(workers)
-    workspace = Workspace(out, corpus.settings())
+    settings = corpus.settings()
+    if corpus.excerpt:
+        settings["excerpt"] = corpus.excerpt
+    workspace = Workspace(out, settings)
     if manifest := workspace.finished():
         return manifest, False
-    check_disk(out, corpus.disk_needed(), "The preparation")
+    check_disk(out, corpus.disk_needed(corpus.files, corpus.excerpt), "The preparation")
     with workspace:
         text = corpus.read(workspace, workers)
         tokeniser = corpus.tokeniser(workspace.work, text)
@@ -60,45 +66,12 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
             workspace.add(file)
         manifest = manifests.describe(
             workspace.unfinished_data_bin,
-            settings=workspace.settings,
+            settings=settings,
             seconds=time.time() - started,
             **{"tokenizer": tokeniser.describe(), **text.describe(written)},
         )
         workspace.publish(manifest)
     return manifest, True
-
-
-@dataclass
-class Text:
-    """A text that has been read and split into files of lines.
-
-    Attributes:
-        splits: the text of each split; an item of the binary data is a line.
-        facts: entries of the manifest.
-        files: further files that belong beside the binary data.
-    """
-
-    splits: dict[str, Path]
-    facts: dict
-    files: tuple[Path, ...] = ()
-
-    def sample(self) -> Iterator[str]:
-        """Lines of the training split, spread evenly over it, to train a tokeniser on."""
-        path = self.splits["train"]
-        every = -(-path.stat().st_size // _SAMPLE)
-        with open(path, encoding="utf-8", newline="\n") as stream:
-            for number, line in enumerate(stream):
-                if number % every == 0:
-                    yield line.rstrip("\n")
-
-    def parts(self, workspace: Workspace, tokeniser: Tokeniser) -> list[Part]:
-        """The parts to write, in the order of the files of the binary data."""
-        return [part for split, path in self.splits.items() for part in text_parts(path, split)]
-
-    def describe(self, written: dict[str, dict]) -> dict:
-        """The manifest's entries, with the counts of each split from those of each file."""
-        counts = {split: {name: written[split][name] for name in COUNTS} for split in self.splits}
-        return {"splits": counts, **self.facts}
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
@@ -113,28 +86,89 @@ def positive(text: str) -> int:
     return number
 
 
+@dataclass
+class Text:
+    """A text that has been read and split into files of lines.
+
+    Attributes:
+        splits: the text of each split; an item of the binary data is a line.
+        facts: its entries in the manifest.
+        files: further files that belong beside the binary data.
+        more: further counts of each split.
+    """
+
+    splits: dict[str, Path]
+    facts: dict
+    files: tuple[Path, ...] = ()
+    more: dict[str, dict] = field(default_factory=dict)
+
+    def sample(self) -> Iterator[str]:
+        """Lines of the training split, spread evenly over it, to train a tokeniser on."""
+        path = self.splits["train"]
+        every = -(-path.stat().st_size // _SAMPLE)
+        with open(path, encoding="utf-8", newline="\n") as stream:
+            for number, line in enumerate(stream):
+                if number % every == 0:
+                    yield line.rstrip("\n")
+
+    def parts(self, workspace: Workspace, tokeniser: Tokeniser) -> list[Part]:
+        """The parts of the binary data, in the order of its files."""
+        return [part for split, path in self.splits.items() for part in text_parts(path, split)]
+
+    def describe(self, written: dict[str, dict]) -> dict:
+        """The manifest's entries, with the counts of each split from those of each file."""
+        counts = {
+            split: {**{name: written[split][name] for name in COUNTS}, **self.more.get(split, {})}
+            for split in self.splits
+        }
+        return {"splits": counts, **self.facts}
+
+
+@dataclass
 class Corpus:
     """The policy of a corpus: reading, splits, tokeniser and checks.
 
     Attributes:
         name: name on the command line.
         summary: half a sentence about it.
+        paper_bytes: size of the paper's text.
+        disk: bytes that the preparation takes at its peak per byte of text.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    paper_bytes: ClassVar[float] = 0
+    disk: ClassVar[float] = 3.5  # normalised text twice, the binary data twice for a while
+
+    excerpt: int | None = field(
+        default=None,
+        kw_only=True,
+        metadata={
+            "help": "prepare only the beginning of the text, with about this many tokens; "
+            "it never bears the name of a corpus of the paper",
+            "type": positive,
+            "metavar": "TOKENS",
+        },
+    )
 
     def settings(self) -> dict:
         """JSON values that determine the output, after a check of the options."""
         raise NotImplementedError
 
-    def disk_needed(self) -> float:
-        """Bytes that the preparation takes at its peak, about."""
+    def processes(self, workers: int) -> int:
+        """The number of processes that are used of those that are allowed."""
+        return workers
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files that are read; none before a download."""
         raise NotImplementedError
 
-    def processes(self, workers: int) -> int:
-        """The number of processes to use, of those allowed."""
-        return workers
+    @classmethod
+    def disk_needed(cls, files: Sequence[Path], excerpt: int | None = None) -> float:
+        """Bytes that a preparation takes at its peak, about; without files: of the paper's text."""
+        text = estimated_text_bytes(files) if files else cls.paper_bytes
+        return cls.disk * min(text, excerpt * BYTES_PER_TOKEN if excerpt else math.inf)
 
     def read(self, workspace: Workspace, workers: int) -> Text:
         """The text, normalised, checked and split."""
@@ -161,7 +195,6 @@ class Workspace:
     found before the first step is finished leaves nothing behind.
 
     Args:
-        out: the folder, created if it is missing.
         settings: JSON values that determine the output; preparations with different settings are
             never mixed.
     """
@@ -196,11 +229,7 @@ class Workspace:
         return manifest
 
     def step(self, name: str, make: Callable[[], dict]) -> dict:
-        """The result of a step of the preparation: kept from before, or computed and kept.
-
-        Args:
-            make: does the work and returns a JSON object; starts over if it was interrupted.
-        """
+        """The JSON result of a step, which is done once and starts over if it was interrupted."""
         return once(Stamp(self.work / "steps" / f"{name}.json"), make)
 
     def add(self, file: Path, folder: str | os.PathLike = "") -> None:

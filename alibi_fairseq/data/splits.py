@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
+from ..errors import BadInput
+from ..files import atomic_write
+from .pipeline import SPLITS
 
-SPLITS = ("train", "valid", "test")
 DROPPED = "dropped"
 _HEADER = "split\tsha256\tgroup\tname"
 
 
 @dataclass
 class Book:
-    """One unit of splitting.
+    """A book, or a block of a text without book boundaries.
 
     Attributes:
         name: file name, for people.
@@ -44,9 +44,6 @@ def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
 
     Args:
         held_out: percent of the books for each of validation and test, at least one book.
-
-    Raises:
-        BadInput: too few books that are not near-duplicates of one another.
     """
     members: dict[int, list[Book]] = {}
     for book in books:
@@ -77,9 +74,6 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
 
     Args:
         held_out: percent of the blocks for each of validation and test, at least one.
-
-    Raises:
-        BadInput: too few blocks.
     """
     count = len(blocks)
     run = max(1, round(count * held_out / 100))
@@ -98,13 +92,11 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
         for edge in (start - 1, start + run):
             if 0 <= edge < count:
                 blocks[edge].split = DROPPED
-    taken = {block.group: "valid" for block in blocks if block.split == "valid"}
-    for split in ("test", "train"):
+    taken: dict[int, str] = {}
+    for split in ("valid", "test", "train"):
         for block in blocks:
-            if block.split == split and taken.get(block.group, split) != split:
+            if block.split == split and taken.setdefault(block.group, split) != split:
                 block.split = DROPPED
-        if split == "test":
-            taken.update({block.group: "test" for block in blocks if block.split == "test"})
     empty = set(SPLITS) - {block.split for block in blocks}
     if empty:
         raise BadInput(
@@ -122,32 +114,27 @@ def write_list(books: Sequence[Book], path: Path) -> None:
 
 
 def apply_list(books: Sequence[Book], path: Path) -> None:
-    """Set the split of each book from a list that :func:`write_list` has written.
-
-    Raises:
-        BadInput: it is no such list, it is for other books, or it lets near-duplicates straddle.
-    """
+    """Set the split of each book from a list that :func:`write_list` wrote for the same books."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--split-list {path}: cannot be read ({error}).") from error
-    rows = [line.split("\t") for line in lines]
-    known = {*SPLITS, DROPPED}
-    if lines[:1] != [_HEADER] or any(len(r) != 4 or r[0] not in known for r in rows[1:]):
+        header, *lines = path.read_text(encoding="utf-8").splitlines()
+        rows = [(split, sha256) for split, sha256, _, _ in (line.split("\t") for line in lines)]
+    except ValueError:
+        header, rows = "", []
+    if header != _HEADER or not {split for split, _ in rows} <= {*SPLITS, DROPPED}:
         raise BadInput(
             f"--split-list {path}: not a split list (first line {_HEADER!r}, then one book each)."
         )
-    listed = {row[1]: row[0] for row in rows[1:]}
+    listed, here = Counter(sha256 for _, sha256 in rows), Counter(book.sha256 for book in books)
     strangers = [book.name for book in books if book.sha256 not in listed]
-    absent = Counter(row[1] for row in rows[1:]) - Counter(book.sha256 for book in books)
-    if strangers or absent:
+    if strangers or listed - here:
         raise BadInput(
             f"--split-list {path} is for other books: {len(strangers)} of these {len(books)} are "
-            f"not in it{f' (such as {strangers[0]})' if strangers else ''}, {absent.total()} of "
-            "its books are not here."
+            f"not in it{f' (such as {strangers[0]})' if strangers else ''}, "
+            f"{(listed - here).total()} of its books are not here."
         )
+    split_of = {sha256: split for split, sha256 in rows}
     for book in books:
-        book.split = listed[book.sha256]
+        book.split = split_of[book.sha256]
     inside: dict[int, str] = {}
     for book in books:
         if book.split != DROPPED and inside.setdefault(book.group, book.split) != book.split:

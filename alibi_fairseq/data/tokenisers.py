@@ -13,9 +13,10 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
+from ..errors import BadInput
+from ..files import atomic_write
 
 SPECIAL = 4  # fairseq's <s>, <pad>, </s>, <unk> come first in every dictionary
 UNKNOWN, END_OF_LINE = 3, 2  # their indices there
@@ -120,18 +121,13 @@ def train_sentencepiece(
 ) -> SentencePiece:
     """Train a byte-pair encoding on lines of text; the same lines give the same model.
 
-    Rare characters are spelled as bytes, so that no text holds an unknown token.
-
-    The model changes nothing in the text: pieces joined, with their ▁ read as spaces, are the line
-    again (lines have single spaces and none at the ends).
+    Rare characters are spelled as bytes, so that no text holds an unknown token, and pieces joined,
+    with their ▁ read as spaces, are the line again (lines have single spaces and none at the ends).
 
     Args:
         lines: the training text; held in memory, about five times its size.
-        model: file to be written.
+        model: the file to write.
         entries: size of the fairseq dictionary, its four special symbols included.
-
-    Raises:
-        BadInput: the text is too small for that number of pieces, or too varied.
     """
     import sentencepiece
 
@@ -154,51 +150,54 @@ def train_sentencepiece(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _vocabulary_size_error(str(error), entries) from error
+        if high := re.search(r"Please set it to a value <= (\d+)", str(error)):
+            raise _too_small_text(entries, int(high[1]) + SPECIAL - 1) from error
+        if low := re.search(r"required_chars\D*\d+ vs (\d+)", str(error)):
+            raise BadInput(
+                f"A vocabulary of {entries:,} is too small to spell the characters of the text; "
+                f"--vocab-size is at least {int(low[1]) + SPECIAL:,}."
+            ) from error
+        raise
     with atomic_write(model, "wb") as out:
         out.write(trained.getvalue())
     return SentencePiece(model)
 
 
-def _vocabulary_size_error(message: str, entries: int) -> Exception:
-    if high := re.search(r"Please set it to a value <= (\d+)", message):
-        most = int(high[1]) + SPECIAL - 1
-        return _too_small_text(entries, most)
-    if low := re.search(r"required_chars\D*\d+ vs (\d+)|smaller than required_chars", message):
-        least = f" ({int(low[1]) + SPECIAL:,} at least)" if low[1] else ""
-        return BadInput(
-            f"A vocabulary of {entries:,} is too small to spell the characters of the text"
-            f"{least}; ask for more entries."
-        )
-    return RuntimeError(f"sentencepiece: {message}")
-
-
 def _too_small_text(entries: int, most: int) -> BadInput:
     return BadInput(
         f"The text is too small for a vocabulary of {entries:,}: at most {most:,} entries can be "
-        "learned from it; ask for fewer or give more text."
+        "learned from it; ask for fewer (--vocab-size) or give more text."
     )
 
 
-class WordPiece(Tokeniser):
-    """BERT's WordPiece with the user's ``vocab.txt``, by the library ``tokenizers``.
+class _OfHuggingFace(Tokeniser):
+    """A tokeniser of the library ``tokenizers``."""
+
+    offset = SPECIAL
+    _model: Any
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [e.ids for e in self._model.encode_batch(lines, add_special_tokens=False)]
+
+
+class WordPiece(_OfHuggingFace):
+    """BERT's WordPiece with the user's ``vocab.txt``.
 
     A vocabulary in which no piece has an upper-case letter is BERT's uncased kind: the text is
     lower-cased and loses its accents, as BERT does. ``[UNK]`` is a piece of its own.
     """
 
     kind = "wordpiece"
-    offset = SPECIAL
 
     def __init__(self, vocabulary: str | os.PathLike):
         path = Path(vocabulary)
         try:
-            self.names = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{path}: not a readable WordPiece vocabulary ({error}).") from error
-        self.names = [name.rstrip("\r") for name in self.names]
-        missing = {"[UNK]", "[CLS]", "[SEP]"} - set(self.names)
-        if missing or len(set(self.names)) != len(self.names):
+        self.names = [name.rstrip("\r") for name in text.rstrip("\n").split("\n")]
+        distinct = set(self.names)
+        if not distinct >= {"[UNK]", "[CLS]", "[SEP]"} or len(distinct) != len(self.names):
             raise BadInput(
                 f"{path}: not a BERT vocabulary (one piece per line, none twice, and among them "
                 "[UNK], [CLS] and [SEP])."
@@ -210,19 +209,17 @@ class WordPiece(Tokeniser):
             if not (name.startswith("[") and name.endswith("]"))
             for letter in name
         )
-        implementations = _tokenizers_library("BERT WordPiece")
-        self._model = implementations.BertWordPieceTokenizer(
+        from tokenizers.implementations import BertWordPieceTokenizer
+
+        self._model = BertWordPieceTokenizer(
             {name: number for number, name in enumerate(self.names)}, lowercase=self.lower_case
         )
-
-    def encode(self, lines: list[str]) -> list[list[int]]:
-        return [e.ids for e in self._model.encode_batch(lines, add_special_tokens=False)]
 
     def describe(self) -> dict:
         return {**super().describe(), "lower_case": self.lower_case}
 
 
-class ByteLevelBpe(Tokeniser):
+class ByteLevelBpe(_OfHuggingFace):
     """GPT-2's byte-level BPE, from ``encoder.json`` and ``vocab.bpe``.
 
     As in fairseq's own GPT-2 files the dictionary lists the numbers, so ``--bpe gpt2`` with
@@ -230,15 +227,13 @@ class ByteLevelBpe(Tokeniser):
     """
 
     kind = "byte-level-bpe"
-    offset = SPECIAL
 
     def __init__(self, encoder_json: str | os.PathLike, vocab_bpe: str | os.PathLike):
-        implementations = _tokenizers_library("byte-level BPE")
+        from tokenizers.implementations import ByteLevelBPETokenizer
+
         self.files = [Path(encoder_json), Path(vocab_bpe)]
         try:
-            self._model = implementations.ByteLevelBPETokenizer.from_file(
-                str(encoder_json), str(vocab_bpe)
-            )
+            self._model = ByteLevelBPETokenizer.from_file(str(encoder_json), str(vocab_bpe))
         except Exception as error:  # the library raises bare Exception
             raise BadInput(
                 f"{encoder_json} and {vocab_bpe}: not GPT-2's encoder.json and vocab.bpe ({error})."
@@ -248,20 +243,15 @@ class ByteLevelBpe(Tokeniser):
             raise BadInput(f"{encoder_json}: its numbers are not 0 to {size - 1} without gaps.")
         self.names = [str(number) for number in range(size)]
 
-    def encode(self, lines: list[str]) -> list[list[int]]:
-        return [e.ids for e in self._model.encode_batch(lines, add_special_tokens=False)]
-
 
 def train_byte_level_bpe(lines: Iterable[str], folder: Path, entries: int) -> ByteLevelBpe:
-    """Train a byte-level BPE; writes ``encoder.json`` and ``vocab.bpe`` into a folder.
+    """Train a byte-level BPE; writes ``encoder.json`` and ``vocab.bpe`` into a folder."""
+    from tokenizers.implementations import ByteLevelBPETokenizer
 
-    Args:
-        entries: size of the fairseq dictionary, its four special symbols included.
-    """
     least = 256 + SPECIAL
     if entries < least:
         raise BadInput(f"A byte-level vocabulary has at least {least} entries, not {entries}.")
-    model = _tokenizers_library("byte-level BPE").ByteLevelBPETokenizer()
+    model: Any = ByteLevelBPETokenizer()
     model.train_from_iterator(lines, vocab_size=entries - SPECIAL, show_progress=False)
     if (found := model.get_vocab_size() + SPECIAL) < entries:
         raise _too_small_text(entries, found)
@@ -270,15 +260,3 @@ def train_byte_level_bpe(lines: Iterable[str], folder: Path, entries: int) -> By
     os.replace(vocabulary, folder / "encoder.json")
     os.replace(merges, folder / "vocab.bpe")
     return ByteLevelBpe(folder / "encoder.json", folder / "vocab.bpe")
-
-
-def _tokenizers_library(purpose: str):
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the work is spread over processes
-    try:
-        from tokenizers import implementations
-    except ImportError as error:
-        raise BadInput(
-            f"{purpose} needs the library tokenizers; install it with "
-            "pip install 'alibi-fairseq[wordpiece]', or use sentencepiece."
-        ) from error
-    return implementations

@@ -5,22 +5,24 @@ See data-prep/wikitext-103/README.md.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tarfile
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from alibi_fairseq.data.download import Mirror, download, hash_file
-from alibi_fairseq.data.pipeline import SPLITS, Corpus, Text, Workspace, option
-from alibi_fairseq.data.progress import progress
-from alibi_fairseq.data.sources import count_words, describe_files, members
-from alibi_fairseq.data.tokenisers import Words
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write, sha256_files
-from alibi_fairseq.results.manifest import other_name
+from ..errors import BadInput
+from ..files import atomic_write, sha256_files
+from ..results.manifest import other_name
+from .download import download, hash_file
+from .pipeline import SPLITS, Corpus, Text, Workspace, option
+from .progress import progress
+from .sources import describe_files, members, not_utf8
+from .tokenisers import Words
 
 CORPUS = "wikitext-103"
 ZIP_SHA256 = "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590"
@@ -29,20 +31,15 @@ TAR_SHA512 = (
     "66d84be5199b875136c9593f0e0678fb5d7c84bb2231de8b4151cb9c83fa2109"
 )
 # The address in fairseq's own script (s3.amazonaws.com/research.metamind.io) no longer answers.
-MIRRORS = [
+MIRRORS = {
     # by the corpus's first author; refuses clients without a User-Agent
-    Mirror("https://wikitext.smerity.com/wikitext-103-v1.zip", "sha256", ZIP_SHA256),
+    "https://wikitext.smerity.com/wikitext-103-v1.zip": ZIP_SHA256,
     # the same three files in another container
-    Mirror(
-        "https://dax-cdn.cdn.appdomain.cloud/dax-wikitext-103/1.0.1/wikitext-103.tar.gz",
-        "sha512",
-        TAR_SHA512,
-    ),
-]
+    "https://dax-cdn.cdn.appdomain.cloud/dax-wikitext-103/1.0.1/wikitext-103.tar.gz": TAR_SHA512,
+}
 LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}
 TOKENS = {"train": 103_227_021, "valid": 217_646, "test": 245_569}  # with one </s> per line
 DICTIONARY = (267_744, 267_743)  # entries; the second is in published logs
-_TEXT_BYTES = 545_000_000  # about, for the disk check before a download
 _OTHER = "this is not WikiText-103; --allow-other-text prepares it under another name."
 
 
@@ -50,6 +47,8 @@ _OTHER = "this is not WikiText-103; --allow-other-text prepares it under another
 class WikiText103(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "WikiText-103, word-level"
+    paper_bytes: ClassVar[float] = 545_000_000  # about
+    disk: ClassVar[float] = 2.5
 
     archive: str | os.PathLike | None = option(
         "wikitext-103-v1.zip, already here", None, metavar="FILE"
@@ -69,44 +68,58 @@ class WikiText103(Corpus):
     )
 
     @cached_property
-    def _identity(self) -> tuple[bool, str]:
-        return identify(self.archive, self.from_dir, self.allow_other_text)
+    def files(self) -> list[Path]:
+        if self.from_dir is not None:
+            return list(_tokens_files(Path(self.from_dir)).values())
+        return [Path(self.archive)] if self.archive is not None else []
 
     def settings(self) -> dict:
-        return {"source": self._identity[1]}
-
-    def disk_needed(self) -> float:
-        return disk_needed(self.archive, self.from_dir)
+        if self.archive is not None and self.from_dir is not None:
+            raise BadInput("--archive and --from-dir are two sources; give one of them.")
+        if self.archive is not None and not self.files[0].is_file():
+            raise BadInput(f"--archive {self.archive}: there is no such file.")
+        found = sha256_files(self.files)
+        self._official = not self.files or found == ZIP_SHA256 or is_official_tar(self.files[0])
+        if self.archive is not None and not self._official and not self.allow_other_text:
+            raise BadInput(
+                f"--archive {self.archive}: SHA-256 is {found}, expected {ZIP_SHA256}: this is not "
+                "the official wikitext-103-v1.zip; --allow-other-text prepares it under another name."
+            )
+        return {"source": "official" if self._official else found}
 
     def read(self, workspace: Workspace, workers: int) -> Text:
-        archive, origin = self.archive, {}
-        if archive is None and self.from_dir is None:
-            urls = self.mirror or []
-            mirrors = [Mirror(url, "sha256", ZIP_SHA256) for url in urls] or MIRRORS
-            archive, mirror = download(mirrors, workspace.work)
-            origin = {"url": mirror.url}
+        archive, origin = self.archive and Path(self.archive), {}
+        if not self.files:
+            mirrors = dict.fromkeys(self.mirror or [], ZIP_SHA256) or MIRRORS
+            archive, url = download(mirrors, workspace.work)
+            origin = {"url": url}
         source = Path(archive or self.from_dir or "")
         folder = workspace.work / "text" if archive else source
         if archive:
             workspace.step("extract", lambda: _extract(source, folder))
-        splits = {split: _tokens_file(folder, split) for split in SPLITS}
+        splits = _tokens_files(folder)
+        sources = describe_files(list(splits.values()))
         counts = workspace.step("count", lambda: self._counted(splits))
         dictionary = workspace.work / "dict.txt"
         if not dictionary.exists():
-            _write_dictionary(splits["train"], dictionary, workers)
+            _write_dictionary(splits["train"], dictionary)
         entries = Words(dictionary).entries
         if entries not in DICTIONARY and not self.allow_other_text:
             raise BadInput(
                 f"The dictionary has {entries:,} entries, expected {DICTIONARY[0]:,} (or "
                 f"{DICTIONARY[1]:,}): {_OTHER}"
             )
-        genuine = entries in DICTIONARY and not _differences(counts)
-        hashed = "archive hash, " if self._identity[0] else ""
-        sources = describe_files(list(splits.values()))
+        genuine = entries in DICTIONARY and not _differences(counts) and not self.excerpt
+        if self.excerpt:
+            # Only now: the dictionary of an excerpt is that of the whole text.
+            whole, splits["train"] = splits["train"], workspace.work / "train.txt"
+            cut = splits["train"], self.excerpt
+            counts["train"] = workspace.step("excerpt", lambda: _beginning(whole, *cut))
         if archive:
             # Other text may come in an archive that bears the name of WikiText-103.
             name = source.name if genuine else other_name(source) + source.suffix
             sources.insert(0, {**describe_files([source])[0], "name": name, **origin})
+        hashed = "archive hash, " if self._official else ""
         return Text(
             splits,
             {
@@ -133,55 +146,20 @@ class WikiText103(Corpus):
         return counts
 
 
-def identify(
-    archive: str | os.PathLike | None, from_dir: str | os.PathLike | None, allow_other_text: bool
-) -> tuple[bool, str]:
-    """Return whether the source is an official archive by its hash, and a name for its contents.
-
-    Raises:
-        BadInput: there is no such source, or it is an archive of other text, which is not allowed.
-    """
-    if archive is not None and from_dir is not None:
-        raise BadInput("--archive and --from-dir are two sources; give one of them.")
-    if from_dir is not None:
-        return False, sha256_files([_tokens_file(Path(from_dir), split) for split in SPLITS])
-    if archive is None:
-        return True, "official"
-    path = Path(archive)
-    if not path.is_file():
-        raise BadInput(f"--archive {path}: there is no such file.")
-    found = hash_file(path, "sha256")
-    if found == ZIP_SHA256 or (
-        tarfile.is_tarfile(path) and hash_file(path, "sha512") == TAR_SHA512
-    ):
-        return True, "official"
-    if not allow_other_text:
-        raise BadInput(
-            f"--archive {path}: SHA-256 is {found}, expected {ZIP_SHA256}: this is not the "
-            "official wikitext-103-v1.zip; --allow-other-text prepares it under another name."
-        )
-    return False, found
+def is_official_tar(archive: Path) -> bool:
+    """Whether it is the archive of the second mirror."""
+    return tarfile.is_tarfile(archive) and hash_file(archive, TAR_SHA512) == TAR_SHA512
 
 
-def disk_needed(archive: str | os.PathLike | None, from_dir: str | os.PathLike | None) -> float:
-    """Bytes that the preparation takes at its peak, about."""
-    if from_dir is not None:
-        text = sum(_tokens_file(Path(from_dir), split).stat().st_size for split in SPLITS)
-    elif archive is None:
-        text = _TEXT_BYTES
-    else:
-        text = 4 * Path(archive).stat().st_size
-    return 2.5 * text
-
-
-def _tokens_file(folder: Path, split: str) -> Path:
-    path = folder / f"wiki.{split}.tokens"
-    if not path.is_file():
-        raise BadInput(
-            f"{folder}: {path.name} is missing; WikiText-103 is wiki.train.tokens, "
-            "wiki.valid.tokens and wiki.test.tokens (the -raw edition, *.raw, is another corpus)."
-        )
-    return path
+def _tokens_files(folder: Path) -> dict[str, Path]:
+    paths = {split: folder / f"wiki.{split}.tokens" for split in SPLITS}
+    for path in paths.values():
+        if not path.is_file():
+            raise BadInput(
+                f"{folder}: {path.name} is missing; WikiText-103 is wiki.train.tokens, "
+                "wiki.valid.tokens and wiki.test.tokens (the -raw edition, *.raw, is another corpus)."
+            )
+    return paths
 
 
 def _extract(archive: Path, folder: Path) -> dict:
@@ -193,9 +171,34 @@ def _extract(archive: Path, folder: Path) -> dict:
             if Path(name).name in wanted:
                 with open(folder / Path(name).name, "wb") as out:
                     shutil.copyfileobj(stream, out, 1 << 20)
-    for split in SPLITS:
-        _tokens_file(folder, split)
+    _tokens_files(folder)
     return {}
+
+
+def count_words(path: Path, what: str) -> dict:
+    """``lines``, ``words``, ``bytes`` and ``tokens`` of a UTF-8 file whose every line ends with ``</s>``."""
+    lines = words = 0
+    size = path.stat().st_size
+    try:
+        # Universal newlines, as fairseq-preprocess reads.
+        with open(path, "rb") as raw, progress(size, what) as bar:
+            stream = io.TextIOWrapper(raw, encoding="utf-8")
+            while block := stream.readlines(1 << 20):
+                lines += len(block)
+                words += sum(len(line.split()) for line in block)
+                bar.update(raw.tell() - bar.n)
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from error
+    return {"lines": lines, "words": words, "bytes": size, "tokens": words + lines}
+
+
+def _beginning(text: Path, out: Path, tokens: int) -> dict:
+    """Copy the lines of a text to the one that reaches this number of tokens; returns its counts."""
+    with open(text, encoding="utf-8") as lines, atomic_write(out) as excerpt:
+        while tokens > 0 and (line := lines.readline()):
+            excerpt.write(line)
+            tokens -= len(line.split()) + 1
+    return count_words(out, "counting the excerpt")
 
 
 def _differences(counts: dict[str, dict]) -> list[str]:
@@ -208,10 +211,15 @@ def _differences(counts: dict[str, dict]) -> list[str]:
     ]
 
 
-def _write_dictionary(text: Path, dictionary: Path, workers: int) -> None:
+def _write_dictionary(text: Path, dictionary: Path) -> None:
     """The dictionary that fairseq-preprocess makes of the training text."""
-    from fairseq.tasks import FairseqTask
+    from fairseq.data import Dictionary
 
-    found = FairseqTask.build_dictionary([str(text)], workers=workers)
+    with open(text, encoding="utf-8") as lines:
+        counts = Counter(word for line in lines for word in line.split())
+    found = Dictionary()
+    for word, count in counts.items():
+        found.add_symbol(word, count)
+    found.finalize()
     with atomic_write(dictionary) as stream:
         found.save(stream)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..data import bookcorpus, cc100_roberta, wikitext103
-from ..data.sources import text_files
 from ..paper.cost import gpu_hours
 from ..paper.recipe import Recipe
 from ..paper.scales import PAPER
@@ -38,17 +35,16 @@ def checkpoint_bytes(recipe: Recipe, kept: int) -> int:
     return each * (_CHECKPOINTS + saves_between + kept)
 
 
-def preparation_bytes(corpus: str, source: Path | None) -> float:
-    """Disk that the preparation of a corpus takes at its peak.
+def data_bytes(data: Data) -> float | None:
+    """Disk that the data of a corpus takes at its peak.
 
-    Args:
-        source: None: the paper's corpus.
+    Returns:
+        None if the text is not known; at the paper's scale it is the paper's.
     """
-    if corpus == wikitext103.CORPUS:
-        folder = source if source and source.is_dir() else None
-        return wikitext103.disk_needed(None if folder else source, folder)
-    module = bookcorpus if corpus == bookcorpus.CORPUS else cc100_roberta
-    return module.disk_needed(source and text_files(source))
+    if data.scale.excerpt and not data.source.path.exists():
+        return None
+    # At most 4 bytes per token of the excerpt.
+    return data.disk_needed + 4 * sum(data.scale.excerpt.values())
 
 
 def one_after_another(peaks: list[float]) -> float:

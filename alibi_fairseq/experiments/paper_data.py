@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..data import bookcorpus, cc100_roberta, wikitext103
 from ..data.bookcorpus import is_line_edition
-from ..data.pipeline import SPLITS
+from ..data.pipeline import SPLITS, Corpus
 from ..data.sources import estimated_text_bytes, text_files
 from ..errors import BadInput
 from ..paper.scales import Scale
@@ -22,6 +22,11 @@ from .command import Command
 from .run import ALIBI
 from .runner import Step
 
+KINDS: dict[str, type[Corpus]] = {
+    wikitext103.CORPUS: wikitext103.WikiText103,
+    bookcorpus.CORPUS: bookcorpus.BookCorpus,
+    cc100_roberta.CORPUS: cc100_roberta.Cc100Roberta,
+}
 #: The unit in which a corpus's preparation reads text; distinguishes the folders of other texts.
 UNITS = {"wikitext-103": "words", "bookcorpus": "books", "cc100-roberta": "documents"}
 
@@ -102,7 +107,7 @@ def check_source(source: Source) -> None:
     path = source.path
     if source.corpus == wikitext103.CORPUS:
         archive, folder = (None, path) if path.is_dir() else (path, None)
-        wikitext103.identify(archive, folder, source.other)
+        wikitext103.WikiText103(archive, folder, allow_other_text=source.other).settings()
         return
     files = text_files(path)
     if source.other:
@@ -110,7 +115,7 @@ def check_source(source: Source) -> None:
     if source.corpus == bookcorpus.CORPUS and not is_line_edition([path]):
         what = "one file per book: the Toronto BookCorpus has one sentence per line"
     elif source.corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(
-        sum(map(estimated_text_bytes, files))
+        estimated_text_bytes(files)
     ):
         what = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
     else:
@@ -177,8 +182,18 @@ class Data:
             "vocabulary": self.scale.vocabulary,
         }
 
+    @property
+    def disk_needed(self) -> float:
+        """Bytes that the preparation takes at its peak, about."""
+        files = self.source.files if self.source.path.exists() else []
+        return KINDS[self.source.corpus].disk_needed(files, sum(self.scale.excerpt.values()))
+
     def steps(self) -> Iterator[Step]:
-        """The steps that create the data; the second is known only after the first."""
+        """The steps that create the data; the second is known only after the first.
+
+        At a small scale, only the beginning of the text is tokenised, which holds at least the
+        tokens that the second step keeps.
+        """
         yield self._prepare()
         if self.scale.excerpt:
             yield self._cut()
@@ -188,6 +203,8 @@ class Data:
 
     def _prepare(self) -> Step:
         flags = self.scale.preparation(self.source.corpus)
+        if self.scale.excerpt:
+            flags = [*flags, "--excerpt", str(sum(self.scale.excerpt.values()))]
         words = ["prepare", self.source.corpus, *self.source.flags()]
         manifest = self.data_bin / manifests.FILE_NAME
         stamp = Stamp(
@@ -205,7 +222,8 @@ class Data:
                 )
 
         def finish() -> None:
-            if self._manifest()["identified_by"] is None and not self.source.other:
+            identified = self.scale.excerpt or self._manifest()["identified_by"]
+            if not identified and not self.source.other:
                 raise BadInput(
                     f"{self.source.path} turned out not to be the paper's {self.source.corpus}; "
                     "--allow-other-text accepts it under its own name."

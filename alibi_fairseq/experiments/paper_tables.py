@@ -158,7 +158,7 @@ class PaperTables:
             if not prepare.done():
                 check_source(data.source)
                 prepare.check()
-                peaks.append(costs.preparation_bytes(data.source.corpus, data.source.path))
+                peaks.append(data.disk_needed)
         needed = costs.one_after_another(peaks)
         for training, run in zip(self.trainings, self.runs):
             prepared = self.data[training.recipe.corpus.name].prepared

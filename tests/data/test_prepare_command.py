@@ -77,7 +77,7 @@ def test_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, given, named):
     out = tmp_path / "out"
     assert main(["prepare", corpus, *given.split(), "--out", str(out), "--workers", "1"]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("alibi-fairseq: error: ") and named in said
+    assert named in said
     # What took no work leaves nothing behind.
     assert not (out / "data-bin").exists()
     assert out.exists() == (named in ("1 books", "vocabulary of 29,000"))

@@ -1,3 +1,5 @@
+import functools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,27 +99,33 @@ def test_list_gives_the_same_split_elsewhere(tmp_path):
     assert {b.sha256: b.split for b in first} == {b.sha256: b.split for b in again}
 
 
-def test_lists_that_do_not_fit_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines, lines[-1].replace("train", "valid")[:-1] + "x"],  # a book too many
+        lambda lines: lines[:-1],  # a book too few
+        # near-duplicates apart
+        lambda lines: [lines[0], lines[1].replace("train", "valid"), *lines[2:]],
+        lambda lines: [line.replace("train", "training") for line in lines],
+        lambda lines: ["train\tbook"],
+        lambda lines: [],
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(tmp_path, change):
+    """The first two books are near-duplicates and in the training split."""
     path = tmp_path / "splits.tsv"
-    first = books(range(50))
-    split_books(first, 5, seed=3)
-    write_list(first, path)
-    train, valid = (
-        next(n for n, b in enumerate(first) if b.split == s) for s in ("train", "valid")
-    )
-    near_duplicates = books([train if n == valid else n for n in range(50)])
-    for found in (books(range(51)), books(range(49)), near_duplicates):
-        with pytest.raises(BadInput):
-            apply_list(found, path)
-    path.write_text("train\tbook\n")
-    for named in (path, tmp_path / "missing"):
-        with pytest.raises(BadInput, match=named.name):
-            apply_list(books(range(50)), named)
+    found = books([0, 0, *range(2, 50)])
+    split_books(found, 10, seed=1)
+    apply = functools.partial(apply_list, found, path)
+    write_list(found, path)
+    apply()
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    with pytest.raises(BadInput, match="--split-list"):
+        apply()
 
 
 @pytest.mark.parametrize(
-    ("split", "groups"),
-    [(split_books, range(2)), (split_books, [0, 0, 0]), (split_blocks, range(5))],
+    ("split", "groups"), [(split_books, [0, 1]), (split_books, [0] * 3), (split_blocks, range(5))]
 )
 def test_too_few_books_are_refused(split, groups):
     with pytest.raises(BadInput):

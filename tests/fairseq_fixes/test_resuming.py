@@ -99,9 +99,7 @@ def test_a_restore_file_that_does_not_exist_is_refused(data_bin, tmp_path):
 class TestSaveDir:
     def test_a_second_training_names_the_first(self, data_bin, tmp_path):
         with saving_durably.alone_in(str(tmp_path)):
-            with pytest.raises(
-                BadInput, match=r"another training \(process \d+ on .*\) holds"
-            ):
+            with pytest.raises(BadInput, match=r"another training \(process \d+ on .*\) holds"):
                 in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
             assert (tmp_path / "training.lock").exists()
         assert not list(tmp_path.iterdir())
