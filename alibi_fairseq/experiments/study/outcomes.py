@@ -22,14 +22,11 @@ class Outcome:
     """A finished cell.
 
     Attributes:
-        key: which one.
         text: the name of the text in its results.
         sums: of each evaluation by (length, stride, whether with the options of its variant).
         positions: by length: (first, last + 1, bits per token) within the window, as trained.
-        tokens_per_second: of the training; None if it was not recorded.
-        peak_memory_mb: of the training.
+        tokens_per_second, peak_memory_mb: of the training; None if not recorded.
         hours: of the training, with its validations.
-        updates: that it was trained for.
         commit: of the code, shortened.
     """
 
@@ -44,26 +41,22 @@ class Outcome:
     commit: str
 
     def find(self, length: int, stride: int | None = None, variant: bool = False) -> Sums | None:
-        """Of one evaluation, windows that do not overlap without a stride; None if it was not made."""
+        """An evaluation, of windows that do not overlap without a stride; None if it was not made."""
         return self.sums.get((length, stride or length, variant))
 
     def at(self, length: int) -> Sums:
-        """Of windows that do not overlap, of a length that there is."""
+        """An evaluation that was made, of windows that do not overlap."""
         return self.sums[length, length, False]
 
-    def lengths(self, variant: bool = False) -> list[int]:
-        """Of windows that do not overlap."""
-        found = {a for a, stride, changed in self.sums if stride == a and changed == variant}
-        return sorted(found)
+    def lengths(self) -> list[int]:
+        """Lengths of windows that do not overlap."""
+        return sorted(a for a, stride, changed in self.sums if stride == a and not changed)
 
 
 def load_outcomes(cells: Path, keys: list[Key]) -> dict[Key, Outcome]:
     """Those of a study's cells that are finished, in their order."""
-    return {
-        key: load_outcome(cells / key.name, key)
-        for key in keys
-        if (cells / key.name / "cell.json").is_file()
-    }
+    finished = [key for key in keys if (cells / key.name / "cell.json").is_file()]
+    return {key: load_outcome(cells / key.name, key) for key in finished}
 
 
 def load_speeds(results: Path) -> Speeds:
@@ -77,33 +70,26 @@ def load_speeds(results: Path) -> Speeds:
 
 
 def load_outcome(folder: Path, key: Key) -> Outcome:
-    """Read a finished cell."""
     evaluation = load_document(folder / "evaluation.json")
     by_position = load_document(folder / "position_loss.json")
     last = load_document(folder / "training.json")["cells"][-1]
-    trained = min(_changed(cell) for cell in evaluation["cells"])
-    positions: dict[int, list] = {}
+    trained = min(cell.get("model_overrides", "") for cell in evaluation["cells"])
+    sums, positions = {}, {}
+    for cell in evaluation["cells"]:
+        case = (cell["length"], cell["stride"], cell.get("model_overrides", "") != trained)
+        sums[case] = Sums(np.array(cell["document_bits"]), np.array(cell["document_tokens"]))
     for cell in by_position["cells"]:
-        if _changed(cell) == trained:
+        if cell.get("model_overrides", "") == trained:
             place = (cell["position_from"], cell["position_to"], cell["loss_bits"])
             positions.setdefault(cell["length"], []).append(place)
     return Outcome(
-        key=key,
-        text=evaluation["corpus"],
-        sums={
-            (cell["length"], cell["stride"], _changed(cell) != trained): Sums(
-                np.array(cell["document_bits"]), np.array(cell["document_tokens"])
-            )
-            for cell in evaluation["cells"]
-        },
-        positions=positions,
-        tokens_per_second=last.get("tokens_per_second"),
-        peak_memory_mb=last.get("peak_memory_mb"),
-        hours=last["hours"],
-        updates=last["updates"],
-        commit=(evaluation["provenance"]["git_commit"] or "unknown")[:7],
+        key,
+        evaluation["corpus"],
+        sums,
+        positions,
+        last.get("tokens_per_second"),
+        last.get("peak_memory_mb"),
+        last["hours"],
+        last["updates"],
+        (evaluation["provenance"]["git_commit"] or "unknown")[:7],
     )
-
-
-def _changed(cell: dict) -> str:
-    return cell.get("model_overrides", "")

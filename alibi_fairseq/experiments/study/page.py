@@ -8,14 +8,12 @@ from pathlib import Path
 from ...files import atomic_write
 from ...reporting import markdown
 from ...results.points import method_name
-from .claims import FAILS, HOLDS, NOT_RUN, SO_FAR, Claim, Finding, claims
+from .claims import FAILS, HOLDS, SO_FAR, Finding, Tried, claims
 from .description import Key, Study
 from .figures import draw
 from .outcomes import Outcome, load_outcomes, load_speeds
 from .statistics import LEVEL, Interval, perplexity
 
-#: Claims that failed come first.
-_ORDER = (FAILS, HOLDS, SO_FAR)
 REPEAT = (
     "Each is trained and evaluated again by `scripts/reproduce.sh study … --corpus … --cells "
     "NAME --results FOLDER`, with a folder that does not hold it; on the same model of processor with "
@@ -84,27 +82,26 @@ def introduction(study: Study, description: Path, outcomes: dict[Key, Outcome]) 
     )
 
 
-def failed_first(found: list[Claim]) -> list[Claim]:
+def failed_first(found: list[Tried]) -> list[Tried]:
     """Failed ones first, then reproduced ones, then the others."""
-    place = {verdict: number for number, verdict in enumerate(_ORDER)}
-    return sorted(found, key=lambda claim: place.get(claim.verdict, len(place)))
+    order = (FAILS, HOLDS, SO_FAR)
+    return sorted(found, key=lambda each: (*order, each.verdict).index(each.verdict))
 
 
-def summary(found: list[Claim]) -> str:
-    rows = [[claim.title, claim.verdict] for claim in failed_first(found)]
+def summary(found: list[Tried]) -> str:
+    rows = [[each.title, each.verdict] for each in failed_first(found)]
     return markdown.table(["claim", "verdict"], rows, left=2)
 
 
-def claim_section(claim: Claim) -> str:
-    parts = [f"## {claim.title}", f"The paper: {claim.paper} Here: **{claim.verdict}**."]
-    if claim.verdict == NOT_RUN and not claim.findings:
-        return "\n\n".join(parts)
-    if claim.findings:
-        rows = [finding_row(finding) for finding in claim.findings]
+def claim_section(tried: Tried) -> str:
+    parts = [f"## {tried.title}", f"The paper: {tried.claim.paper} Here: **{tried.verdict}**."]
+    if tried.findings:
+        rows = [finding_row(finding) for finding in tried.findings]
         parts.append(markdown.table(["comparison", "change", "interval", ""], rows, left=1))
-    if claim.missing:
-        parts.append(f"Not run yet: {', '.join(claim.missing)}.")
-    return "\n\n".join([*parts, claim.note] if claim.note else parts)
+        if tried.missing:
+            parts.append(f"Not run yet: {', '.join(tried.missing)}.")
+        parts.append(tried.claim.note)
+    return "\n\n".join(filter(None, parts))
 
 
 def finding_row(finding: Finding) -> list[str]:
@@ -129,66 +126,43 @@ def change_text(number: Interval | None) -> tuple[str, str]:
 
 def perplexity_table(corpus: str, outcomes: dict[Key, Outcome]) -> str:
     """Models by length, as a multiple of their training length."""
-    of_corpus = [outcome for key, outcome in outcomes.items() if key.corpus == corpus]
-    if not of_corpus:
-        return ""
+    keys = [key for key in outcomes if key.corpus == corpus]
     rows = []
-    for outcome in sorted(of_corpus, key=lambda o: (o.key.method, o.key.train_length, o.key.seed)):
-        for length in outcome.lengths():
-            found = perplexity(outcome.at(length))
-            rows.append(
-                [
-                    method_name(outcome.key.method),
-                    str(outcome.key.train_length),
-                    str(outcome.key.seed),
-                    str(length),
-                    markdown.perplexity(found.value),
-                    f"{markdown.perplexity(found.low)} … {markdown.perplexity(found.high)}",
-                ]
-            )
+    for key in sorted(keys, key=lambda key: (key.method, key.train_length, key.seed)):
+        for length in outcomes[key].lengths():
+            found = perplexity(outcomes[key].at(length))
+            interval = f"{markdown.perplexity(found.low)} … {markdown.perplexity(found.high)}"
+            row = [method_name(key.method), *map(str, (key.train_length, key.seed, length))]
+            rows.append([*row, markdown.perplexity(found.value), interval])
     headers = ["method", "L", "seed", "tested at", "perplexity", "interval"]
-    return f"### {corpus}\n\n{markdown.table(headers, rows, left=1)}"
+    return f"### {corpus}\n\n{markdown.table(headers, rows, left=1)}" if rows else ""
 
 
 def seed_section(outcomes: dict[Key, Outcome]) -> str:
     """How far models that differ in the seed alone are apart, which no interval covers."""
-    models: dict[tuple[str, str, int], list[Outcome]] = {}
-    for key, outcome in outcomes.items():
-        models.setdefault((key.corpus, key.method, key.train_length), []).append(outcome)
+    models: dict[tuple[str, str, int], list[float]] = {}
+    for key in sorted(outcomes, key=lambda key: key.seed):
+        found = models.setdefault((key.corpus, key.method, key.train_length), [])
+        found.append(outcomes[key].at(key.train_length).perplexity)
     rows = []
-    for (corpus, method, length), members in sorted(models.items()):
-        if len(members) < 2:
-            continue
-        found = [
-            outcome.at(length).perplexity for outcome in sorted(members, key=lambda o: o.key.seed)
-        ]
-        mean = statistics.fmean(found)
-        rows.append(
-            [
-                f"{method_name(method)} trained and tested at {length} ({corpus})",
-                ", ".join(map(markdown.perplexity, found)),
-                markdown.perplexity(mean),
-                f"{100 * statistics.stdev(found) / mean:.1f} %",
-            ]
-        )
-    if not rows:
-        return ""
+    for (corpus, method, length), found in sorted(models.items()):
+        if len(found) > 1:
+            mean = statistics.fmean(found)
+            model = f"{method_name(method)} trained and tested at {length} ({corpus})"
+            each = ", ".join(map(markdown.perplexity, found))
+            spread = f"{100 * statistics.stdev(found) / mean:.1f} %"
+            rows.append([model, each, markdown.perplexity(mean), spread])
     headers = ["model", "perplexity of each seed", "mean", "standard deviation"]
-    return f"## Seeds\n\n{markdown.table(headers, rows, left=2)}"
+    return f"## Seeds\n\n{markdown.table(headers, rows, left=2)}" if rows else ""
 
 
 def cell_table(outcomes: list[Outcome]) -> str:
     """Where each model comes from."""
-    rows = [
-        [
-            markdown.Markup(f"[`{outcome.key.name}`](cells/{outcome.key.name}/)"),
-            outcome.text,
-            f"{outcome.updates:,}",
-            f"{60 * outcome.hours:.0f}",
-            f"{outcome.tokens_per_second or 0:,.0f}",
-            outcome.commit,
-        ]
-        for outcome in outcomes
-    ]
+    rows = []
+    for each in outcomes:
+        link = markdown.Markup(f"[`{each.key.name}`](cells/{each.key.name}/)")
+        speed = f"{each.tokens_per_second or 0:,.0f}"
+        row = [link, each.text, f"{each.updates:,}", f"{60 * each.hours:.0f}", speed, each.commit]
+        rows.append(row)
     headers = ["cell", "text", "updates", "minutes", "tokens/s", "commit"]
     return markdown.table(headers, rows, left=2)
