@@ -11,6 +11,11 @@ from pathlib import Path
 from ..errors import BadInput
 
 
+def names(text: str) -> list[str]:
+    """Values that commas separate."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that all experiments share."""
     parser.add_argument(
@@ -28,20 +33,21 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print the commands of all runs and what they cost"
     )
+    parser.add_argument("--job", help=argparse.SUPPRESS)  # what one of the jobs does
     add_slurm_arguments(parser)
 
 
-def check_numbers(args: argparse.Namespace) -> None:
-    """Raises BadInput if a shared option has an invalid value."""
-    if args.parallel is not None and args.parallel < 1:
-        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
-    if args.hours is not None and not args.hours > 0:
-        raise BadInput(f"--hours must be above 0, not {args.hours}.")
-    if args.hours is not None and wants_slurm(args):
-        raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
+def add_corpus_argument(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument(
+        "--corpus",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help=f"{text} (repeatable)",
+    )
 
 
-def corpus_paths(given: list[str], names: Iterable[str]) -> dict[str, Path]:
+def corpus_paths(given: list[str], known: Iterable[str]) -> dict[str, Path]:
     """The values ``NAME=PATH`` of ``--corpus`` as paths by name.
 
     Raises:
@@ -50,9 +56,9 @@ def corpus_paths(given: list[str], names: Iterable[str]) -> dict[str, Path]:
     found = {}
     for text in given:
         name, _, path = text.partition("=")
-        if name not in names or not path:
+        if name not in known or not path:
             raise BadInput(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(names)}, not '{text}'."
+                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
             )
         found[name] = Path(path)
         if not found[name].exists():
@@ -71,6 +77,12 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
 
     from ..experiments import runner, slurm
 
+    if args.parallel is not None and args.parallel < 1:
+        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
+    if args.hours is not None and not args.hours > 0:
+        raise BadInput(f"--hours must be above 0, not {args.hours}.")
+    if args.hours is not None and wants_slurm(args):
+        raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
     if args.job:
         return slurm.run_job(experiment, args.job)
     if wants_slurm(args):
@@ -83,12 +95,8 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
     return runner.carry_out(experiment, args.parallel, None if plans_itself else args.hours)
 
 
-def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) -> None:
-    """Add the options that all such verbs share.
-
-    Args:
-        has_jobs: the verb's own work is cut into jobs by name.
-    """
+def add_slurm_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every verb whose work can be handed over."""
     group = parser.add_argument_group("SLURM (docs/cluster.md)")
     group.add_argument(
         "--slurm", action="store_true", help="submit the work as SLURM jobs and exit"
@@ -105,15 +113,13 @@ def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) 
         metavar="NAME=VALUE",
         help="an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
     )
-    if has_jobs:
-        group.add_argument("--job", help=argparse.SUPPRESS)  # what one of the jobs does
 
 
 def wants_slurm(args: argparse.Namespace) -> bool:
     """Whether the work is to be handed over.
 
     Raises:
-        BadInput: an option has an invalid value.
+        BadInput: the options contradict each other, or this is a job already.
     """
     if args.slurm and args.slurm_local:
         raise BadInput("Choose one of --slurm and --slurm-local.")
@@ -160,13 +166,10 @@ def hand_over(
     from ..experiments.runner import exit_code
     from ..files import locked
 
-    options = {}
-    for given in args.slurm_option:
-        name, equals, value = given.partition("=")
-        if not name or not equals:
-            raise BadInput(f"--slurm-option takes NAME=VALUE, not '{given}'.")
-        options[name] = value
-    cluster = slurm.Cluster(args.slurm_local, options, at_once)
+    pairs = [given.partition("=")[::2] for given in args.slurm_option]
+    if wrong := [given for given, pair in zip(args.slurm_option, pairs) if not all(pair)]:
+        raise BadInput(f"--slurm-option takes NAME=VALUE, not '{wrong[0]}'.")
+    cluster = slurm.Cluster(args.slurm_local, dict(pairs), at_once)
     if args.dry_run:
         print(slurm.describe(stages, cluster))
         return 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..errors import BadInput
 from .experiment_options import (
+    add_corpus_argument,
     add_experiment_arguments,
-    check_numbers,
     corpus_paths,
     run_experiment,
     wants_slurm,
@@ -19,12 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..paper.scales import SCALES
 
     parser.add_argument("name", metavar="TABLE|FIGURE|all", help="e.g. table5, figure1")
-    parser.add_argument(
-        "--corpus",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="text of wikitext-103, bookcorpus or cc100-roberta: a file or a folder (repeatable)",
+    add_corpus_argument(
+        parser, "text of wikitext-103, bookcorpus or cc100-roberta: a file or a folder"
     )
     parser.add_argument(
         "--allow-other-text",
@@ -57,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     from ..paper.catalogue import CORPORA
     from ..paper.scales import SCALES
 
-    check_numbers(args)
     items = tables.find_items(args.name)
     trainings = tables.trainings_for(items)
     paths = corpus_paths(args.corpus, CORPORA)

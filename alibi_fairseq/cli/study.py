@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..errors import BadInput
 from .experiment_options import (
+    add_corpus_argument,
     add_experiment_arguments,
-    check_numbers,
     corpus_paths,
     run_experiment,
 )
@@ -26,16 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="YAML",
         help="what to train and to evaluate (default: %(default)s)",
     )
-    parser.add_argument(
-        "--corpus",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="text of one of the study's corpora, or a folder of binary data prepared from it "
-        "(repeatable); models on corpora that are not given are not trained",
+    add_corpus_argument(
+        parser,
+        "text of one of the study's corpora, or a folder of binary data prepared from it; models "
+        "on corpora that are not given are not trained",
     )
     parser.add_argument(
-        "--cells", metavar="PATTERN", help="only cells with such names, e.g. 'wikipedia-alibi-*'"
+        "--cells",
+        default="*",
+        metavar="PATTERN",
+        help="only cells with such names, e.g. 'wikipedia-alibi-*'",
     )
     parser.add_argument(
         "--work-dir",
@@ -62,32 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
+    from ..experiments.runner import exit_code
     from ..experiments.study import description
     from ..experiments.study.runs import StudyExperiment
+    from ..experiments.study.speeds import measure
 
-    check_numbers(args)
     if args.speeds and (args.hours is not None or not args.corpus):
         raise BadInput("--speeds trains nothing: it needs --corpus, and takes no --hours.")
     study = description.load(args.description)
     sources = corpus_paths(args.corpus, list(study.corpora))
-    pattern = args.cells or "*"
     experiment = StudyExperiment(
-        study, args.description, sources, args.work_dir, args.results, pattern
+        study, args.description, sources, args.work_dir, args.results, args.cells
     )
-    return time_models(experiment) if args.speeds else run_experiment(args, experiment)
-
-
-def time_models(experiment) -> int:
-    """Time the models of the given texts in turns, and write the page."""
-    from ..experiments.runner import exit_code
-    from ..experiments.study.speeds import measure
-    from ..files import locked
-
-    def everything() -> None:
-        with locked(experiment.folder / "lock", experiment.option, "command"):
-            experiment.prepare()
-            runs = {run.evaluations[-1].key: run for run in experiment.runs}
-            print(*measure(runs, experiment.results), sep="\n")
-            experiment.report()
-
-    return exit_code(everything)
+    if args.speeds:
+        return exit_code(lambda: measure(experiment))
+    return run_experiment(args, experiment)

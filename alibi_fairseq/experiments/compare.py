@@ -18,14 +18,14 @@ from ..files import atomic_write, sha256_file
 from .comparison import Comparison, Corpus, as_mapping
 from .hours import measure, updates_that_fit
 from .run import Run, Sweep
-from .runner import default_parallel
+from .runner import Experiment, default_parallel
 
 #: What two comparisons must share to have the same number of updates.
 _FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(Experiment):
     """A comparison as an :class:`.runner.Experiment`.
 
     Attributes:
@@ -43,9 +43,6 @@ class Compare:
     command: list[str] | None = None
 
     option = "--out"
-    gpus = 1
-    threads = None
-    partial = False
 
     @property
     def prepared(self) -> bool:
@@ -121,8 +118,7 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
         data = data_folder(corpus, folder)
         name = f"{corpus.name}/{method}-{length}-seed{seed}"
         run = run_of(comparison, name, method, length, seed, data, folder / name)
-        # The table of learned positions ends at the training length.
-        overrides = {"clamp_learned_positions": True} if method == "learned" else {}
+        overrides = overrides_of(method)
         flags = ("--model-overrides", json.dumps(overrides)) if overrides else ()
         sweep = Sweep(
             folder / name / "results.json",
@@ -179,6 +175,11 @@ def training_options(
         *_user_dir(what),
         *what.train_flags,
     ]
+
+
+def overrides_of(method: str) -> dict:
+    """Options of the model in evaluations: the table of learned positions ends at the training length."""
+    return {"clamp_learned_positions": True} if method == "learned" else {}
 
 
 def _task(method: str, train_length: int) -> list[str]:

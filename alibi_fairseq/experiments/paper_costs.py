@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..data import bookcorpus, cc100_roberta, wikitext103
-from ..data.sources import text_files
 from ..paper.cost import gpu_hours
 from ..paper.recipe import Recipe
 from ..paper.scales import PAPER
 from ..reporting import markdown
+from .paper_data import preparation_bytes
 
 if TYPE_CHECKING:
     from .paper_tables import PaperTables
@@ -36,19 +34,6 @@ def checkpoint_bytes(recipe: Recipe, kept: int) -> int:
     each = recipe.parameters * BYTES[str(recipe.options["optimizer"]["_name"])]
     saves_between = "save_interval_updates" in recipe.options["checkpoint"]
     return each * (_CHECKPOINTS + saves_between + kept)
-
-
-def preparation_bytes(corpus: str, source: Path | None) -> float:
-    """Disk that the preparation of a corpus takes at its peak.
-
-    Args:
-        source: None: the paper's corpus.
-    """
-    if corpus == wikitext103.CORPUS:
-        folder = source if source and source.is_dir() else None
-        return wikitext103.disk_needed(None if folder else source, folder)
-    module = bookcorpus if corpus == bookcorpus.CORPUS else cc100_roberta
-    return module.disk_needed(source and text_files(source))
 
 
 def one_after_another(peaks: list[float]) -> float:

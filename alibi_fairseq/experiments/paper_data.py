@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from ..results.manifest import other_name
 from ..results.stamps import Stamp
 from .command import Command
 from .run import ALIBI
-from .runner import Step
 
 #: The unit in which a corpus's preparation reads text; distinguishes the folders of other texts.
 UNITS = {"wikitext-103": "words", "bookcorpus": "books", "cc100-roberta": "documents"}
@@ -99,31 +97,24 @@ def check_source(source: Source) -> None:
     Raises:
         BadInput: it cannot be prepared, or is not the paper's corpus and no other text is allowed.
     """
-    path = source.path
-    if source.corpus == wikitext103.CORPUS:
+    path, corpus = source.path, source.corpus
+    if corpus == wikitext103.CORPUS:
         archive, folder = (None, path) if path.is_dir() else (path, None)
         wikitext103.identify(archive, folder, source.other)
         return
-    files = text_files(path)
-    if source.other:
-        return
-    if source.corpus == bookcorpus.CORPUS and not is_line_edition([path]):
+    size, what = sum(map(estimated_text_bytes, text_files(path))), ""
+    if corpus == bookcorpus.CORPUS and not is_line_edition([path]):
         what = "one file per book: the Toronto BookCorpus has one sentence per line"
-    elif source.corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(
-        sum(map(estimated_text_bytes, files))
-    ):
+    elif corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(size):
         what = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
-    else:
-        return
-    raise BadInput(
-        f"--corpus {source.corpus}={path}: {what}; --allow-other-text accepts it under its "
-        "own name."
-    )
+    if what and not source.other:
+        allow = "--allow-other-text accepts it under its own name"
+        raise BadInput(f"--corpus {corpus}={path}: {what}; {allow}.")
 
 
 @dataclass(frozen=True)
 class Data:
-    """The data folder that fairseq reads.
+    """The data folder that fairseq reads: prepared from a text, and at a small scale cut.
 
     Attributes:
         folder: the working folder of the preparation.
@@ -143,33 +134,38 @@ class Data:
         return self.folder / f"{self.source.text}-{self.scale.name}"
 
     @property
+    def manifest(self) -> dict:
+        """Empty before the preparation."""
+        return (manifests.load(self.data_bin) if self.data_bin.is_dir() else None) or {}
+
+    @property
     def argument(self) -> str:
         """fairseq's data argument; before the preparation as far as it is known."""
         if self.scale.excerpt:
             return str(self.excerpt)
-        manifest = self._manifest()
+        manifest = self.manifest
         if not manifest and self.source.corpus == "cc100-roberta":
             manifest = {"shards": ["shard00", "…"]}
         return manifests.data_argument(self.data_bin, manifest)
 
     @property
     def prepared(self) -> bool:
-        return all(step.done() for step in self.steps())
+        return self._prepared.holds() and (not self.scale.excerpt or self._cut.holds())
 
     @property
     def genuine(self) -> bool:
         """Whether it is the whole of the paper's corpus; call it after the preparation."""
-        return not self.scale.excerpt and self._manifest()["identified_by"] is not None
+        return not self.scale.excerpt and self.manifest["identified_by"] is not None
 
     @property
     def text(self) -> str:
         """The name of the text in results."""
-        return self.excerpt.name if self.scale.excerpt else self._manifest()["corpus"]
+        return self.excerpt.name if self.scale.excerpt else self.manifest["corpus"]
 
     @property
     def identity(self) -> dict:
         """Settings that identify the data."""
-        files = self._manifest().get("files")
+        files = self.manifest.get("files")
         listing = json.dumps(files, sort_keys=True)
         return {
             "data_sha256": files and hashlib.sha256(listing.encode()).hexdigest(),
@@ -177,71 +173,77 @@ class Data:
             "vocabulary": self.scale.vocabulary,
         }
 
-    def steps(self) -> Iterator[Step]:
-        """The steps that create the data; the second is known only after the first."""
-        yield self._prepare()
-        if self.scale.excerpt:
-            yield self._cut()
-
-    def _manifest(self) -> dict:
-        return (manifests.load(self.data_bin) if self.data_bin.is_dir() else None) or {}
-
-    def _prepare(self) -> Step:
+    def commands(self) -> list[Command]:
+        """The preparation, and at a small scale the excerpt."""
+        words = ["prepare", self.source.corpus, *self.source.flags(), "--out", str(self.folder)]
         flags = self.scale.preparation(self.source.corpus)
-        words = ["prepare", self.source.corpus, *self.source.flags()]
-        manifest = self.data_bin / manifests.FILE_NAME
-        stamp = Stamp(
-            self.folder / "prepared.json",
-            {"corpus": self.source.corpus, "flags": flags, "other": self.source.other},
-            self.source.files if self.source.path.exists() else [],
-            [manifest],
-        )
+        prepare = Command(f"preparing {self.source.text}", [*ALIBI, *words, *flags])
+        if not self.scale.excerpt:
+            return [prepare]
+        first, *_ = manifests.data_argument(self.data_bin, self.manifest).split(":")
+        argv = [sys.executable, "-m", "alibi_fairseq.data.excerpt", first, str(self.excerpt)]
+        argv += [f"{split}={most}" for split, most in self.scale.excerpt.items()]
+        argv += ["--words", str(self.scale.vocabulary)]
+        return [prepare, Command(f"taking an excerpt of {self.source.text}", argv)]
 
-        def check() -> None:
-            if stamp.path.is_file() and self.data_bin.is_dir() and not stamp.holds():
-                raise BadInput(
-                    f"{self.data_bin} was prepared from other text or with other settings; move "
-                    f"{self.folder} away or choose another --work-dir."
-                )
+    def check(self) -> float:
+        """Check that the data can be made; returns the bytes of disk that this takes at its peak.
 
-        def finish() -> None:
-            if self._manifest()["identified_by"] is None and not self.source.other:
+        Raises:
+            BadInput: the text cannot be prepared, or the folder holds something else.
+        """
+        if self._prepared.holds():
+            return 0
+        check_source(self.source)
+        if self._prepared.path.is_file() and self.data_bin.is_dir():
+            raise BadInput(
+                f"{self.data_bin} was prepared from other text or with other settings; move "
+                f"{self.folder} away or choose another --work-dir."
+            )
+        return preparation_bytes(self.source.corpus, self.source.path)
+
+    def prepare(self) -> None:
+        """Do what is not done yet, see :meth:`.Command.run`."""
+        if not self._prepared.holds():
+            self.commands()[0].run()
+            if self.manifest["identified_by"] is None and not self.source.other:
                 raise BadInput(
                     f"{self.source.path} turned out not to be the paper's {self.source.corpus}; "
                     "--allow-other-text accepts it under its own name."
                 )
-            stamp.write()
+            self._prepared.write()
+        if self.scale.excerpt and not self._cut.holds():
+            self.commands()[1].run()
+            self._cut.write()
 
-        return Step(
-            title=f"preparing {self.source.text}",
-            work=Command([*ALIBI, *words, "--out", str(self.folder), *flags]),
-            done=stamp.holds,
-            check=check,
-            finish=finish,
+    @property
+    def _prepared(self) -> Stamp:
+        flags, source = self.scale.preparation(self.source.corpus), self.source
+        return Stamp(
+            self.folder / "prepared.json",
+            {"corpus": source.corpus, "flags": flags, "other": source.other},
+            source.files if source.path.exists() else [],
+            [self.data_bin / manifests.FILE_NAME],
         )
 
-    def _cut(self) -> Step:
-        tokens, words = self.scale.excerpt, self.scale.vocabulary
-        first, *_ = manifests.data_argument(self.data_bin, self._manifest() or {}).split(":")
-        stamp = Stamp(
+    @property
+    def _cut(self) -> Stamp:
+        return Stamp(
             self.folder / f"{self.excerpt.name}.json",
-            {"tokens": tokens, "words": words},
+            {"tokens": self.scale.excerpt, "words": self.scale.vocabulary},
             [self.data_bin / manifests.FILE_NAME],
             [self.excerpt / name for name in ("train.bin", "valid.bin", "dict.txt")],
         )
-        splits = [f"{split}={most}" for split, most in tokens.items()]
-        return Step(
-            title=f"taking an excerpt of {self.source.text}",
-            work=Command(
-                [
-                    *(sys.executable, "-m", "alibi_fairseq.data.excerpt"),
-                    first,
-                    str(self.excerpt),
-                    *splits,
-                    "--words",
-                    str(words),
-                ]
-            ),
-            done=stamp.holds,
-            finish=stamp.write,
-        )
+
+
+def preparation_bytes(corpus: str, source: Path | None) -> float:
+    """Disk that the preparation of a corpus takes at its peak.
+
+    Args:
+        source: None: the paper's corpus.
+    """
+    if corpus == wikitext103.CORPUS:
+        folder = source if source and source.is_dir() else None
+        return wikitext103.disk_needed(None if folder else source, folder)
+    module = bookcorpus if corpus == bookcorpus.CORPUS else cc100_roberta
+    return module.disk_needed(source and text_files(source))

@@ -13,14 +13,14 @@ from ..results.schema import TRAINING_FILE
 from ..results.stamps import Stamp
 from . import paper_costs as costs
 from .command import Command
-from .paper_data import Data, Source, check_source
+from .paper_data import Data, Source
 from .run import ALIBI, Run, Sweep
-from .runner import Step, run_step
+from .runner import Experiment
 from .torchrun import Machine, launcher_flags, train_flags
 
 
 @dataclass(frozen=True)
-class PaperTables:
+class PaperTables(Experiment):
     """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`.
 
     Attributes:
@@ -40,10 +40,6 @@ class PaperTables:
     machine: Machine | None
     name: str = ""
 
-    option = "--work-dir"
-    threads = None
-    partial = False
-
     @property
     def gpus(self) -> int:
         return 0 if self.machine is None or self.machine.cpu else self.machine.processes
@@ -53,10 +49,19 @@ class PaperTables:
         return all(data.prepared for data in self.data.values())
 
     def prepare(self) -> None:
-        self._look_ahead()
+        """Look at texts, GPUs, folders and disk space before any work."""
+        needed = costs.one_after_another([data.check() for data in self.data.values()])
+        for training, run in zip(self.trainings, self.runs):
+            prepared = self.data[training.recipe.corpus.name].prepared
+            if not (prepared and run.done):
+                if prepared:
+                    run.check()
+                most = costs.checkpoint_bytes(self.scale.recipe(training.recipe), len(run.stops))
+                there = sum(each.stat().st_size for each in run.folder.rglob("*") if each.is_file())
+                needed += max(0, most - there)
+        check_disk(self.folder, needed, "The remaining work", "--work-dir")
         for data in self.data.values():
-            for step in data.steps():
-                run_step(step)
+            data.prepare()
 
     @property
     def runs(self) -> list[Run]:
@@ -65,14 +70,22 @@ class PaperTables:
     def report(self) -> None:
         from .paper_outcome import print_outcome, write_overview
 
-        run_step(self._report())
+        results = self.folder / "results"
+        wanted = (run.folder / TRAINING_FILE for run in self.runs)
+        records = [path for path in wanted if path.is_file()]
+        made_of = [*sorted(results.rglob("*.json")), *records]
+        names = {"results": [str(path.relative_to(self.folder)) for path in made_of]}
+        stamp = Stamp(self.page.with_name("made.json"), names, made_of, [self.page])
+        if not stamp.holds():
+            words = ["report", *map(str, [results, *records]), "--out", str(self.page.parent)]
+            Command("the report", [*ALIBI, *words]).run()
+            stamp.write()
         print_outcome(self, self.items)
         if self.name == "all":
             print(f"All of them on one page: {write_overview(self, self.items)}")
 
     def cost(self) -> str:
-        steps = [step for data in self.data.values() for step in data.steps()]
-        prepare = [step.work.line for step in steps if isinstance(step.work, Command)]
+        prepare = [each.line for data in self.data.values() for each in data.commands()]
         return "\n".join(["# data", *prepare, "", costs.cost_table(self)])
 
     @cached_property
@@ -130,47 +143,3 @@ class PaperTables:
     @property
     def page(self) -> Path:
         return self.folder / "report" / "report.md"
-
-    def _report(self) -> Step:
-        """The step that writes the report of all results in this folder."""
-        results = self.folder / "results"
-        wanted = (run.folder / TRAINING_FILE for run in self.runs)
-        records = [path for path in wanted if path.is_file()]
-        made_of = [*sorted(results.rglob("*.json")), *records]
-        stamp = Stamp(
-            self.page.with_name("made.json"),
-            {"results": [str(path.relative_to(self.folder)) for path in made_of]},
-            made_of,
-            [self.page],
-        )
-        words = ["report", *map(str, [results, *records]), "--out", str(self.page.parent)]
-        return Step("the report", Command([*ALIBI, *words]), stamp.holds, finish=stamp.write)
-
-    def _look_ahead(self) -> None:
-        """Check texts, GPUs, folders and disk space before any work.
-
-        Raises:
-            BadInput: something would fail later.
-        """
-        peaks = []
-        for data in self.data.values():
-            prepare = next(data.steps())
-            if not prepare.done():
-                check_source(data.source)
-                prepare.check()
-                peaks.append(costs.preparation_bytes(data.source.corpus, data.source.path))
-        needed = costs.one_after_another(peaks)
-        for training, run in zip(self.trainings, self.runs):
-            prepared = self.data[training.recipe.corpus.name].prepared
-            if prepared and run.done:
-                continue
-            if prepared:
-                run.check()
-            recipe = self.scale.recipe(training.recipe)
-            most = costs.checkpoint_bytes(recipe, len(run.stops))
-            needed += max(0, most - _bytes_in(run.folder))
-        check_disk(self.folder, needed, "The remaining work", "--work-dir")
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -40,11 +40,7 @@ def refused(capsys, tmp_path, *words) -> str:
     assert main(["reproduce", *map(str, words), "--work-dir", str(work)]) == 2
     left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
     assert left <= {"lock"}
-    (line,) = [
-        line
-        for line in capsys.readouterr().err.splitlines()
-        if line.startswith("alibi-fairseq: error")
-    ]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
     return line
 
 

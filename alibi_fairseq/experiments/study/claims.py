@@ -345,7 +345,11 @@ class Tried:
             if finding.counts:
                 of_seeds.setdefault(finding.what, set()).add(finding.agrees)
         counted = [
-            None if {True, False} <= found else False if False in found else None not in found or None
+            None
+            if {True, False} <= found
+            else False
+            if False in found
+            else None not in found or None
             for found in of_seeds.values()
         ]
         if not counted:
