@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from ..experiments.paper_data import sources_of
     from ..experiments.paper_tables import PaperTables
     from ..paper import tables
-    from ..paper.catalogue import CORPORA
+    from ..paper.recipe import CORPORA
     from ..paper.scales import SCALES
 
     items = tables.find_items(args.name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..paper.cost import gpu_hours
+from ..paper import published
 from ..paper.recipe import Recipe
-from ..paper.scales import PAPER
+from ..paper.scales import PAPER, Scale
 from ..reporting import markdown
 from .paper_data import preparation_bytes
 
@@ -20,20 +20,33 @@ _CHECKPOINTS = 3
 
 
 def v100_hours(recipe: Recipe, updates: int) -> float | None:
-    """Hours of one V100 at the paper's speed; None where the paper gives none."""
-    whole = gpu_hours(recipe)
-    return whole and whole * updates / recipe.updates
+    """Hours of one V100: as Table 12 states them, or tokens at the paper's speed; None without one."""
+    model = (recipe.position_method, recipe.train_length)
+
+    def found(item: str, column: str) -> int | None:
+        rows = {(row["position_method"], row["train_length"]): row for row in published.rows(item)}
+        return rows[model][column] if model in rows else None
+
+    if published.about("table12")["corpus"] == recipe.corpus and (
+        hours := found("table12", "gpu_hours")
+    ):
+        return hours * updates / recipe.updates
+    # Figure 7 has all lengths, Table 1 all methods; both were measured on WikiText-103.
+    column = "train_words_per_second"
+    speed = found("figure07", column) or found("table01", column)
+    return speed and updates * recipe.batch.tokens_per_update / speed / 3600
 
 
-def checkpoint_bytes(recipe: Recipe, kept: int) -> int:
+def checkpoint_bytes(scale: Scale, recipe: Recipe, kept: int) -> int:
     """Disk that a run takes at most.
 
     Args:
+        recipe: the paper's.
         kept: models of earlier updates that are kept as well.
     """
-    each = recipe.parameters * BYTES[str(recipe.options["optimizer"]["_name"])]
-    saves_between = "save_interval_updates" in recipe.options["checkpoint"]
-    return each * (_CHECKPOINTS + saves_between + kept)
+    options = scale.recipe(recipe).options
+    each = scale.parameters(recipe) * BYTES[str(options["optimizer"]["_name"])]
+    return each * (_CHECKPOINTS + ("save_interval_updates" in options["checkpoint"]) + kept)
 
 
 def one_after_another(peaks: list[float]) -> float:
@@ -58,7 +71,7 @@ def cost_table(tables: PaperTables) -> str:
         recipe, stops = scale.recipe(training.recipe), tables.stops(training)
         of_run = stops[-1] * recipe.batch.tokens_per_update
         time = v100_hours(recipe, stops[-1]) if scale is PAPER else None
-        size = checkpoint_bytes(recipe, len(stops) - 1)
+        size = checkpoint_bytes(scale, training.recipe, len(stops) - 1)
         tokens, hours, disk = tokens + of_run, hours + (time or 0), disk + size
         row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}"]
         lines.append([*row, hours_text(time), gigabytes(size)])

@@ -51,7 +51,7 @@ def table_of(tables: PaperTables, item: str) -> Path:
 
 def is_replication(tables: PaperTables, item: str) -> bool:
     """Whether these are the paper's runs on the paper's text."""
-    corpora = {evaluation.recipe.corpus.name for evaluation in asked_for(item)}
+    corpora = {evaluation.recipe.corpus for evaluation in asked_for(item)}
     return tables.scale is PAPER and all(tables.data[corpus].genuine for corpus in corpora)
 
 
@@ -71,7 +71,7 @@ def warning(tables: PaperTables, item: str) -> list[str]:
     """Why this is not a replication; empty if it is one."""
     if is_replication(tables, item):
         return []
-    corpora = {evaluation.recipe.corpus.name for evaluation in asked_for(item)}
+    corpora = {evaluation.recipe.corpus for evaluation in asked_for(item)}
     texts = ", ".join(sorted(tables.data[corpus].text for corpus in corpora))
     scale = tables.scale
     return [

@@ -52,11 +52,11 @@ class PaperTables(Experiment):
         """Look at texts, GPUs, folders and disk space before any work."""
         needed = costs.one_after_another([data.check() for data in self.data.values()])
         for training, run in zip(self.trainings, self.runs):
-            prepared = self.data[training.recipe.corpus.name].prepared
+            prepared = self.data[training.recipe.corpus].prepared
             if not (prepared and run.done):
                 if prepared:
                     run.check()
-                most = costs.checkpoint_bytes(self.scale.recipe(training.recipe), len(run.stops))
+                most = costs.checkpoint_bytes(self.scale, training.recipe, len(run.stops))
                 there = sum(each.stat().st_size for each in run.folder.rglob("*") if each.is_file())
                 needed += max(0, most - there)
         check_disk(self.folder, needed, "The remaining work", "--work-dir")
@@ -99,7 +99,7 @@ class PaperTables(Experiment):
     def run(self, training: Training) -> Run:
         """A training of the paper at this scale; complete once its data is prepared."""
         recipe = self.scale.recipe(training.recipe)
-        data = self.data[recipe.corpus.name]
+        data = self.data[recipe.corpus]
         machine = self.machine or Machine(recipe.batch.gpus)
         *stops, last = self.stops(training)
         flags = train_flags(replace(recipe, updates=last), machine)
@@ -137,7 +137,7 @@ class PaperTables(Experiment):
 
     def results(self, training: Training, subset: str) -> Path:
         """The results of a run on a split."""
-        source = self.sources[training.recipe.corpus.name]
+        source = self.sources[training.recipe.corpus]
         return self.folder / "results" / source.folder / f"{training.recipe.name}-{subset}.json"
 
     @property

@@ -136,7 +136,7 @@ def ages(recipe: Recipe) -> tuple[int, ...]:
 
 def corpora_of(trainings: list[Training]) -> list[str]:
     """The corpora that trainings need, in order."""
-    return list(dict.fromkeys(each.recipe.corpus.name for each in trainings))
+    return list(dict.fromkeys(each.recipe.corpus for each in trainings))
 
 
 def title(item: str) -> str:

@@ -8,8 +8,7 @@ from functools import cache
 
 from ..results.points import Point
 from . import published
-from .catalogue import RECIPES
-from .recipe import Recipe, recipe_name
+from .recipe import RECIPES, Recipe, recipe_name
 
 #: Every table or figure whose perplexities one can train for, best first for the head of a file.
 PERPLEXITY_ITEMS = (
@@ -75,14 +74,3 @@ def curve_evaluations() -> tuple[Evaluation, ...]:
 def recipe_of(item: str, point: Point) -> Recipe:
     corpus = published.about(item)["corpus"]
     return RECIPES[f"{corpus}/{recipe_name(point.position_method, point.train_length)}"]
-
-
-def expected(item: str, recipe: Recipe) -> list[Point]:
-    """The cells of a table that this run fills, validation first."""
-    cells = [point for point in published.points(item) if recipe_of(item, point) is recipe]
-    return sorted(cells, key=lambda point: (point.subset != "valid", point.length))
-
-
-def items_of(recipe: Recipe) -> list[str]:
-    """The tables and figures that this run fills, its main one first."""
-    return [item for item in PERPLEXITY_ITEMS if expected(item, recipe)]
