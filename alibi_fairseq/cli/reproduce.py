@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     items = tables.find_items(args.name)
     trainings = tables.trainings_for(items)
     paths = corpus_paths(args.corpus, CORPORA)
-    needed = tables.corpora_of(trainings)
+    needed = list(dict.fromkeys(training.recipe.corpus for training in trainings))
     given = sources_of(paths, needed, args.allow_other_text, complete=not args.dry_run)
     folder, scale = args.work_dir / args.scale, SCALES[args.scale]
     experiment = PaperTables(folder, items, trainings, given, scale, machine(args), args.name)

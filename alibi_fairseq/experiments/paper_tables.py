@@ -106,14 +106,14 @@ class PaperTables(Experiment):
         flags += ["--log-format", "json", "--log-interval", str(self.scale.log_interval)]
         sweeps = (
             Sweep(
-                results=self.results(training, measurement.subset),
-                lengths=measurement.lengths,
-                strides=(str(measurement.stride or "full"),),
-                subset=measurement.subset,
-                updates=self.scale.updates_of(training.recipe, measurement.updates),
+                results=self.results(training, each.subset),
+                lengths=each.lengths,
+                strides=(str(each.stride or "full"),),
+                subset=each.subset,
+                updates=self.scale.updates_of(training.recipe, each.updates),
                 flags=("--device", "cpu") if machine.cpu else (),
             )
-            for measurement in training.measurements
+            for each in training.evaluations
         )
         return Run(
             name=recipe.path,

@@ -84,7 +84,7 @@ def test_all_texts_are_looked_at_before_the_first_is_prepared(texts, commands, t
         (["table5", "--gpus", "2", "--cpu", "2"], "Choose one of --gpus and --cpu"),
         (["table5", "--scale", "smoke", "--cpu", "7"], "7 GPUs cannot keep"),
         (["table5", "--cpu", "0"], "must be at least 1"),
-        (["table5", "--parallel", "0"], "--parallel must be at least 1"),
+        (["table5", "--scale", "smoke", "--parallel", "0"], "--parallel must be at least 1"),
     ],
 )
 def test_one_sentence(words, sentence, texts, commands, tmp_path, capsys):

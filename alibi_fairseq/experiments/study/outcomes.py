@@ -74,7 +74,8 @@ def load_outcome(folder: Path, key: Key) -> Outcome:
     by_position = load_document(folder / "position_loss.json")
     last = load_document(folder / "training.json")["cells"][-1]
     trained = min(cell.get("model_overrides", "") for cell in evaluation["cells"])
-    sums, positions = {}, {}
+    sums: dict[tuple[int, int, bool], Sums] = {}
+    positions: dict[int, list] = {}
     for cell in evaluation["cells"]:
         case = (cell["length"], cell["stride"], cell.get("model_overrides", "") != trained)
         sums[case] = Sums(np.array(cell["document_bits"]), np.array(cell["document_tokens"]))

@@ -21,7 +21,7 @@ from ...files import atomic_write
 from ...results.schema import TRAINING_FILE, load_document, save_document
 from ...results.stamps import Stamp, check_settings
 from ..command import Command, StopRequest
-from ..compare import overrides_of, run_of, sha256_if_there, training_options
+from ..compare import overrides_of, run_of, sha256_if_there
 from ..run import Environment, Run
 from ..runner import Experiment
 from . import data as study_data
@@ -191,7 +191,7 @@ class StudyExperiment(Experiment):
             evaluation = StudyEvaluation(tests, self.description, data, overrides_of(key.method))
             files = ("train.bin", "test.bin", "dict.txt")
             cell = {
-                "options": training_options(part, key.method, key.train_length, key.seed),
+                "options": run.settings["options"],
                 "tests": tests,
                 "data": {name: sha256_if_there(data / name) for name in files},
             }
