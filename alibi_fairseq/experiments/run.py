@@ -99,6 +99,10 @@ class Run:
         """Whether nothing is left to do; the data must be there."""
         return not self._untrained() and all(each.done(self) for each in self.evaluations)
 
+    def carry_out(self, stop: StopRequest | None, environment: Environment) -> None:
+        self.train(stop, environment)
+        self.evaluate(stop, environment)
+
     def train(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
         """Train what is not trained yet, see :meth:`.Command.run`."""
         for updates in self._untrained():

@@ -96,7 +96,8 @@ def carry_out(
             try:
                 if left and hours is not None:
                     left = that_fit(left, at_once, experiment.threads, hours)
-                run_all(left, places_for(at_once, experiment.gpus, experiment.threads))
+                work = [(run.name, run.carry_out) for run in left]
+                run_all(work, places_for(at_once, experiment.gpus, experiment.threads))
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -144,15 +145,20 @@ def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[dic
     return places
 
 
-def run_all(runs: Sequence[Run], places: Sequence[Mapping[str, str]]) -> None:
-    """Train and evaluate runs; a line before each says how long the rest will take.
+def run_all(
+    work: Sequence[tuple[str, Callable[[StopRequest | None, Mapping[str, str]], None]]],
+    places: Sequence[Mapping[str, str]],
+) -> None:
+    """Carry out runs or jobs; a line before each says how long the rest will take.
 
     Args:
-        places: environment variables of the runs that go on at the same time. With several, each
-            has a thread of this process.
+        work: names and functions of the request to stop that it obeys, see :meth:`.Command.run`,
+            and environment variables.
+        places: environment variables of those that go on at the same time. With several, each has
+            a thread of this process.
 
     Raises:
-        BadInput, Failed: of the first run that fails; the others are asked to stop.
+        BadInput, Failed: of the first that fails; the others are asked to stop.
         Stopped: the process was asked to stop, and everything under way has saved.
     """
     began, finished = time.monotonic(), 0
@@ -164,14 +170,14 @@ def run_all(runs: Sequence[Run], places: Sequence[Mapping[str, str]]) -> None:
         nonlocal finished
         if stop and stop.times:
             raise Stopped
-        left = remaining(began, finished, len(runs))
-        tqdm.write(f"\n[{number + 1}/{len(runs)}] {runs[number].name}{left}", file=sys.stdout)
+        name, do = work[number]
+        left = remaining(began, finished, len(work))
+        tqdm.write(f"\n[{number + 1}/{len(work)}] {name}{left}", file=sys.stdout)
         place = free.get()
         try:
-            runs[number].train(stop, place)
-            runs[number].evaluate(stop, place)
+            do(stop, place)
         except BaseException:
-            if stop:  # before this thread takes the next run
+            if stop:  # before this thread takes the next one
                 stop.times = stop.times or 1
             raise
         finally:
@@ -179,11 +185,11 @@ def run_all(runs: Sequence[Run], places: Sequence[Mapping[str, str]]) -> None:
         finished += 1
 
     if len(places) == 1:
-        for number in range(len(runs)):
+        for number in range(len(work)):
             carry_out_one(number, None)
         return
     with StopRequest() as stop, ThreadPoolExecutor(len(places)) as pool:
-        futures = [pool.submit(carry_out_one, number, stop) for number in range(len(runs))]
+        futures = [pool.submit(carry_out_one, number, stop) for number in range(len(work))]
     errors = [error for future in futures if (error := future.exception())]
     for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
         raise error

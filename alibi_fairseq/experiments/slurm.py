@@ -15,20 +15,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-
-import psutil
 
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
 from ..files import atomic_write, locked
 from . import command
-from .command import Stopped, StopRequest
-from .runner import Experiment, exit_code
+from .command import Command, StopRequest
+from .run import ALIBI
+from .runner import Experiment, exit_code, places_for, run_all
 
 #: Seconds before its end at which a job is warned, as in scripts/slurm/train.sbatch.
 WARNING = 180
@@ -160,8 +157,19 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     Raises:
         BadInput: there is no SLURM, SLURM refuses the jobs, or jobs of this folder are still in the
             queue.
-        Stopped: asked to stop, which the jobs on this machine did.
+        Stopped, Failed: see :func:`.runner.run_all`, of jobs on this machine.
     """
+    logs = folder / "jobs"
+    if cluster.local:
+        for stage in stages:
+            commands = [
+                Command(f"{stage.title}, job {number}", [*ALIBI, *argv], logs / f"{stage.title}.log")
+                for number, argv in enumerate(stage.jobs, 1)
+            ]
+            at_once = min(len(commands), cluster.at_once or cores())
+            work = [(each.title, each.run) for each in commands]
+            run_all(work, places_for(at_once, stage.gpus))
+        return
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
     try:
         import submitit
@@ -169,10 +177,6 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     except ImportError as error:
         raise BadInput("--slurm needs submitit; pip install 'alibi-fairseq[slurm]'.") from error
     submitit.JobEnvironment.USR_SIG = SIGNAL
-    logs = folder / "jobs"
-    if cluster.local:
-        run_here(stages, submitit.LocalExecutor(logs / "%j"), cluster.at_once or cores())
-        return
     if not shutil.which("sbatch"):
         raise BadInput("There is no sbatch here; submit from a node of a SLURM cluster.")
     refuse_queued(logs / "submitted")
@@ -244,24 +248,14 @@ def refuse_queued(path: Path) -> None:
         )
 
 
-def run_command(argv: list[str], submitter: int | None = None) -> None:
+def run_command(argv: list[str]) -> None:
     """The job itself: our command, in a process of its own.
-
-    Args:
-        argv: arguments of ``alibi-fairseq``.
-        submitter: the process on this machine whose end asks the job to stop.
 
     Raises:
         RuntimeError: the command failed, so that jobs that depend on this one do not begin.
     """
-
-    def watch() -> None:
-        if submitter and not psutil.pid_exists(submitter):
-            stop.times = stop.times or 1
-
     with StopRequest() as stop:
-        line = [sys.executable, "-m", "alibi_fairseq", *argv]
-        code = command.execute(line, watch=watch, stop=stop)
+        code = command.execute([*ALIBI, *argv], stop=stop)
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
         print("saved; putting the job back into the queue", flush=True)
         from submitit import JobEnvironment
@@ -270,55 +264,6 @@ def run_command(argv: list[str], submitter: int | None = None) -> None:
         sys.exit()
     if code:
         raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} ended with exit code {code}")
-
-
-def run_here(stages: Sequence[Stage], executor, at_once: int) -> None:
-    """Run the jobs as processes of this machine, ``at_once`` at a time.
-
-    Args:
-        executor: submitit's ``LocalExecutor``.
-
-    Raises:
-        BadInput: a job failed.
-        Stopped: asked to stop; the jobs have saved.
-    """
-    do = partial(run_command, submitter=os.getpid())
-    for stage in stages:
-        executor.update_parameters(
-            timeout_min=10**6, gpus_per_node=stage.gpus, stderr_to_stdout=True
-        )
-        for first in range(0, len(stage.jobs), at_once):
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is for us
-            try:
-                jobs = executor.map_array(do, stage.jobs[first : first + at_once])
-            finally:
-                signal.signal(signal.SIGINT, before)
-            print(f"{stage.title}: {jobs_text([job.job_id for job in jobs])}", flush=True)
-            wait_for(jobs)
-
-
-def wait_for(jobs: Sequence) -> None:
-    """Until processes of this machine have ended; raises as :func:`run_here` does."""
-    from submitit.core.utils import UncompletedJobError
-
-    try:
-        while not all(job.done() for job in jobs):
-            time.sleep(command.INTERVAL)
-    except Stopped:
-        while running := [job for job in jobs if not job.done()]:
-            for job in running:
-                job._process.terminate()
-            time.sleep(command.INTERVAL)
-        raise
-    for job in jobs:
-        try:
-            failed = job.exception() is not None
-        except UncompletedJobError:  # it was killed
-            failed = True
-        if failed:
-            lines = (job.stdout() or "").splitlines()
-            said = [*(line for line in lines if "error:" in line), *lines[-1:], "no output"][0]
-            raise BadInput(f"Job {job.job_id} failed ({job.paths.stdout}): {said}")
 
 
 def jobs_text(numbers: Sequence[str]) -> str:

@@ -51,7 +51,15 @@ def train_flags(recipe: Recipe, machine: Machine) -> list[str]:
     return flags(settings)
 
 
-def _check_nodes(machine: Machine) -> None:
+def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
+    """The interpreter's arguments in front of the training: torchrun's, for several processes.
+
+    Args:
+        max_restarts: how often torchrun restarts all processes after one failed.
+
+    Raises:
+        BadInput: nodes and processes do not fit.
+    """
     if machine.nodes < 1 or machine.processes < 1:
         raise BadInput("The numbers of nodes and of processes must be at least 1.")
     if machine.processes % machine.nodes:
@@ -63,18 +71,6 @@ def _check_nodes(machine: Machine) -> None:
         raise BadInput(
             "With several nodes, --rdzv-endpoint HOST:PORT must name the first node and a free port."
         )
-
-
-def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
-    """The interpreter's arguments in front of the training: torchrun's, for several processes.
-
-    Args:
-        max_restarts: how often torchrun restarts all processes after one failed.
-
-    Raises:
-        BadInput: nodes and processes do not fit.
-    """
-    _check_nodes(machine)
     if machine.processes == 1:
         return []
     flags = [*TORCHRUN, f"--nnodes={machine.nodes}"]

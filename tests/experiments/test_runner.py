@@ -25,19 +25,14 @@ def python(program, log=None, updates=0):
     return Command("copying", [sys.executable, "-c", program], log, updates)
 
 
-class Commands:
-    """A run whose training and evaluation are any commands."""
+def task(name, *commands):
+    """Work that runs commands one after the other."""
 
-    def __init__(self, name, training=None, evaluation=None):
-        self.name, self.training, self.evaluation = name, training, evaluation
+    def carry_out(stop, environment):
+        for command in commands:
+            command.run(stop, environment)
 
-    def train(self, stop, environment):
-        if self.training:
-            self.training.run(stop, environment)
-
-    def evaluate(self, stop, environment):
-        if self.evaluation:
-            self.evaluation.run(stop, environment)
+    return name, carry_out
 
 
 def touch(path):
@@ -94,7 +89,7 @@ def test_progress_follows_the_log():
 
 
 def test_runs_keep_their_order(tmp_path, capsys):
-    runs = [Commands(name, evaluation=touch(tmp_path / name)) for name in "abc"]
+    runs = [task(name, touch(tmp_path / name)) for name in "abc"]
     run_all(runs, [{}])
     printed = capsys.readouterr().out
     assert "[1/3] a" in printed and "[3/3] c (about 1 min left)" in printed
@@ -117,7 +112,7 @@ def test_parallel_runs_go_on_at_the_same_time_with_one_thread_each(tmp_path, par
     def run(own, other):
         program = f"import os, time\n{wait(own, other)}"
         program += f"open({str(own)!r}, 'w').write(os.environ['OMP_NUM_THREADS'])"
-        return Commands(own.name, python(program, own.with_suffix(".log")))
+        return task(own.name, python(program, own.with_suffix(".log")))
 
     runs = [run(*paths), run(*reversed(paths))]
     if parallel == 1:
@@ -133,7 +128,7 @@ def test_runs_at_the_same_time_have_different_environments(tmp_path):
         program = (
             f"import os, time\ntime.sleep(0.5)\nopen({str(path)!r}, 'w').write(os.environ['GPU'])"
         )
-        return Commands(path.name, python(program, path.with_suffix(".log")))
+        return task(path.name, python(program, path.with_suffix(".log")))
 
     paths = [tmp_path / name for name in "abcd"]
     run_all([run(path) for path in paths], [{"GPU": "0"}, {"GPU": "1"}])
@@ -144,7 +139,7 @@ def test_runs_at_the_same_time_have_different_environments(tmp_path):
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
     paths = [tmp_path / name for name in ("a", "b", "c")]
-    runs = [Commands(path.name, training(path), touch(tmp_path / "never")) for path in paths]
+    runs = [task(path.name, training(path), touch(tmp_path / "never")) for path in paths]
     send_when(signal.SIGTERM, *(path.with_suffix(".began") for path in paths[:parallel]))
     assert exit_code(lambda: run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)) == 75
     printed = capsys.readouterr()
@@ -161,9 +156,9 @@ def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
     wait = f"while not os.path.exists({str(tmp_path / 'a.began')!r}): time.sleep(0.01)"
     failing = python(f"import os, time\n{wait}\nraise SystemExit(3)", tmp_path / "b.log")
     runs = [
-        Commands("a", training(tmp_path / "a")),
-        Commands("b", failing),
-        Commands("c", touch(tmp_path / "c")),
+        task("a", training(tmp_path / "a")),
+        task("b", failing),
+        task("c", touch(tmp_path / "c")),
     ]
     assert exit_code(lambda: run_all(runs, [{}, {}])) == 3
     assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
@@ -171,12 +166,11 @@ def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_bad_input_of_a_run_is_raised(parallel):
-    class Refused(Commands):
-        def train(self, stop, environment):
-            raise BadInput("No.")
+    def refuse(stop, environment):
+        raise BadInput("No.")
 
     with pytest.raises(BadInput, match="No"):
-        run_all([Refused("a")], [{}] * parallel)
+        run_all([("a", refuse)], [{}] * parallel)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])

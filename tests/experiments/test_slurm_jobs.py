@@ -175,7 +175,7 @@ def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypa
 def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
     asked = []
 
-    def stopped(words, watch, stop):
+    def stopped(words, stop):
         os.kill(os.getpid(), stopped.signal)
         return slurm.STOPPED_EARLY if stop.times else 0
 

@@ -56,9 +56,9 @@ class Tests:
         factors: multiples of the training length.
         beyond: tokens more than the training length.
         longest: no windows longer than this.
-        sliding: multiples of the training length at which windows slide by one token …
-        sliding_longest: … no longer than this, …
-        sliding_tokens: … over so many tokens of each document.
+        sliding: multiples of the training length at which windows slide by one token.
+        sliding_longest: no sliding windows longer than this.
+        sliding_tokens: tokens of each document that sliding windows score.
         variants: options of a method's model to override for a second evaluation, by method.
     """
 

@@ -58,15 +58,16 @@ def by_method(lines: Sequence[Series]) -> dict[str, list[Series]]:
 
 def points_of(outcome: Outcome) -> list[Point]:
     """Of windows that do not overlap."""
+    key = outcome.key
     return [
         Point(
-            position_method=outcome.key.method,
-            train_length=outcome.key.train_length,
+            key.method,
+            key.train_length,
             length=length,
             stride=length,
             subset="test",
             perplexity=outcome.at(length).perplexity,
-            seed=outcome.key.seed,
+            seed=key.seed,
         )
         for length in outcome.lengths()
     ]
@@ -87,15 +88,14 @@ def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path
     panels = ["Loss (bits per token)"]
     if "alibi" in lines and len(lines) > 1:
         panels.append("Loss minus ALiBi's (bits per token)")
+    losses = {method: np.array([bits for *_, bits in places]) for method, places in lines.items()}
     with style.figure(title, len(panels)) as (drawing, axes):
         for method, places in lines.items():
             context = [math.sqrt((first + 1) * end) for first, end, _ in places]
-            look = style.method_look(method).line()
-            losses = np.array([bits for *_, bits in places])
-            axes[0].plot(context, losses, label=method_name(method), **look)
+            look = {"label": method_name(method), **style.method_look(method).line()}
+            axes[0].plot(context, losses[method], **look)
             if len(panels) > 1:
-                alibi = np.array([bits for *_, bits in lines["alibi"]])
-                axes[1].plot(context, losses - alibi, label=method_name(method), **look)
+                axes[1].plot(context, losses[method] - losses["alibi"], **look)
         for panel, label in zip(axes, panels, strict=True):
             style.length_axis(panel, [2**power for power in range(1 + int(math.log2(window)))])
             style.mark_training_length(panel, length)

@@ -48,16 +48,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def negative(self) -> bool:
-        """Below 0 beyond doubt."""
-        return self.high < 0
-
-    @property
-    def positive(self) -> bool:
-        """Above 0 beyond doubt."""
-        return self.low > 0
-
 
 def draws(documents: int, seed: int = 1) -> np.ndarray:
     """(R, D) how often each draw takes each document."""
