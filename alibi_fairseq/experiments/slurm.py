@@ -8,12 +8,10 @@ resume the other. A job that is warned before its time is up saves and requeues 
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from pathlib import Path
 
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
-from ..files import atomic_write, locked
+from ..files import locked
 from . import command
 from .command import Command, StopRequest
 from .run import ALIBI
@@ -152,18 +150,19 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     """Hand the jobs in; with ``cluster.local`` run them.
 
     Args:
-        folder: of the work; logs and the jobs' numbers go to ``jobs/`` in it.
+        folder: of the work; logs go to ``jobs/`` in it.
 
     Raises:
-        BadInput: there is no SLURM, SLURM refuses the jobs, or jobs of this folder are still in the
-            queue.
+        BadInput: there is no SLURM.
         Stopped, Failed: see :func:`.runner.run_all`, of jobs on this machine.
     """
     logs = folder / "jobs"
     if cluster.local:
         for stage in stages:
             commands = [
-                Command(f"{stage.title}, job {number}", [*ALIBI, *argv], logs / f"{stage.title}.log")
+                Command(
+                    f"{stage.title}, job {number}", [*ALIBI, *argv], logs / f"{stage.title}.log"
+                )
                 for number, argv in enumerate(stage.jobs, 1)
             ]
             at_once = min(len(commands), cluster.at_once or cores())
@@ -173,42 +172,33 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
     try:
         import submitit
-        from submitit.core.utils import FailedJobError
     except ImportError as error:
         raise BadInput("--slurm needs submitit; pip install 'alibi-fairseq[slurm]'.") from error
     submitit.JobEnvironment.USR_SIG = SIGNAL
     if not shutil.which("sbatch"):
         raise BadInput("There is no sbatch here; submit from a node of a SLURM cluster.")
-    refuse_queued(logs / "submitted")
     container = os.environ.get(CONTAINER)
     python = f"{container} python" if container else shlex.quote(sys.executable)
-    submitted: list[str] = []
     before: list[str] = []
     for stage in stages:
         executor = submitit.SlurmExecutor(logs / "%j", python=python)
         asked = sbatch_options(stage, cluster).items()
-        try:
-            executor.update_parameters(
-                job_name=f"alibi-{stage.title.split()[0]}",
-                signal_delay_s=WARNING,
-                stderr_to_stdout=True,
-                setup=setup_lines(),
-                array_parallelism=cluster.at_once or 256,
-                additional_parameters={
-                    "requeue": True,
-                    # A job whose predecessor failed ends, instead of waiting for ever.
-                    "kill-on-invalid-dep": "yes",
-                    **{name.replace("_", "-"): value for name, value in asked},
-                },
-                **dependency(stage, before),
-            )
-            jobs = executor.map_array(run_command, stage.jobs)
-        except FailedJobError as error:
-            raise BadInput(f"sbatch refused the jobs: {' '.join(str(error).split())}") from error
+        executor.update_parameters(
+            job_name=f"alibi-{stage.title.split()[0]}",
+            signal_delay_s=WARNING,
+            stderr_to_stdout=True,
+            setup=setup_lines(),
+            array_parallelism=cluster.at_once or 256,
+            additional_parameters={
+                "requeue": True,
+                # A job whose predecessor failed ends, instead of waiting for ever.
+                "kill-on-invalid-dep": "yes",
+                **{name.replace("_", "-"): value for name, value in asked},
+            },
+            **dependency(stage, before),
+        )
+        jobs = executor.map_array(run_command, stage.jobs)
         before = [job.job_id for job in jobs]
-        submitted += before
-        with atomic_write(logs / "submitted") as file:
-            file.write("\n".join(submitted) + "\n")
         print(f"{stage.title}: {jobs_text(before)}", flush=True)
     print(f"Logs: {logs}. When all have ended, the same command submits what is not done yet.")
 
@@ -232,20 +222,6 @@ def setup_lines(environment: Mapping[str, str] = os.environ) -> list[str]:
         lines.append('source "$(conda info --base)/etc/profile.d/conda.sh" || exit')
         lines.append(f"conda activate {shlex.quote(name)} || exit")
     return lines
-
-
-def refuse_queued(path: Path) -> None:
-    """Raises BadInput if the last jobs of this folder are still in the queue."""
-    last = path.read_text(encoding="utf-8").split() if path.is_file() else []
-    if not last:
-        return
-    squeue = ["squeue", "--noheader", "--array", "--format=%F", "--user", getpass.getuser()]
-    queued = subprocess.run(squeue, capture_output=True, text=True).stdout.split()
-    if here := sorted({line.partition("_")[0] for line in last} & set(queued)):
-        raise BadInput(
-            f"Jobs of {path.parent.parent} are still in the queue; wait for them, or "
-            f"scancel {' '.join(here)}."
-        )
 
 
 def run_command(argv: list[str]) -> None:

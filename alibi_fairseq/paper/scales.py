@@ -76,10 +76,13 @@ class Scale:
         )
 
     def parameters(self, recipe: Recipe) -> int:
-        """Parameters of a recipe's model at this scale, about."""
+        """Parameters of a recipe's model at this scale, at most; embeddings are tied."""
         if self.vocabulary is None:
             return PARAMETERS[recipe.corpus]
-        return parameters(self.recipe(recipe).options["model"], self.vocabulary + 4)
+        model: dict[str, Any] = self.recipe(recipe).options["model"]
+        width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
+        layer = 4 * width * width + 2 * width * inner + 13 * width
+        return model["decoder_layers"] * layer + (self.vocabulary + 4) * width
 
     def preparation(self, corpus: str) -> list[str]:
         """Flags of ``alibi-fairseq prepare`` at this scale."""
@@ -94,26 +97,6 @@ PARAMETERS = {
     "bookcorpus": 231_235_584,
     "cc100-roberta": 1_361_901_568,
 }
-
-
-def parameters(model: dict, dictionary: int) -> int:
-    """Parameters of a model whose input and output embeddings are tied, about.
-
-    Args:
-        model: its options.
-        dictionary: entries.
-    """
-    width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
-    layers = model["decoder_layers"] * (4 * width * width + 2 * width * inner + 13 * width)
-    if "adaptive_input_cutoff" not in model:
-        return layers + dictionary * width
-    ends = [*map(int, model["adaptive_input_cutoff"].split(",")), dictionary]
-    begins = [0, *ends]
-    bands = (
-        (end - begin + width) * width // 4**number  # a quarter of the width in each next band
-        for number, (begin, end) in enumerate(zip(begins, ends))
-    )
-    return layers + sum(bands)
 
 
 PAPER = Scale("paper", "the paper's runs")

@@ -19,7 +19,6 @@ submitit = pytest.importorskip("submitit")
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 FAKE = {
     "sbatch": 'n=$(ls "$LOG" | wc -l); cp "$1" "$LOG/$n"; echo "Submitted batch job $((100 + n))"',
-    "squeue": 'cat "$LOG.queue" 2> /dev/null || true',
     "srun": "exit 1",
 }
 
@@ -70,10 +69,6 @@ def test_an_array_for_training_one_for_evaluation_and_the_report_last(
     (words,) = job.args
     name = f"{data_bin.parent.name}/none-16-seed1"
     assert words == compare(data_bin, out, "--job", f"train:{name}")
-
-    Path(f"{scripts}.queue").write_text("7\n102\n")
-    assert main(compare(data_bin, out, "--slurm")) == 2
-    assert "still in the queue; wait for them, or scancel 102" in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, capsys):

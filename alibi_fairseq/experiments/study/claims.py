@@ -191,17 +191,14 @@ def early_tokens(results: Results) -> Iterator[Finding]:
     """S = 1 changes by less than half of the gain of windows that do not overlap."""
     for alibi in results.of("alibi"):
         n = alibi.key.train_length
-        sliding = sorted(a for a, stride, changed in alibi.sums if stride == 1 and not changed)
-        for m in sliding[1:]:
+        for m in sorted(a for a, stride, changed in alibi.sums if stride == 1 and not changed)[1:]:
             gain, flat = (alibi.find(m), alibi.find(n)), (alibi.find(m, 1), alibi.find(n, 1))
-            if None in (*gain, *flat):
-                continue
             what = f" at {m} against {n}"
-            (whole,) = compared(alibi, f"{what}, without overlap", *gain, NO_CLAIM, counts=False)
-            yield whole
-            assert whole.number is not None
-            bound = abs(whole.number.value) / 2
-            yield from compared(alibi, f"{what}, S = 1", *flat, Range(-bound, bound))
+            for whole in compared(alibi, f"{what}, without overlap", *gain, NO_CLAIM, counts=False):
+                assert whole.number is not None
+                bound = abs(whole.number.value) / 2
+                yield whole
+                yield from compared(alibi, f"{what}, S = 1", *flat, Range(-bound, bound))
 
 
 def other_domain(results: Results) -> Iterator[Finding]:
