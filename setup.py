@@ -28,7 +28,10 @@ setup(
         "alibi_fairseq.paper_data": "results/paper",
         "alibi_fairseq.configs": "configs",
     },
-    package_data={"alibi_fairseq.paper_data": ["*.csv"], "alibi_fairseq.configs": ["*/*.yaml"]},
+    package_data={
+        "alibi_fairseq.paper_data": ["*.csv"],
+        "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
+    },
     install_requires=[
         # The official release does not import on Python 3.11 (fairseq issue 5012).
         "fairseq==0.12.2; python_version < '3.11'",

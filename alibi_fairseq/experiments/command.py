@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -247,11 +247,8 @@ class Command:
                     if bar:
                         bar.see(line)
 
-            try:
+            with closing(bar.bar) if bar else nullcontext():
                 code = start(log=log, watch=watch)
-            finally:
-                if bar:
-                    bar.bar.close()
         return code, f"see {path}; the last line is: {(error or unread or last).strip()}"
 
 

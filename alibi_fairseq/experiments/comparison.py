@@ -145,20 +145,12 @@ class Comparison:
 
 
 def load(path: str | Path) -> Comparison:
-    """A comparison from a YAML file whose keys are the attributes of :class:`Comparison`.
-
-    Raises:
-        BadInput: it cannot be read, or a key or value is wrong.
-    """
+    """A comparison from a YAML file whose keys are the attributes of :class:`Comparison`."""
     return read_yaml(path, from_mapping)
 
 
 def read_yaml(path: str | Path, make: Callable[[dict], Description]) -> Description:
-    """A description from a YAML file.
-
-    Raises:
-        BadInput: it cannot be read, or ``make`` refuses it.
-    """
+    """A description from a YAML file."""
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -173,11 +165,7 @@ def read_yaml(path: str | Path, make: Callable[[dict], Description]) -> Descript
 
 
 def from_mapping(values: Mapping) -> Comparison:
-    """A comparison from plain values, as YAML gives them; lists may be given as one value.
-
-    Raises:
-        BadInput: a key or value is wrong.
-    """
+    """A comparison from plain values, as YAML gives them; lists may be given as one value."""
     if values.get("hours") is not None and "updates" in values:
         raise BadInput("updates and hours: give one of them.")
     corpora = values.get("corpora")
@@ -200,11 +188,7 @@ def as_mapping(comparison: Comparison) -> dict:
 
 
 def validated(kind: type[Description], values: Mapping) -> Description:
-    """A description from plain values.
-
-    Raises:
-        BadInput: a key or value is wrong; names the first one.
-    """
+    """A description from plain values."""
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as errors:

@@ -35,9 +35,6 @@ def comparison_of(text: Path | None, methods: list[str], quick: bool, out: Path)
     Args:
         text: a text file or a folder of them (default: the documentation of Python).
         out: the folder for everything.
-
-    Raises:
-        BadInput: the text does not exist, or a position method does not.
     """
     if text is not None and not text.exists():
         raise BadInput(f"{text} does not exist; --text takes a text file or a folder of them.")

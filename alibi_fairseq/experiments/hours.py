@@ -197,9 +197,6 @@ def updates_that_fit(costs: list[Cost], hours: float, parallel: int) -> tuple[in
 
     Returns:
         The largest number, rounded down to two digits.
-
-    Raises:
-        BadInput: not even ``LEAST`` updates fit.
     """
 
     def needed(updates: int) -> float:

@@ -73,9 +73,10 @@ def cost_table(tables: PaperTables) -> str:
         time = v100_hours(recipe, stops[-1]) if scale is PAPER else None
         size = checkpoint_bytes(scale, training.recipe, len(stops) - 1)
         tokens, hours, disk = tokens + of_run, hours + (time or 0), disk + size
-        row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}"]
-        lines.append([*row, hours_text(time), gigabytes(size)])
-    together = hours_text(hours if scale is PAPER else None)
+        shown = markdown.NOTHING if time is None else f"{time:,.0f}"
+        row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}", shown]
+        lines.append([*row, gigabytes(size)])
+    together = f"{hours:,.0f}" if scale is PAPER else markdown.NOTHING
     lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
     headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
     sentence = (
@@ -88,10 +89,6 @@ def cost_table(tables: PaperTables) -> str:
         "or written."
     )
     return f"{markdown.table(headers, lines)}\n{sentence}"
-
-
-def hours_text(hours: float | None) -> str:
-    return markdown.NOTHING if hours is None else f"{hours:,.0f}"
 
 
 def gigabytes(size: float) -> str:

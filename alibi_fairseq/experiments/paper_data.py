@@ -74,9 +74,6 @@ def sources_of(
         needed: corpora of the runs.
         other: text that is not the paper's is allowed.
         complete: every needed corpus must be given; otherwise its name stands for its path.
-
-    Raises:
-        BadInput: a corpus is missing.
     """
     missing = [name for name in needed if name not in paths]
     if missing and complete:
@@ -92,11 +89,7 @@ def sources_of(
 
 
 def check_source(source: Source) -> None:
-    """Check a text as its preparation will.
-
-    Raises:
-        BadInput: it cannot be prepared, or is not the paper's corpus and no other text is allowed.
-    """
+    """Check a text as its preparation will."""
     path, corpus = source.path, source.corpus
     if corpus == wikitext103.CORPUS:
         archive, folder = (None, path) if path.is_dir() else (path, None)
@@ -187,11 +180,7 @@ class Data:
         return [prepare, Command(f"taking an excerpt of {self.source.text}", argv)]
 
     def check(self) -> float:
-        """Check that the data can be made; returns the bytes of disk that this takes at its peak.
-
-        Raises:
-            BadInput: the text cannot be prepared, or the folder holds something else.
-        """
+        """Check that the data can be made; returns the bytes of disk that this takes at its peak."""
         if self._prepared.holds():
             return 0
         check_source(self.source)

@@ -119,11 +119,7 @@ class Run:
                 evaluation.measure(self, stop, environment)
 
     def check(self) -> None:
-        """Check that the run can begin or go on; has no side effects.
-
-        Raises:
-            BadInput: its folder holds something else.
-        """
+        """Check that the run can begin or go on; has no side effects."""
         for updates in self._untrained():
             self._check(updates)
 

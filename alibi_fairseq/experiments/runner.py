@@ -79,9 +79,6 @@ def carry_out(
 
     Returns:
         0; 75 if it was asked to stop; otherwise the exit code of the command that failed.
-
-    Raises:
-        BadInput: something is wrong that can be checked before the work.
     """
 
     def everything() -> None:

@@ -18,11 +18,7 @@ OUT_OF_MEMORY = "OOM"
 
 
 def folder() -> Path:
-    """Where the CSV files are.
-
-    Raises:
-        BadInput: this installation lacks them.
-    """
+    """Where the CSV files are."""
     for place in _FOLDERS:
         if (place / "index.csv").is_file():
             return place

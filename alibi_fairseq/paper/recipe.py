@@ -18,10 +18,8 @@ Settings = dict[str, dict[str, object]]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 #: In a checkout, and as package data where pip put it (setup.py copies the first to the second).
-CONFIGS = next(
-    (path for path in (_PACKAGE.parent / "configs", _PACKAGE / "configs") if path.is_dir()),
-    _PACKAGE / "configs",
-)
+_FOLDERS = (_PACKAGE.parent / "configs", _PACKAGE / "configs")
+CONFIGS = next((path for path in _FOLDERS if (path / "README.md").is_file()), _FOLDERS[1])
 CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
 #: Folders of ``configs/`` with a recipe per file: those of the corpora, and what goes beyond the paper.
 FOLDERS = (*CORPORA, "extend")
@@ -71,9 +69,6 @@ class Batch:
 
         Takes as few passes as possible without ever giving a GPU more sequences at once than the
         recipe does, so that it fits where the recipe fits.
-
-        Raises:
-            BadInput: the sequences of an update cannot be dealt out evenly.
         """
         if gpus < 1:
             raise BadInput(f"The number of GPUs must be at least 1, not {gpus}.")
@@ -81,13 +76,10 @@ class Batch:
             return self
         total = self.sequences_per_update
         if total % gpus:
-            possible = [n for n in range(1, total + 1) if total % n == 0]
-            nearest = sorted(sorted(possible, key=lambda n: abs(n - gpus))[:4])
-            offered = " or ".join(", ".join(map(str, nearest)).rsplit(", ", 1))
             raise BadInput(
                 f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update: its {total} "
-                f"sequences of {self.length} tokens cannot be dealt out evenly; "
-                f"use {offered}."
+                f"sequences of {self.length} tokens cannot be dealt out evenly; use a divisor of "
+                f"{total}."
             )
         share = total // gpus
         sequences = max(n for n in range(1, self.sequences + 1) if share % n == 0)

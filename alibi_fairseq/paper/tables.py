@@ -75,11 +75,7 @@ class Training:
 
 
 def find_items(name: str) -> tuple[str, ...]:
-    """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``.
-
-    Raises:
-        BadInput: there is no such table or figure, or it needs no training.
-    """
+    """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``."""
     if name == "all":
         return ITEMS
     found = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())

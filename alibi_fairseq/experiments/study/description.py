@@ -126,21 +126,15 @@ class Study:
 
     def cells(self) -> Iterator[tuple[Key, Comparison]]:
         """Each cell once, in the order of importance."""
-        seen = set()
+        found: dict[Key, Comparison] = {}
         for part in self.parts:
             for corpus, method, train_length, seed in part.cells():
-                key = Key(corpus.name, method, train_length, seed)
-                if key not in seen:
-                    seen.add(key)
-                    yield key, part
+                found.setdefault(Key(corpus.name, method, train_length, seed), part)
+        yield from found.items()
 
 
 def load(path: Path) -> Study:
-    """Read a description.
-
-    Raises:
-        BadInput: it cannot be read, or a key or value is wrong.
-    """
+    """Read a description."""
     return read_yaml(path, _study)
 
 

@@ -93,11 +93,7 @@ class StudyRun(Run):
 
     @property
     def done(self) -> bool:
-        """Whether the results are there.
-
-        Raises:
-            BadInput: they were made with other settings.
-        """
+        """Whether the results are there."""
         path = self.kept / SETTINGS
         if not path.is_file():
             return False
