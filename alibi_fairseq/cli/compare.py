@@ -60,8 +60,9 @@ def run(args: argparse.Namespace) -> int:
 
 def comparison_of(args: argparse.Namespace) -> Comparison:
     """The comparison that the options or the YAML file describe."""
-    given = {name: getattr(args, name) for name in (*OPTIONS, "hours") if getattr(args, name)}
-    text = {name: getattr(args, name) for name in TEXT if getattr(args, name)}
+    options = {name: value for name, value in vars(args).items() if value is not None}
+    given = {name: options[name] for name in (*OPTIONS, "hours") if name in options}
+    text = {name: options[name] for name in TEXT if name in options}
     first = Path(args.sources[0])
     if any(source.endswith((".yaml", ".yml")) for source in args.sources):
         if more := [*map(_flag, (*given, *text)), *args.sources[1:]]:

@@ -133,11 +133,7 @@ def measured(
 
 
 def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:
-    """Write the page of all tables and figures.
-
-    Args:
-        items: those that were made.
-    """
+    """Write the page of all tables and figures, of which ``items`` were made."""
     scale = tables.scale
     parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
     for item in NUMBERED:

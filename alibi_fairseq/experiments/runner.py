@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
+from typing import Protocol
 
 from tqdm import tqdm
 
@@ -25,7 +26,7 @@ from .hours import that_fit
 from .run import Run
 
 
-class Experiment:
+class Experiment(Protocol):
     """Data, runs that need it, and a report of them.
 
     Attributes:
@@ -36,9 +37,9 @@ class Experiment:
     """
 
     folder: Path
-    option = "--work-dir"
+    option: str = "--work-dir"
     threads: int | None = None
-    partial = False
+    partial: bool = False
 
     @property
     def gpus(self) -> int:
@@ -48,37 +49,29 @@ class Experiment:
     @property
     def prepared(self) -> bool:
         """Whether the data is there."""
-        raise NotImplementedError
 
     def prepare(self) -> None:
         """Make the data, after checking all that can be checked before."""
-        raise NotImplementedError
 
     @property
     def runs(self) -> Sequence[Run]:
         """The runs in the order of their importance; complete once the data is there."""
-        raise NotImplementedError
 
     def report(self) -> None:
         """Write and print the outcome."""
-        raise NotImplementedError
 
     def cost(self) -> str:
         """What the runs cost, for a dry run."""
-        raise NotImplementedError
 
 
 def carry_out(
     experiment: Experiment, parallel: int | None = None, hours: float | None = None
 ) -> int:
-    """Do what is not done yet.
+    """Do what is not done yet; returns an exit code, see :func:`exit_code`.
 
     Args:
         parallel: number of runs at a time. Default: one per share of the GPUs, or one per core.
         hours: do only runs that fit into them on this machine.
-
-    Returns:
-        0; 75 if it was asked to stop; otherwise the exit code of the command that failed.
     """
 
     def everything() -> None:

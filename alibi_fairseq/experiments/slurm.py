@@ -151,10 +151,6 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
 
     Args:
         folder: of the work; logs go to ``jobs/`` in it.
-
-    Raises:
-        BadInput: there is no SLURM.
-        Stopped, Failed: see :func:`.runner.run_all`, of jobs on this machine.
     """
     logs = folder / "jobs"
     if cluster.local:
@@ -227,8 +223,7 @@ def setup_lines(environment: Mapping[str, str] = os.environ) -> list[str]:
 def run_command(argv: list[str]) -> None:
     """The job itself: our command, in a process of its own.
 
-    Raises:
-        RuntimeError: the command failed, so that jobs that depend on this one do not begin.
+    An error, if the command failed, keeps jobs that depend on this one from beginning.
     """
     with StopRequest() as stop:
         code = command.execute([*ALIBI, *argv], stop=stop)

@@ -7,10 +7,9 @@ import random
 import pytest
 
 from alibi_fairseq.experiments.hours import cost_of
-from alibi_fairseq.experiments.paper_costs import checkpoint_bytes
 from alibi_fairseq.experiments.paper_data import Source
 from alibi_fairseq.experiments.paper_outcome import measured
-from alibi_fairseq.experiments.paper_tables import PaperTables
+from alibi_fairseq.experiments.paper_tables import PaperTables, checkpoint_bytes
 from alibi_fairseq.experiments.runner import carry_out
 from alibi_fairseq.experiments.torchrun import Machine
 from alibi_fairseq.paper import tables

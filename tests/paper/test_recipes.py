@@ -18,7 +18,7 @@ from paper.configurations import from_flags
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.paper_costs import v100_hours
+from alibi_fairseq.experiments.paper_tables import v100_hours
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, Batch, find_recipe, flags
 from alibi_fairseq.paper.scales import PARAMETERS
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from ...results.points import method_name
 from .description import Key
-from .outcomes import Outcome, Speeds
-from .statistics import Interval, Sums, change, speed_up
+from .outcomes import Interval, Outcome, Speeds, Sums, change, speed_up
 
 HOLDS, SO_FAR, FAILS, OPEN, NOT_RUN = (
     "reproduced",

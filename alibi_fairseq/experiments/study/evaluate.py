@@ -129,11 +129,7 @@ class Evaluation:
 def evaluate(
     data: Path, checkpoint: Path, tests: Tests, out: Path, device: torch.device, overrides: dict
 ) -> None:
-    """Write the documents of a cell.
-
-    Args:
-        overrides: options of the model for all evaluations.
-    """
+    """Write the documents of a cell, all evaluated with the same options of the model overridden."""
     began = time.monotonic()
     cells, positions = one_model(data, checkpoint, tests, device, overrides, sliding=True)
     if variant := tests.variants.get(cells[0]["position_method"]):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ...files import atomic_write
-from ...reporting import markdown
-from ...results.points import method_name
+from ...reporting import markdown, style
+from ...reporting.perplexity_by_length import draw_panels, without_length
+from ...results.points import Point, Series, method_name, method_order, series
 from .claims import FAILS, HOLDS, SO_FAR, Finding, Tried, claims
 from .description import Key, Study
-from .figures import draw
-from .outcomes import Outcome, load_outcomes, load_speeds
-from .statistics import LEVEL, Interval, perplexity
+from .outcomes import LEVEL, Interval, Outcome, load_outcomes, load_speeds, perplexity
 
+#: Methods that are trained at many lengths, in a panel of their own.
+PAIR = ("alibi", "sinusoidal")
 REPEAT = (
     "Each is trained and evaluated again by `scripts/reproduce.sh study … --corpus … --cells "
     "NAME --results FOLDER`, with a folder that does not hold it; on the same model of processor with "
@@ -166,3 +171,91 @@ def cell_table(outcomes: list[Outcome]) -> str:
         rows.append(row)
     headers = ["cell", "text", "updates", "minutes", "tokens/s", "commit"]
     return markdown.table(headers, rows, left=2)
+
+
+def draw(corpora: Sequence[str], outcomes: dict[Key, Outcome], folder: Path) -> list[Path]:
+    """The figures of each corpus, as far as there are models for them.
+
+    Returns:
+        The ``.png`` of each; there is an ``.svg`` beside it.
+    """
+    made = []
+    for corpus in corpora:
+        of_corpus = [outcome for key, outcome in outcomes.items() if key.corpus == corpus]
+        lines = series(point for outcome in of_corpus for point in points_of(outcome))
+        title = f"{corpus}: small models, windows that do not overlap"
+        for name, panels in ((corpus, by_length(lines)), (f"{corpus}-methods", by_method(lines))):
+            if panels:
+                made.append(folder / f"{name}.png")
+                draw_panels(title, panels, made[-1], made[-1].with_suffix(".svg"))
+        shown = [outcome for outcome in of_corpus if outcome.positions and outcome.key.seed == 1]
+        if shown:
+            made.append(draw_positions(corpus, shown, folder / f"{corpus}-positions.png"))
+    return made
+
+
+def by_length(lines: Sequence[Series]) -> dict[str, list[Series]]:
+    """A panel of ALiBi and sinusoidal at all training lengths; none if there is but one."""
+    pair = [line for line in lines if line.position_method in PAIR]
+    several = len({line.train_length for line in pair}) > 1
+    return {"ALiBi and sinusoidal by training length": pair} if several else {}
+
+
+def by_method(lines: Sequence[Series]) -> dict[str, list[Series]]:
+    """Panels of all methods at each of the two training lengths of most of them, if there are lines."""
+    at: dict[int, list[Series]] = {}
+    for line in lines:
+        at.setdefault(line.train_length or 0, []).append(line)
+    most = sorted(at, key=lambda length: (-len(at[length]), length))[:2]
+    several = [length for length in sorted(most) if len(at[length]) > 1]
+    return {f"trained at {n}": without_length(at[n]) for n in several or most[:1]}
+
+
+def points_of(outcome: Outcome) -> list[Point]:
+    """Of windows that do not overlap."""
+    key = outcome.key
+    return [
+        Point(
+            key.method,
+            key.train_length,
+            length=length,
+            stride=length,
+            subset="test",
+            perplexity=outcome.at(length).perplexity,
+            seed=key.seed,
+        )
+        for length in outcome.lengths()
+    ]
+
+
+def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path:
+    """Loss by position in the window, at 8 times the shortest training length, and its difference to
+    ALiBi's: all models predict the same tokens, so most of what is due to the text cancels.
+    """
+    length = min(outcome.key.train_length for outcome in outcomes)
+    window = 8 * length
+    lines = {
+        outcome.key.method: outcome.positions[window]
+        for outcome in sorted(outcomes, key=lambda o: method_order(o.key.method))
+        if outcome.key.train_length == length and window in outcome.positions
+    }
+    title = f"{corpus}: trained at {length}, windows of {window} that do not overlap"
+    panels = ["Loss (bits per token)"]
+    if "alibi" in lines and len(lines) > 1:
+        panels.append("Loss minus ALiBi's (bits per token)")
+    losses = {method: np.array([bits for *_, bits in places]) for method, places in lines.items()}
+    with style.figure(title, len(panels)) as (drawing, axes):
+        for method, places in lines.items():
+            context = [math.sqrt((first + 1) * end) for first, end, _ in places]
+            look = {"label": method_name(method), **style.method_look(method).line()}
+            axes[0].plot(context, losses[method], **look)
+            if len(panels) > 1:
+                axes[1].plot(context, losses[method] - losses["alibi"], **look)
+        for panel, label in zip(axes, panels, strict=True):
+            style.length_axis(panel, [2**power for power in range(1 + int(math.log2(window)))])
+            style.mark_training_length(panel, length)
+            panel.set_xlabel("Context in the window (tokens)")
+            panel.set_ylabel(label)
+        style.legend(drawing, axes)
+        style.save(drawing, path, path.with_suffix(".svg"))
+    return path

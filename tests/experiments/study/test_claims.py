@@ -7,9 +7,8 @@ import pytest
 
 from alibi_fairseq.experiments.study.claims import FAILS, HOLDS, NOT_RUN, OPEN, SO_FAR, claims
 from alibi_fairseq.experiments.study.description import Key
-from alibi_fairseq.experiments.study.outcomes import Outcome
+from alibi_fairseq.experiments.study.outcomes import Outcome, Sums
 from alibi_fairseq.experiments.study.page import failed_first, summary
-from alibi_fairseq.experiments.study.statistics import Sums
 
 TOKENS = np.full(20, 1000)
 #: Bits per token of each document.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alibi_fairseq.experiments.study.statistics import Sums, change, perplexity
+from alibi_fairseq.experiments.study.outcomes import Sums, change, perplexity
 
 stats = pytest.importorskip("scipy.stats")
 
