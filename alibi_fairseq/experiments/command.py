@@ -109,9 +109,7 @@ def execute(
             that saves nothing, once.
         log: receives the command's output, which otherwise goes where this process's goes.
         watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
-        stop: an entered request that several commands obey, each in a thread; by default the
-            signals of this command alone, which needs the main thread.
-        environment: variables besides those of this process.
+        stop, environment: see :meth:`Command.run`.
 
     Returns:
         The command's exit code, as in a shell; ``STOPPED_EARLY`` if it saved and stopped as requested.

@@ -20,6 +20,10 @@ from .hours import measure, updates_that_fit
 from .run import Run, Sweep
 from .runner import Experiment, default_parallel
 
+EXPORT = (
+    "`alibi-fairseq export` gives these models to Hugging Face with code of ours; with --arch "
+    "alibi_lm_bloom, ALiBi becomes a BLOOM model that needs none (docs/checkpoints.md)."
+)
 #: What two comparisons must share to have the same number of updates.
 _FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
@@ -104,6 +108,8 @@ class Compare(Experiment):
         folder = self.results or self.folder
         text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
         print(f"\n{text}\n", *files, sep="\n")
+        if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
+            print(f"\n{EXPORT}")
 
     def cost(self) -> str:
         count, what = len(self.runs), self.comparison

@@ -75,8 +75,7 @@ def sources_of(
         other: text that is not the paper's is allowed.
         complete: every needed corpus must be given; otherwise its name stands for its path.
     """
-    missing = [name for name in needed if name not in paths]
-    if missing and complete:
+    if complete and (missing := [name for name in needed if name not in paths]):
         flags = " ".join(f"--corpus {name}=PATH" for name in missing)
         raise BadInput(
             f"The text of {' and '.join(missing)} is needed; give it with {flags} "

@@ -9,9 +9,7 @@ from ..files import atomic_write
 from ..paper import published
 from ..paper.scales import PAPER
 from ..paper.tables import (
-    DIAGRAMS,
     DRAWN,
-    SPEED,
     Evaluation,
     Training,
     asked_for,
@@ -142,9 +140,7 @@ def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:
             drawn = "" if item not in DRAWN else "The numbers that the figure draws.\n\n"
             parts.append(f"#{heading}\n\n{drawn}{body.strip()}")
         else:
-            known = item in (*DIAGRAMS, *SPEED)
-            reason = why_no_training(item) if known else "Not asked for."
-            parts.append(f"## {paper_name(item)}\n\n{reason}")
+            parts.append(f"## {paper_name(item)}\n\n{why_no_training(item)}")
     path = tables.page.with_name(f"{scale.name}.md")
     with atomic_write(path) as stream:
         stream.write("\n\n".join(parts) + "\n")

@@ -22,7 +22,7 @@ from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
 from .command import Failed, Stopped, StopRequest, handling_stop_signals
-from .hours import that_fit
+from .hours import duration, that_fit
 from .run import Run
 
 
@@ -189,9 +189,8 @@ def remaining(began: float, done: int, of: int) -> str:
     """The remaining time if it goes on at the same rate; empty if nothing is done yet."""
     if not done:
         return ""
-    minutes = max(1, (time.monotonic() - began) / done * (of - done) / 60)
-    amount = f"{minutes:,.0f} min" if minutes < 300 else f"{minutes / 60:,.0f} h"
-    return f" (about {amount} left)"
+    seconds = (time.monotonic() - began) / done * (of - done)
+    return f" (about {duration(max(60, seconds))} left)"
 
 
 def exit_code(work: Callable[[], object]) -> int:

@@ -195,7 +195,7 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
         )
         jobs = executor.map_array(run_command, stage.jobs)
         before = [job.job_id for job in jobs]
-        print(f"{stage.title}: {jobs_text(before)}", flush=True)
+        print(f"{stage.title}: {len(before)} of job {before[0].partition('_')[0]}", flush=True)
     print(f"Logs: {logs}. When all have ended, the same command submits what is not done yet.")
 
 
@@ -235,10 +235,3 @@ def run_command(argv: list[str]) -> None:
         sys.exit()
     if code:
         raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} ended with exit code {code}")
-
-
-def jobs_text(numbers: Sequence[str]) -> str:
-    """``1 job, 123`` or ``4 jobs, 123_0 to 123_3``."""
-    if len(numbers) == 1:
-        return f"1 job, {numbers[0]}"
-    return f"{len(numbers)} jobs, {numbers[0]} to {numbers[-1]}"

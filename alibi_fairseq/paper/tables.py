@@ -89,9 +89,11 @@ def find_items(name: str) -> tuple[str, ...]:
 
 
 def why_no_training(item: str) -> str:
-    """Why a diagram or a table of speeds is not filled by training."""
+    """Why a diagram or a table of speeds is not filled by training; others were not asked for."""
     if item in DIAGRAMS:
         return f"A diagram of {DIAGRAMS[item]}: it holds no data."
+    if item not in SPEED:
+        return "Not asked for."
     return (
         "Speed and memory of models of the paper's size, untrained: a model of another size cannot "
         f"stand beside them. `{SPEED_COMMAND}` measures them on a GPU."

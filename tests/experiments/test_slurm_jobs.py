@@ -51,7 +51,7 @@ def test_an_array_for_training_one_for_evaluation_and_the_report_last(
     out = tmp_path / "out"
     options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
     assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
-    assert "training: 2 jobs, 100_0 to 100_1" in capsys.readouterr().out
+    assert "training: 2 of job 100" in capsys.readouterr().out
     train, evaluate, report = ((scripts / str(n)).read_text() for n in range(3))
     for script in (train, evaluate, report):
         for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
