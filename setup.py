@@ -18,13 +18,20 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
-    # The paper's tables live in results/paper; the report of an installed copy needs them too.
+    # The paper's tables live in results/paper and its runs in configs; an installed copy needs both.
     packages=[
         *find_packages(include=["alibi_fairseq", "alibi_fairseq.*"]),
         "alibi_fairseq.paper_data",
+        "alibi_fairseq.configs",
     ],
-    package_dir={"alibi_fairseq.paper_data": "results/paper"},
-    package_data={"alibi_fairseq.paper_data": ["*.csv"]},
+    package_dir={
+        "alibi_fairseq.paper_data": "results/paper",
+        "alibi_fairseq.configs": "configs",
+    },
+    package_data={
+        "alibi_fairseq.paper_data": ["*.csv"],
+        "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
+    },
     install_requires=[
         # The official release does not import on Python 3.11 (fairseq issue 5012).
         "fairseq==0.12.2; python_version < '3.11'",

@@ -101,6 +101,7 @@ build "$python" "$(pinned antlr4-python3-runtime)"
 cp -r "$root"/{alibi_fairseq,setup.py,pyproject.toml,README.md,LICENSE} "$source"
 mkdir "$source/results"
 cp -r "$root/results/paper" "$source/results"
+cp -r "$root/configs" "$source"
 build "$python" "$source"
 
 cp "$root/scripts/install_offline.sh" "$part"

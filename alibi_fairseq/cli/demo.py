@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .experiment_options import add_experiment_arguments, check_numbers, run_experiment
+from .experiment_options import add_experiment_arguments, names, run_experiment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="a short run that shows every step")
     parser.add_argument(
         "--methods",
+        type=names,
         default="alibi,sinusoidal",
-        help="position methods, separated by commas, or 'all' (default: %(default)s)",
+        metavar="A,B,…",
+        help="position methods, or 'all' (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, help="output folder (default: runs/demo, or runs/demo-quick)"
@@ -31,10 +33,8 @@ def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
     from ..experiments.demonstration import Demonstration, comparison_of
 
-    check_numbers(args)
     out = args.out or Path("runs/demo-quick" if args.quick else "runs/demo")
-    methods = [name.strip() for name in args.methods.split(",") if name.strip()]
-    comparison = comparison_of(args.text, methods, args.quick, out)
+    comparison = comparison_of(args.text, args.methods, args.quick, out)
     command = ["./scripts/demo.sh", *args.arguments[1:]]
     experiment = Demonstration(comparison, out, args.parallel, args.results, command, args.quick)
     return run_experiment(args, experiment)

@@ -1,4 +1,4 @@
-"""Options shared by all experiments."""
+"""Options that every experiment has, and what they do."""
 
 from __future__ import annotations
 
@@ -11,35 +11,43 @@ from pathlib import Path
 from ..errors import BadInput
 
 
+def names(text: str) -> list[str]:
+    """Values that commas separate."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that all experiments share."""
     parser.add_argument(
         "--parallel",
         type=int,
         metavar="N",
-        help="number of runs at a time, or of SLURM jobs (default: as many as the GPUs allow, or one per core)",
+        help="runs at a time (default: as many as there are GPUs for, or one per core), or SLURM jobs",
     )
     parser.add_argument(
         "--hours",
         type=float,
         metavar="H",
-        help="time the models first and plan what fits into H hours",
+        help="measure this machine first and plan what fits into H hours",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print all commands and their cost")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the commands of all runs and what they cost"
+    )
+    parser.add_argument("--job", help=argparse.SUPPRESS)  # what one of the jobs does
     add_slurm_arguments(parser)
 
 
-def check_numbers(args: argparse.Namespace) -> None:
-    """Raises BadInput if a shared option has an invalid value."""
-    if args.parallel is not None and args.parallel < 1:
-        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
-    if args.hours is not None and not args.hours > 0:
-        raise BadInput(f"--hours must be above 0, not {args.hours}.")
-    if args.hours is not None and wants_slurm(args):
-        raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
+def add_corpus_argument(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument(
+        "--corpus",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help=f"{text} (repeatable)",
+    )
 
 
-def corpus_paths(given: list[str], names: Iterable[str]) -> dict[str, Path]:
+def corpus_paths(given: list[str], known: Iterable[str]) -> dict[str, Path]:
     """The values ``NAME=PATH`` of ``--corpus`` as paths by name.
 
     Raises:
@@ -48,9 +56,9 @@ def corpus_paths(given: list[str], names: Iterable[str]) -> dict[str, Path]:
     found = {}
     for text in given:
         name, _, path = text.partition("=")
-        if name not in names or not path:
+        if name not in known or not path:
             raise BadInput(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(names)}, not '{text}'."
+                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
             )
         found[name] = Path(path)
         if not found[name].exists():
@@ -63,12 +71,18 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
 
     Args:
         experiment: an :class:`alibi_fairseq.experiments.runner.Experiment`.
-        plans_itself: if True, the experiment plans for ``--hours``; otherwise the runs that fit are done.
+        plans_itself: whether it sees to ``--hours``; otherwise the runs that fit are done.
     """
     import torch
 
     from ..experiments import runner, slurm
 
+    if args.parallel is not None and args.parallel < 1:
+        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
+    if args.hours is not None and not args.hours > 0:
+        raise BadInput(f"--hours must be above 0, not {args.hours}.")
+    if args.hours is not None and wants_slurm(args):
+        raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
     if args.job:
         return slurm.run_job(experiment, args.job)
     if wants_slurm(args):
@@ -81,12 +95,8 @@ def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = Fa
     return runner.carry_out(experiment, args.parallel, None if plans_itself else args.hours)
 
 
-def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) -> None:
-    """Add the options of verbs that can submit jobs.
-
-    Args:
-        has_jobs: if True, the verb can do the work of one named job.
-    """
+def add_slurm_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every verb whose work can be handed over."""
     group = parser.add_argument_group("SLURM (docs/cluster.md)")
     group.add_argument(
         "--slurm", action="store_true", help="submit the work as SLURM jobs and exit"
@@ -94,24 +104,22 @@ def add_slurm_arguments(parser: argparse.ArgumentParser, has_jobs: bool = True) 
     group.add_argument(
         "--slurm-local",
         action="store_true",
-        help="run the same jobs as processes of this machine",
+        help="the same jobs as processes of this machine, to try them out",
     )
     group.add_argument(
         "--slurm-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
+        help="an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
     )
-    if has_jobs:
-        group.add_argument("--job", help=argparse.SUPPRESS)  # what one of the jobs does
 
 
 def wants_slurm(args: argparse.Namespace) -> bool:
-    """Return whether the work is to be submitted as jobs.
+    """Whether the work is to be handed over.
 
     Raises:
-        BadInput: an option has an invalid value.
+        BadInput: the options contradict each other, or this is a job already.
     """
     if args.slurm and args.slurm_local:
         raise BadInput("Choose one of --slurm and --slurm-local.")
@@ -126,7 +134,7 @@ def shared_arguments(args: argparse.Namespace, *without: str) -> list[str]:
     """The arguments of this command that its jobs share.
 
     Args:
-        without: further options to leave out, with one value each.
+        without: further options, with one value each, to leave out.
     """
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--slurm", "--slurm-local", "--dry-run"):
@@ -150,21 +158,18 @@ def hand_over(
 
     Args:
         stages: see :func:`alibi_fairseq.experiments.slurm.stages_of`.
-        folder: the folder for everything.
-        option: the flag that names this folder.
-        at_once: number of jobs at the same time.
+        folder: of the work.
+        option: the flag that names it.
+        at_once: jobs at the same time.
     """
     from ..experiments import slurm
     from ..experiments.runner import exit_code
     from ..files import locked
 
-    options = {}
-    for given in args.slurm_option:
-        name, equals, value = given.partition("=")
-        if not name or not equals:
-            raise BadInput(f"--slurm-option takes NAME=VALUE, not '{given}'.")
-        options[name] = value
-    cluster = slurm.Cluster(args.slurm_local, options, at_once)
+    pairs = [given.partition("=")[::2] for given in args.slurm_option]
+    if wrong := [given for given, pair in zip(args.slurm_option, pairs) if not all(pair)]:
+        raise BadInput(f"--slurm-option takes NAME=VALUE, not '{wrong[0]}'.")
+    cluster = slurm.Cluster(args.slurm_local, dict(pairs), at_once)
     if args.dry_run:
         print(slurm.describe(stages, cluster))
         return 0

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from ..experiments.command import execute
     from ..experiments.run import ALIBI, has_reached
     from ..experiments.torchrun import launcher_flags, refuse_being_one_of_many, train_flags
-    from ..paper.catalogue import find_recipe
+    from ..paper.recipe import find_recipe
 
     refuse_being_one_of_many(os.environ, args.nnodes)
     recipe = find_recipe(args.recipe)
@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     train = [args.data, *train_flags(recipe, where), *args.flags]
     python, *module = ALIBI
     command = [python, *launcher_flags(where, args.max_restarts), *module, "train", *train]
-    if recipe.starts_from and flag_value(args.flags, "--finetune-from-model") is None:
+    if recipe.starts_from_another and flag_value(args.flags, "--finetune-from-model") is None:
         raise BadInput(
-            f"{recipe.path} goes on with a model of {recipe.starts_from}: name its checkpoint with "
+            f"{recipe.path} goes on with a trained model: name its checkpoint with "
             "--finetune-from-model behind the data folder."
         )
     save_dir = flag_value(args.flags, "--save-dir")

@@ -1,4 +1,4 @@
-"""``alibi-fairseq reproduce``: make a table or figure of the paper, from text to report."""
+"""``alibi-fairseq reproduce``: a table or figure of the paper, from the text to the report."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..errors import BadInput
 from .experiment_options import (
+    add_corpus_argument,
     add_experiment_arguments,
-    check_numbers,
     corpus_paths,
     run_experiment,
     wants_slurm,
@@ -18,15 +18,9 @@ from .experiment_options import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..paper.scales import SCALES
 
-    parser.add_argument(
-        "name", metavar="TABLE|FIGURE|all", help="item of the paper, e.g. table5, figure1"
-    )
-    parser.add_argument(
-        "--corpus",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="file or folder with the text of wikitext-103, bookcorpus or cc100-roberta (repeatable)",
+    parser.add_argument("name", metavar="TABLE|FIGURE|all", help="e.g. table5, figure1")
+    add_corpus_argument(
+        parser, "text of wikitext-103, bookcorpus or cc100-roberta: a file or a folder"
     )
     parser.add_argument(
         "--allow-other-text",
@@ -39,16 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="paper",
         help="; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
     )
-    parser.add_argument("--gpus", type=int, help="GPUs of each run (default: all; smoke: none)")
-    parser.add_argument(
-        "--cpu", type=int, metavar="N", help="number of processes on the CPU instead"
-    )
+    parser.add_argument("--gpus", type=int, help="of each run (default: all; smoke: none)")
+    parser.add_argument("--cpu", type=int, metavar="N", help="N processes on the CPU instead")
     parser.add_argument(
         "--work-dir",
         type=Path,
         default=Path("runs/reproduce"),
         metavar="FOLDER",
-        help="output folder, with a folder per scale (default: %(default)s)",
+        help="for everything, with a folder per scale (default: %(default)s)",
     )
     add_experiment_arguments(parser)
 
@@ -58,14 +50,13 @@ def run(args: argparse.Namespace) -> int:
     from ..experiments.paper_data import sources_of
     from ..experiments.paper_tables import PaperTables
     from ..paper import tables
-    from ..paper.catalogue import CORPORA
+    from ..paper.recipe import CORPORA
     from ..paper.scales import SCALES
 
-    check_numbers(args)
     items = tables.find_items(args.name)
     trainings = tables.trainings_for(items)
     paths = corpus_paths(args.corpus, CORPORA)
-    needed = tables.corpora_of(trainings)
+    needed = list(dict.fromkeys(training.recipe.corpus for training in trainings))
     given = sources_of(paths, needed, args.allow_other_text, complete=not args.dry_run)
     folder, scale = args.work_dir / args.scale, SCALES[args.scale]
     experiment = PaperTables(folder, items, trainings, given, scale, machine(args), args.name)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..errors import BadInput
 from .experiment_options import (
+    add_corpus_argument,
     add_experiment_arguments,
-    check_numbers,
     corpus_paths,
     run_experiment,
 )
@@ -24,72 +24,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=DESCRIPTION,
         metavar="YAML",
-        help="description of the study (default: %(default)s)",
+        help="what to train and to evaluate (default: %(default)s)",
     )
-    parser.add_argument(
-        "--corpus",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="text of a corpus of the study, or binary data prepared from it (repeatable); only models "
-        "on these are trained",
+    add_corpus_argument(
+        parser,
+        "text of one of the study's corpora, or a folder of binary data prepared from it; models "
+        "on corpora that are not given are not trained",
     )
     parser.add_argument(
         "--cells",
+        default="*",
         metavar="PATTERN",
-        help="train only the models whose names match, e.g. 'wikipedia-alibi-*'",
+        help="only cells with such names, e.g. 'wikipedia-alibi-*'",
     )
     parser.add_argument(
         "--work-dir",
         type=Path,
         default=Path("runs/study"),
         metavar="FOLDER",
-        help="folder for data and checkpoints (default: %(default)s)",
+        help="for data and checkpoints (default: %(default)s)",
     )
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("runs/study/results"),
         metavar="FOLDER",
-        help="folder for finished models and the page; models found there are done (default: %(default)s)",
+        help="of finished cells and the page; cells found there are done (default: %(default)s)",
     )
     parser.add_argument(
         "--speeds",
         action="store_true",
-        help="train nothing, but time updates of all models in turns, for a few minutes in which nothing "
-        "else should run",
+        help="train nothing: time updates of all models of the given corpora, in turns; a few "
+        "minutes in which nothing else should run",
     )
     add_experiment_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
+    from ..experiments.runner import exit_code
     from ..experiments.study import description
     from ..experiments.study.runs import StudyExperiment
+    from ..experiments.study.speeds import measure
 
-    check_numbers(args)
     if args.speeds and (args.hours is not None or not args.corpus):
         raise BadInput("--speeds trains nothing: it needs --corpus, and takes no --hours.")
     study = description.load(args.description)
     sources = corpus_paths(args.corpus, list(study.corpora))
-    pattern = args.cells or "*"
     experiment = StudyExperiment(
-        study, args.description, sources, args.work_dir, args.results, pattern
+        study, args.description, sources, args.work_dir, args.results, args.cells
     )
-    return time_models(experiment) if args.speeds else run_experiment(args, experiment)
-
-
-def time_models(experiment) -> int:
-    """Time the models of the given texts in turns, and write the page."""
-    from ..experiments.runner import exit_code
-    from ..experiments.study.speeds import measure
-    from ..files import locked
-
-    def everything() -> None:
-        with locked(experiment.folder / "lock", experiment.option, "command"):
-            experiment.prepare()
-            runs = {run.evaluations[-1].key: run for run in experiment.runs}
-            print(*measure(runs, experiment.results), sep="\n")
-            experiment.report()
-
-    return exit_code(everything)
+    if args.speeds:
+        return exit_code(lambda: measure(experiment))
+    return run_experiment(args, experiment)

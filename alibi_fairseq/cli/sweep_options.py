@@ -71,7 +71,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory budget of a forward pass, which determines the batch size (default: 2 on a CPU, "
         "half of a GPU's)",
     )
-    add_slurm_arguments(parser, has_jobs=False)
+    add_slurm_arguments(parser)
     parser.add_argument(
         "--shards", type=int, metavar="N", help="with --slurm: one job for each of N parts"
     )

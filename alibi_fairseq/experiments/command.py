@@ -15,13 +15,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 import psutil
+from tqdm import tqdm
 
 from ..data.progress import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY, leave_terminal
@@ -108,9 +109,7 @@ def execute(
             that saves nothing, once.
         log: receives the command's output, which otherwise goes where this process's goes.
         watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
-        stop: an entered request that several commands obey, each in a thread; by default the
-            signals of this command alone, which needs the main thread.
-        environment: variables besides those of this process.
+        stop, environment: see :meth:`Command.run`.
 
     Returns:
         The command's exit code, as in a shell; ``STOPPED_EARLY`` if it saved and stopped as requested.
@@ -180,12 +179,14 @@ class Command:
     """A command of this Python.
 
     Attributes:
+        title: for messages, e.g. "training alibi-512".
         argv: the interpreter and its arguments.
         log: the file that the output is appended to; None: the output is shown.
         updates: of a training, at its end. Its progress is shown, and it is asked to save; any other
             command is interrupted.
     """
 
+    title: str
     argv: list[str]
     log: Path | None = None
     updates: int = 0
@@ -196,15 +197,11 @@ class Command:
         return shlex.join(["python", *self.argv[1:]])
 
     def run(
-        self,
-        title: str,
-        stop: StopRequest | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, stop: StopRequest | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
         """Run to the end.
 
         Args:
-            title: for the progress bar and messages.
             stop: in a thread other than the main one: the request to stop that it obeys.
             environment: variables besides those of this process.
 
@@ -212,18 +209,22 @@ class Command:
             Stopped: it was asked to stop and did.
             Failed: its exit code was not 0.
         """
+        if stop and stop.times:
+            raise Stopped
+        tqdm.write(f"{self.title}\n  {self.line}", file=sys.stdout)
+        sys.stdout.flush()
         ask = signal.SIGUSR1 if self.updates else signal.SIGINT
         start = partial(execute, self.argv, ask, stop=stop, environment=environment)
         if self.log and (stop or self.updates):
-            code, reason = self._run_with_log(self.log, title, start)
+            code, reason = self._run_with_log(self.log, start)
         else:  # an evaluation with nothing beside it shows its own progress
             code, reason = start(), "see the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
         if code:
-            raise Failed(f"{title} failed with exit code {code}; {reason}", code)
+            raise Failed(f"{self.title} failed with exit code {code}; {reason}", code)
 
-    def _run_with_log(self, path: Path, title: str, start: Callable[..., int]) -> tuple[int, str]:
+    def _run_with_log(self, path: Path, start: Callable[..., int]) -> tuple[int, str]:
         """Exit code, and where to look for the reason."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -233,7 +234,7 @@ class Command:
             log.write(f"$ {self.line}\n")
             log.flush()
             output.seek(0, os.SEEK_END)
-            bar = TrainingProgress(title, self.updates) if self.updates else None
+            bar = TrainingProgress(self.title, self.updates) if self.updates else None
             unread, last, error = "", "", ""
 
             def watch() -> None:
@@ -244,11 +245,8 @@ class Command:
                     if bar:
                         bar.see(line)
 
-            try:
+            with closing(bar.bar) if bar else nullcontext():
                 code = start(log=log, watch=watch)
-            finally:
-                if bar:
-                    bar.close()
         return code, f"see {path}; the last line is: {(error or unread or last).strip()}"
 
 
@@ -266,7 +264,3 @@ class TrainingProgress:
         seen = json.loads("{" + rest)
         self.bar.update(int(seen["num_updates"]) - self.bar.n)
         self.bar.set_postfix_str(f"loss {seen['loss']} bits")
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self.bar.close()

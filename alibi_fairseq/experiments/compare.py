@@ -18,18 +18,21 @@ from ..files import atomic_write, sha256_file
 from .comparison import Comparison, Corpus, as_mapping
 from .hours import measure, updates_that_fit
 from .run import Run, Sweep
-from .runner import default_parallel
+from .runner import Experiment, default_parallel
 
+EXPORT = (
+    "`alibi-fairseq export` gives these models to Hugging Face with code of ours; with --arch "
+    "alibi_lm_bloom, ALiBi becomes a BLOOM model that needs none (docs/checkpoints.md)."
+)
 #: What two comparisons must share to have the same number of updates.
 _FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(Experiment):
     """A comparison as an :class:`.runner.Experiment`.
 
     Attributes:
-        comparison: what to compare.
         folder: the folder for everything.
         parallel: number of runs at a time, for which ``hours`` are planned.
         results: the folder for table and figure (default: ``folder``).
@@ -43,9 +46,6 @@ class Compare:
     command: list[str] | None = None
 
     option = "--out"
-    gpus = 1
-    threads = None
-    partial = False
 
     @property
     def prepared(self) -> bool:
@@ -58,7 +58,12 @@ class Compare:
         with atomic_write(self.folder / "comparison.yaml") as file:
             yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
         for corpus in self.comparison.corpora:
-            prepare_data(corpus, self.folder)
+            data = data_folder(corpus, self.folder)
+            if not corpus.data:
+                text = OwnText(corpus.text, corpus.tokenizer, corpus.vocabulary)
+                prepare_text(text, data.parent, cores())
+            if not (data / "train.bin").is_file():
+                raise BadInput(f"{data} has no train.bin; prepare the data again.")
         if self.budget:
             print(self.budget["said"], flush=True)
 
@@ -103,6 +108,8 @@ class Compare:
         folder = self.results or self.folder
         text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
         print(f"\n{text}\n", *files, sep="\n")
+        if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
+            print(f"\n{EXPORT}")
 
     def cost(self) -> str:
         count, what = len(self.runs), self.comparison
@@ -121,11 +128,10 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
         data = data_folder(corpus, folder)
         name = f"{corpus.name}/{method}-{length}-seed{seed}"
         run = run_of(comparison, name, method, length, seed, data, folder / name)
-        # The table of learned positions ends at the training length.
-        overrides = {"clamp_learned_positions": True} if method == "learned" else {}
+        overrides = overrides_of(method)
         flags = ("--model-overrides", json.dumps(overrides)) if overrides else ()
         sweep = Sweep(
-            folder / name / "results.json",
+            run.folder / "results.json",
             comparison.eval_lengths,
             comparison.strides,
             comparison.subset,
@@ -135,42 +141,22 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
     return runs
 
 
+def overrides_of(method: str) -> dict:
+    """Options of the model in evaluations: the table of learned positions ends at the training length."""
+    return {"clamp_learned_positions": True} if method == "learned" else {}
+
+
 def run_of(
-    comparison: Comparison,
-    name: str,
-    method: str,
-    train_length: int,
-    seed: int,
-    data: Path,
-    folder: Path,
+    what: Comparison, name: str, method: str, length: int, seed: int, data: Path, folder: Path
 ) -> Run:
     """The training of one model of a comparison, without evaluations."""
-    options = training_options(comparison, method, train_length, seed)
-    settings = {
-        "options": options,
-        "train": sha256_if_there(data / "train.bin"),
-        "dictionary": sha256_if_there(data / "dict.txt"),
-    }
-    save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
-    flags = (
-        *options,
-        *("--tensorboard-logdir", str(folder / "tensorboard")),
-        *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
-        *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
-        *(() if torch.cuda.is_available() else ("--cpu",)),
-    )
-    return Run(name, folder, str(data), flags, settings, comparison.updates)
-
-
-def training_options(
-    comparison: Comparison, method: str, train_length: int, seed: int
-) -> list[str]:
-    """Options of ``fairseq-train`` that determine the trained model, besides the data."""
-    what = comparison
-    return [
-        *_task(method, train_length),
+    task = ["--task", "language_modeling"]
+    if method == "transformer_xl":
+        task = ["--task", "segment_language_modeling", "--mem-len", str(length)]
+    options = [  # that determine the trained model, besides the data
+        *task,
         *("--arch", what.arch, "--position-method", method),
-        *("--tokens-per-sample", str(train_length), "--sample-break-mode", "none"),
+        *("--tokens-per-sample", str(length), "--sample-break-mode", "none"),
         *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
         *("--max-update", str(what.updates), "--seed", str(seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
@@ -179,12 +165,20 @@ def training_options(
         *_user_dir(what),
         *what.train_flags,
     ]
-
-
-def _task(method: str, train_length: int) -> list[str]:
-    if method == "transformer_xl":
-        return ["--task", "segment_language_modeling", "--mem-len", str(train_length)]
-    return ["--task", "language_modeling"]
+    settings = {
+        "options": options,
+        "train": sha256_if_there(data / "train.bin"),
+        "dictionary": sha256_if_there(data / "dict.txt"),
+    }
+    save_every = max(100, what.updates // 20)  # each checkpoint follows a validation
+    flags = (
+        *options,
+        *("--tensorboard-logdir", str(folder / "tensorboard")),
+        *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
+        *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
+        *(() if torch.cuda.is_available() else ("--cpu",)),
+    )
+    return Run(name, folder, str(data), flags, settings, what.updates)
 
 
 def _user_dir(comparison: Comparison) -> tuple[str, ...]:
@@ -203,17 +197,6 @@ def _sha256(path: Path, changed: int) -> str:
 
 def data_folder(corpus: Corpus, out: Path) -> Path:
     return Path(corpus.data) if corpus.data else out / corpus.name / "data-bin"
-
-
-def prepare_data(corpus: Corpus, out: Path) -> None:
-    """Make the binary data of a corpus from its text if need be."""
-    data = data_folder(corpus, out)
-    if not corpus.data:
-        text = OwnText(corpus.text, corpus.tokenizer, corpus.vocabulary)
-        prepare_text(text, data.parent, cores())
-    for name in ("dict.txt", "train.bin"):
-        if not (data / name).is_file():
-            raise BadInput(f"{data} has no {name}; prepare the data again.")
 
 
 def check_model(comparison: Comparison) -> None:

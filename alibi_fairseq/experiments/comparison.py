@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -21,7 +20,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from ..errors import BadInput
+from ..errors import BadInput, did_you_mean
 from ..files import is_plain_name
 from ..positions import METHODS
 
@@ -67,20 +66,15 @@ Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 @dataclass(frozen=True, config=STRICT)
 class Corpus:
-    """One text to train and evaluate on.
+    """One text to train and evaluate on."""
 
-    Attributes:
-        name: of its folder and in tables.
-        text: files, archives or folders that ``prepare text`` turns into binary data.
-        data: a folder of fairseq's binary data, instead of text.
-        tokenizer, vocabulary: see :class:`alibi_fairseq.data.own_text.OwnText`.
-    """
-
-    name: FolderName
-    text: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
-    data: str | None = None
-    tokenizer: str = "sentencepiece"
-    vocabulary: int | None = None
+    name: FolderName = Field(description="its folder, and its name in tables")
+    text: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+        (), description="files, archives or folders that `prepare text` turns into binary data"
+    )
+    data: str | None = Field(None, description="a folder of fairseq's binary data, instead of text")
+    tokenizer: str = Field("sentencepiece", description="of text: sentencepiece or words")
+    vocabulary: int | None = Field(None, description="of text: dictionary entries; None: by size")
 
     def __post_init__(self):
         if bool(self.text) == bool(self.data):
@@ -89,44 +83,31 @@ class Corpus:
 
 @dataclass(frozen=True, config=STRICT)
 class Comparison:
-    """Which models to train, and at which lengths to evaluate each of them.
-
-    Attributes:
-        corpora: texts.
-        methods: position methods.
-        train_lengths: ``--tokens-per-sample``, in tokens.
-        eval_lengths: window lengths, in tokens.
-        seeds: of initialisation and of the order of the data.
-        arch: a registered model.
-        updates: optimizer steps of each run.
-        hours: instead of ``updates``: as many as fit into them on this machine (:mod:`.hours`).
-        tokens_per_update: of every run, whatever its length.
-        lr: peak learning rate of Adam, reached after a sixth of the updates, 4,000 at most.
-        train_flags: further options of ``fairseq-train``.
-        strides: tokens that each window scores; ``full`` is all of them.
-        subset: the split to evaluate on.
-        title: of table and figure.
-        user_dir: a plugin, already imported, that the models need.
-        order: the axes by importance: the first varies slowest, so that an interrupted comparison
-            is complete in the others.
-    """
+    """Which models to train, and at which lengths to evaluate each of them."""
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    methods: Texts = ("alibi", "sinusoidal")
-    train_lengths: Counts = (128,)
-    eval_lengths: Counts = (128, 256, 512, 1024)
-    seeds: Integers = (1,)
-    arch: str = "alibi_lm_tiny"
-    updates: Count = 1000
-    hours: Annotated[float, Field(gt=0)] | None = None
-    tokens_per_update: Count = 4096
-    lr: float = 0.001
-    train_flags: Flags = ()
-    strides: Texts = ("full",)
-    subset: str = "valid"
-    title: str = "Perplexity by evaluation length"
-    user_dir: str | None = None
-    order: Texts = AXES
+    methods: Texts = Field(
+        ("alibi", "sinusoidal"),
+        description="position methods, or 'all' for the seven published up to ALiBi",
+    )
+    train_lengths: Counts = Field((128,), description="tokens per sample in training")
+    eval_lengths: Counts = Field((128, 256, 512, 1024), description="window lengths in evaluation")
+    seeds: Integers = Field((1,), description="of initialization and data order")
+    strides: Texts = Field(("full",), description="tokens that each window scores; full: all")
+    arch: str = Field("alibi_lm_tiny", description="a model of `alibi-fairseq models`")
+    updates: Count = Field(1000, description="optimizer steps of each run")
+    hours: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="as many updates as fit into them on this machine, instead of updates"
+    )
+    tokens_per_update: Count = Field(4096, description="of each run, whatever its training length")
+    lr: float = Field(
+        0.001, description="peak learning rate of Adam, reached after a sixth of the updates"
+    )
+    train_flags: Flags = Field((), description="further options of fairseq-train, in one string")
+    subset: str = Field("valid", description="the split to evaluate on")
+    title: str = Field("Perplexity by evaluation length", description="of table and figure")
+    user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
+    order: Texts = Field(AXES, description="the axes by importance: the first varies slowest")
 
     def __post_init__(self):
         names = [corpus.name for corpus in self.corpora]
@@ -164,20 +145,12 @@ class Comparison:
 
 
 def load(path: str | Path) -> Comparison:
-    """A comparison from a YAML file whose keys are the attributes of :class:`Comparison`.
-
-    Raises:
-        BadInput: it cannot be read, or a key or value is wrong.
-    """
+    """A comparison from a YAML file whose keys are the attributes of :class:`Comparison`."""
     return read_yaml(path, from_mapping)
 
 
 def read_yaml(path: str | Path, make: Callable[[dict], Description]) -> Description:
-    """A description from a YAML file.
-
-    Raises:
-        BadInput: it cannot be read, or ``make`` refuses it.
-    """
+    """A description from a YAML file."""
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -192,11 +165,7 @@ def read_yaml(path: str | Path, make: Callable[[dict], Description]) -> Descript
 
 
 def from_mapping(values: Mapping) -> Comparison:
-    """A comparison from plain values, as YAML gives them; lists may be given as one value.
-
-    Raises:
-        BadInput: a key or value is wrong.
-    """
+    """A comparison from plain values, as YAML gives them; lists may be given as one value."""
     if values.get("hours") is not None and "updates" in values:
         raise BadInput("updates and hours: give one of them.")
     corpora = values.get("corpora")
@@ -219,11 +188,7 @@ def as_mapping(comparison: Comparison) -> dict:
 
 
 def validated(kind: type[Description], values: Mapping) -> Description:
-    """A description from plain values.
-
-    Raises:
-        BadInput: a key or value is wrong; names the first one.
-    """
+    """A description from plain values."""
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as errors:
@@ -235,8 +200,3 @@ def validated(kind: type[Description], values: Mapping) -> Description:
             raise BadInput(f"there is no key '{where}'.{hint}") from errors
         said = error["msg"].removeprefix("Value error, ").removesuffix(".")
         raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors
-
-
-def did_you_mean(name: object, known: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(str(name), known, n=1)
-    return f" Did you mean '{nearest[0]}'?" if nearest else ""

@@ -28,7 +28,6 @@ def write_report(
 
     Args:
         runs: evaluated ones; the first part of their names is that of the corpus.
-        folder: where to write.
         command: to name in the results; this program's own by default.
         notes: sentences to stand below the tables.
 
@@ -36,21 +35,20 @@ def write_report(
         The tables in Markdown, and all files.
     """
     sections, files = [f"# {comparison.title}"], [folder / "table.md"]
+    several = len(comparison.corpora) > 1
     for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
-        several = len(comparison.corpora) > 1
-        prefix = f"{corpus}-" if several else ""
+        path = folder / (f"{corpus}-results.json" if several else "results.json")
         of_corpus = [run for run in runs if run.name.startswith(f"{corpus}/")]
         document = document_of(comparison, of_corpus, command)
-        path = folder / f"{prefix}results.json"
         if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
             document = kept  # nothing was measured again
         save_document(document, path)
         with atomic_write(path.with_suffix(".csv")) as file:
             file.write(length_csv(document))
         points = evaluation_points(document)
-        sections += [f"## {corpus}"] if several else []
-        sections.append(length_table(points).rstrip())
-        figures = [folder / f"{prefix}figure.{kind}" for kind in ("png", "svg", "pdf")]
+        sections += [*([f"## {corpus}"] if several else []), length_table(points).rstrip()]
+        name = path.name.replace("results.json", "figure")
+        figures = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
         title = f"{comparison.title}: {corpus}" if several else comparison.title
         draw_lengths(points, title, *figures)
         files += [*figures, path, path.with_suffix(".csv")]

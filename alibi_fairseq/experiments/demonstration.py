@@ -35,21 +35,16 @@ def comparison_of(text: Path | None, methods: list[str], quick: bool, out: Path)
     Args:
         text: a text file or a folder of them (default: the documentation of Python).
         out: the folder for everything.
-
-    Raises:
-        BadInput: the text does not exist, or a position method does not.
     """
     if text is not None and not text.exists():
         raise BadInput(f"{text} does not exist; --text takes a text file or a folder of them.")
     text = text or own_text_of(out)
-    name = text.resolve().name.split(".")[0]
-    corpus = {"name": name, "text": str(text), "vocabulary": 1000 if quick else 2000}
+    corpus = {"name": text.resolve().name.split(".")[0], "text": str(text)}
     return from_mapping(
         {
-            "corpora": [corpus],
+            "corpora": [{**corpus, "vocabulary": 1000 if quick else 2000}],
             "methods": methods,
             "train_lengths": TRAIN_LENGTH,
-            "arch": "alibi_lm_tiny",
             "lr": 0.002,
             "title": f"Small models trained on {TRAIN_LENGTH} tokens",
             **(QUICK if quick else FULL),
@@ -76,26 +71,23 @@ class Demonstration(Compare):
 
     def report(self) -> None:
         super().report()
-        print(explain(self.comparison, self.quick))
+        shortest, *_, longest = self.comparison.eval_lengths
+        print(QUICK_NOTE if self.quick else NOTE.format(TRAIN_LENGTH, shortest, longest))
+
+
+QUICK_NOTE = """
+This was the quick form: it shows that every step works, and trains far too little to tell methods
+apart. Leave --quick out for that."""
+NOTE = """
+What this shows. Each model read texts of {} tokens while it was trained. Then it was
+tested on texts of {} to {} tokens. The numbers are perplexities: how many tokens
+the model hesitates between, so lower is better. A model whose positions extrapolate keeps its
+perplexity, or improves it, when texts get longer; one whose positions do not gets much worse."""
 
 
 def own_text_of(folder: Path) -> Path:
     """Where the text of the demonstration lies."""
     return folder / "python-documentation.txt"
-
-
-def explain(comparison: Comparison, quick: bool) -> str:
-    """The outcome in words a newcomer understands."""
-    shortest, longest = comparison.eval_lengths[0], comparison.eval_lengths[-1]
-    if quick:
-        return """
-This was the quick form: it shows that every step works, and trains far too little to tell methods
-apart. Leave --quick out for that."""
-    return f"""
-What this shows. Each model read texts of {TRAIN_LENGTH} tokens while it was trained. Then it was
-tested on texts of {shortest} to {longest} tokens. The numbers are perplexities: how many tokens
-the model hesitates between, so lower is better. A model whose positions extrapolate keeps its
-perplexity, or improves it, when texts get longer; one whose positions do not gets much worse."""
 
 
 def python_documentation() -> str:

@@ -41,8 +41,7 @@ class TimedModel:
         from fairseq.dataclass.utils import convert_namespace_to_omegaconf
         from fairseq.trainer import Trainer
 
-        argv = run.command().argv
-        argv = argv[argv.index("train") + 1 :]
+        argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
         args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
         self.task = tasks.setup_task(self.cfg.task)
@@ -128,18 +127,16 @@ def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[
         parallel: number of runs at a time.
         threads: CPU threads of each run; None: its share of the cores.
     """
-    models = {_without_seed(run): run for run in runs}
-    with using_threads(threads or max(1, cores() // parallel)):
-        costs = {}
-        with progress(len(models), "measuring the speed", "model") as bar:
-            for model, run in models.items():
-                costs[model] = cost_of(run)
-                bar.update()
-    return [costs[_without_seed(run)] for run in runs]
-
-
-def _without_seed(run: Run) -> str:
-    return run.name.partition("-seed")[0]
+    names = [run.name.partition("-seed")[0] for run in runs]
+    models, costs = dict(zip(names, runs)), {}
+    with (
+        using_threads(threads or max(1, cores() // parallel)),
+        progress(len(models), "measuring the speed", "model") as bar,
+    ):
+        for name, run in models.items():
+            costs[name] = cost_of(run)
+            bar.update()
+    return [costs[name] for name in names]
 
 
 def cost_of(run: Run) -> Cost:
@@ -148,13 +145,12 @@ def cost_of(run: Run) -> Cost:
     update = min(model.update(), model.update())
     inputs = [each for evaluation in run.evaluations for each in evaluation.inputs(run)]
     lengths = sorted({model.length, *(length for length, _ in inputs)})
-    ends = {length: model.token(length) for length in (lengths[0], lengths[-1])}
+    short, long = lengths[0], lengths[-1]
+    least, most = model.token(short), model.token(long)
+    slope = (most - least) / max(1, long - short)  # the cost of attention is linear in the length
     data = Path(run.data.split(":")[0])
 
     def token(length: int) -> float:
-        """Linear in the length, as the cost of attention is."""
-        (short, least), (long, most) = min(ends.items()), max(ends.items())
-        slope = 0.0 if long == short else (most - least) / (long - short)
         return max(least + slope * (length - short), 0.5 * least)
 
     return Cost(
@@ -185,11 +181,12 @@ def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) 
         return makespan((seconds[run.name] for run in some), parallel)
 
     taken: list[Run] = []
+    left_out: list[Run] = []
     for run in runs:
-        if needed([*taken, run]) <= hours * 3600 * PLANNED:
-            taken.append(run)
+        fits = needed([*taken, run]) <= hours * 3600 * PLANNED
+        (taken if fits else left_out).append(run)
     print(f"{len(taken)} of {len(runs)} runs fit: {duration(needed(taken))}.", flush=True)
-    if left_out := [run for run in runs if run not in taken]:
+    if left_out:
         names = ", ".join(run.name for run in left_out)
         print(f"Left out, for another {duration(needed(left_out))}: {names}.", flush=True)
     return taken
@@ -200,9 +197,6 @@ def updates_that_fit(costs: list[Cost], hours: float, parallel: int) -> tuple[in
 
     Returns:
         The largest number, rounded down to two digits.
-
-    Raises:
-        BadInput: not even ``LEAST`` updates fit.
     """
 
     def needed(updates: int) -> float:

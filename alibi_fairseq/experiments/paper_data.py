@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from ..results.manifest import other_name
 from ..results.stamps import Stamp
 from .command import Command
 from .run import ALIBI
-from .runner import Step
 
 KINDS: dict[str, type[Corpus]] = {
     wikitext103.CORPUS: wikitext103.WikiText103,
@@ -81,12 +79,8 @@ def sources_of(
         needed: corpora of the runs.
         other: text that is not the paper's is allowed.
         complete: every needed corpus must be given; otherwise its name stands for its path.
-
-    Raises:
-        BadInput: a corpus is missing.
     """
-    missing = [name for name in needed if name not in paths]
-    if missing and complete:
+    if complete and (missing := [name for name in needed if name not in paths]):
         flags = " ".join(f"--corpus {name}=PATH" for name in missing)
         raise BadInput(
             f"The text of {' and '.join(missing)} is needed; give it with {flags} "
@@ -99,36 +93,25 @@ def sources_of(
 
 
 def check_source(source: Source) -> None:
-    """Check a text as its preparation will.
-
-    Raises:
-        BadInput: it cannot be prepared, or is not the paper's corpus and no other text is allowed.
-    """
-    path = source.path
-    if source.corpus == wikitext103.CORPUS:
+    """Check a text as its preparation will."""
+    path, corpus = source.path, source.corpus
+    if corpus == wikitext103.CORPUS:
         archive, folder = (None, path) if path.is_dir() else (path, None)
         wikitext103.WikiText103(archive, folder, allow_other_text=source.other).settings()
         return
-    files = text_files(path)
-    if source.other:
-        return
-    if source.corpus == bookcorpus.CORPUS and not is_line_edition([path]):
+    size, what = estimated_text_bytes(text_files(path)), ""
+    if corpus == bookcorpus.CORPUS and not is_line_edition([path]):
         what = "one file per book: the Toronto BookCorpus has one sentence per line"
-    elif source.corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(
-        estimated_text_bytes(files)
-    ):
+    elif corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(size):
         what = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
-    else:
-        return
-    raise BadInput(
-        f"--corpus {source.corpus}={path}: {what}; --allow-other-text accepts it under its "
-        "own name."
-    )
+    if what and not source.other:
+        allow = "--allow-other-text accepts it under its own name"
+        raise BadInput(f"--corpus {corpus}={path}: {what}; {allow}.")
 
 
 @dataclass(frozen=True)
 class Data:
-    """The data folder that fairseq reads.
+    """The data folder that fairseq reads: prepared from a text, and at a small scale cut.
 
     Attributes:
         folder: the working folder of the preparation.
@@ -148,33 +131,38 @@ class Data:
         return self.folder / f"{self.source.text}-{self.scale.name}"
 
     @property
+    def manifest(self) -> dict:
+        """Empty before the preparation."""
+        return (manifests.load(self.data_bin) if self.data_bin.is_dir() else None) or {}
+
+    @property
     def argument(self) -> str:
         """fairseq's data argument; before the preparation as far as it is known."""
         if self.scale.excerpt:
             return str(self.excerpt)
-        manifest = self._manifest()
+        manifest = self.manifest
         if not manifest and self.source.corpus == "cc100-roberta":
             manifest = {"shards": ["shard00", "…"]}
         return manifests.data_argument(self.data_bin, manifest)
 
     @property
     def prepared(self) -> bool:
-        return all(step.done() for step in self.steps())
+        return self._prepared.holds() and (not self.scale.excerpt or self._cut.holds())
 
     @property
     def genuine(self) -> bool:
         """Whether it is the whole of the paper's corpus; call it after the preparation."""
-        return not self.scale.excerpt and self._manifest()["identified_by"] is not None
+        return not self.scale.excerpt and self.manifest["identified_by"] is not None
 
     @property
     def text(self) -> str:
         """The name of the text in results."""
-        return self.excerpt.name if self.scale.excerpt else self._manifest()["corpus"]
+        return self.excerpt.name if self.scale.excerpt else self.manifest["corpus"]
 
     @property
     def identity(self) -> dict:
         """Settings that identify the data."""
-        files = self._manifest().get("files")
+        files = self.manifest.get("files")
         listing = json.dumps(files, sort_keys=True)
         return {
             "data_sha256": files and hashlib.sha256(listing.encode()).hexdigest(),
@@ -182,84 +170,78 @@ class Data:
             "vocabulary": self.scale.vocabulary,
         }
 
+    def commands(self) -> list[Command]:
+        """The preparation, and at a small scale the excerpt."""
+        words = ["prepare", self.source.corpus, *self.source.flags(), "--out", str(self.folder)]
+        flags = self._flags
+        prepare = Command(f"preparing {self.source.text}", [*ALIBI, *words, *flags])
+        if not self.scale.excerpt:
+            return [prepare]
+        first, *_ = manifests.data_argument(self.data_bin, self.manifest).split(":")
+        argv = [sys.executable, "-m", "alibi_fairseq.data.excerpt", first, str(self.excerpt)]
+        argv += [f"{split}={most}" for split, most in self.scale.excerpt.items()]
+        argv += ["--words", str(self.scale.vocabulary)]
+        return [prepare, Command(f"taking an excerpt of {self.source.text}", argv)]
+
+    def check(self) -> float:
+        """Check that the data can be made; returns the bytes of disk that this takes at its peak."""
+        if self._prepared.holds():
+            return 0
+        check_source(self.source)
+        if self._prepared.path.is_file() and self.data_bin.is_dir():
+            raise BadInput(
+                f"{self.data_bin} was prepared from other text or with other settings; move "
+                f"{self.folder} away or choose another --work-dir."
+            )
+        return self.disk_needed
+
+    def prepare(self) -> None:
+        """Do what is not done yet, see :meth:`.Command.run`."""
+        if not self._prepared.holds():
+            self.commands()[0].run()
+            identified = self.scale.excerpt or self.manifest["identified_by"]
+            if not identified and not self.source.other:
+                raise BadInput(
+                    f"{self.source.path} turned out not to be the paper's {self.source.corpus}; "
+                    "--allow-other-text accepts it under its own name."
+                )
+            self._prepared.write()
+        if self.scale.excerpt and not self._cut.holds():
+            self.commands()[1].run()
+            self._cut.write()
+
     @property
     def disk_needed(self) -> float:
         """Bytes that the preparation takes at its peak, about."""
         files = self.source.files if self.source.path.exists() else []
         return KINDS[self.source.corpus].disk_needed(files, sum(self.scale.excerpt.values()))
 
-    def steps(self) -> Iterator[Step]:
-        """The steps that create the data; the second is known only after the first.
+    @property
+    def _flags(self) -> list[str]:
+        """Of the preparation; at a small scale it reads only the beginning of the text.
 
-        At a small scale, only the beginning of the text is tokenised, which holds at least the
-        tokens that the second step keeps.
+        That holds at least the tokens that the excerpt keeps.
         """
-        yield self._prepare()
-        if self.scale.excerpt:
-            yield self._cut()
-
-    def _manifest(self) -> dict:
-        return (manifests.load(self.data_bin) if self.data_bin.is_dir() else None) or {}
-
-    def _prepare(self) -> Step:
         flags = self.scale.preparation(self.source.corpus)
         if self.scale.excerpt:
             flags = [*flags, "--excerpt", str(sum(self.scale.excerpt.values()))]
-        words = ["prepare", self.source.corpus, *self.source.flags()]
-        manifest = self.data_bin / manifests.FILE_NAME
-        stamp = Stamp(
+        return flags
+
+    @property
+    def _prepared(self) -> Stamp:
+        flags, source = self._flags, self.source
+        return Stamp(
             self.folder / "prepared.json",
-            {"corpus": self.source.corpus, "flags": flags, "other": self.source.other},
-            self.source.files if self.source.path.exists() else [],
-            [manifest],
+            {"corpus": source.corpus, "flags": flags, "other": source.other},
+            source.files if source.path.exists() else [],
+            [self.data_bin / manifests.FILE_NAME],
         )
 
-        def check() -> None:
-            if stamp.path.is_file() and self.data_bin.is_dir() and not stamp.holds():
-                raise BadInput(
-                    f"{self.data_bin} was prepared from other text or with other settings; move "
-                    f"{self.folder} away or choose another --work-dir."
-                )
-
-        def finish() -> None:
-            identified = self.scale.excerpt or self._manifest()["identified_by"]
-            if not identified and not self.source.other:
-                raise BadInput(
-                    f"{self.source.path} turned out not to be the paper's {self.source.corpus}; "
-                    "--allow-other-text accepts it under its own name."
-                )
-            stamp.write()
-
-        return Step(
-            title=f"preparing {self.source.text}",
-            work=Command([*ALIBI, *words, "--out", str(self.folder), *flags]),
-            done=stamp.holds,
-            check=check,
-            finish=finish,
-        )
-
-    def _cut(self) -> Step:
-        tokens, words = self.scale.excerpt, self.scale.vocabulary
-        first, *_ = manifests.data_argument(self.data_bin, self._manifest() or {}).split(":")
-        stamp = Stamp(
+    @property
+    def _cut(self) -> Stamp:
+        return Stamp(
             self.folder / f"{self.excerpt.name}.json",
-            {"tokens": tokens, "words": words},
+            {"tokens": self.scale.excerpt, "words": self.scale.vocabulary},
             [self.data_bin / manifests.FILE_NAME],
             [self.excerpt / name for name in ("train.bin", "valid.bin", "dict.txt")],
-        )
-        splits = [f"{split}={most}" for split, most in tokens.items()]
-        return Step(
-            title=f"taking an excerpt of {self.source.text}",
-            work=Command(
-                [
-                    *(sys.executable, "-m", "alibi_fairseq.data.excerpt"),
-                    first,
-                    str(self.excerpt),
-                    *splits,
-                    "--words",
-                    str(words),
-                ]
-            ),
-            done=stamp.holds,
-            finish=stamp.write,
         )

@@ -1,4 +1,4 @@
-"""``alibi-fairseq reproduce``: the runs that fill tables and figures of the paper."""
+"""``alibi-fairseq reproduce``: the runs that fill tables and figures of the paper, and their costs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from functools import cached_property
 from pathlib import Path
 
 from ..files import check_disk
-from ..paper.scales import Scale
+from ..paper import published
+from ..paper.recipe import Recipe
+from ..paper.scales import PAPER, Scale
 from ..paper.tables import Training
+from ..reporting import markdown
 from ..results.schema import TRAINING_FILE
 from ..results.stamps import Stamp
-from . import paper_costs as costs
 from .command import Command
-from .paper_data import Data, Source, check_source
+from .paper_data import Data, Source
 from .run import ALIBI, Run, Sweep
-from .runner import Step, run_step
+from .runner import Experiment
 from .torchrun import Machine, launcher_flags, train_flags
+
+#: Bytes per parameter of a checkpoint at most: weights and the optimiser's state, both in fp32.
+BYTES = {"nag": 8, "adam": 12}
+#: checkpoint_best.pt, checkpoint_last.pt, and the one that is being written.
+_CHECKPOINTS = 3
 
 
 @dataclass(frozen=True)
-class PaperTables:
+class PaperTables(Experiment):
     """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`.
 
     Attributes:
@@ -40,10 +47,6 @@ class PaperTables:
     machine: Machine | None
     name: str = ""
 
-    option = "--work-dir"
-    threads = None
-    partial = False
-
     @property
     def gpus(self) -> int:
         return 0 if self.machine is None or self.machine.cpu else self.machine.processes
@@ -53,10 +56,19 @@ class PaperTables:
         return all(data.prepared for data in self.data.values())
 
     def prepare(self) -> None:
-        self._look_ahead()
+        """Look at texts, GPUs, folders and disk space before any work."""
+        needed = one_after_another([data.check() for data in self.data.values()])
+        for training, run in zip(self.trainings, self.runs):
+            prepared = self.data[training.recipe.corpus].prepared
+            if not (prepared and run.done):
+                if prepared:
+                    run.check()
+                most = checkpoint_bytes(self.scale, training.recipe, len(run.stops))
+                there = sum(each.stat().st_size for each in run.folder.rglob("*") if each.is_file())
+                needed += max(0, most - there)
+        check_disk(self.folder, needed, "The remaining work", "--work-dir")
         for data in self.data.values():
-            for step in data.steps():
-                run_step(step)
+            data.prepare()
 
     @property
     def runs(self) -> list[Run]:
@@ -65,15 +77,23 @@ class PaperTables:
     def report(self) -> None:
         from .paper_outcome import print_outcome, write_overview
 
-        run_step(self._report())
+        results = self.folder / "results"
+        wanted = (run.folder / TRAINING_FILE for run in self.runs)
+        records = [path for path in wanted if path.is_file()]
+        made_of = [*sorted(results.rglob("*.json")), *records]
+        names = {"results": [str(path.relative_to(self.folder)) for path in made_of]}
+        stamp = Stamp(self.page.with_name("made.json"), names, made_of, [self.page])
+        if not stamp.holds():
+            words = ["report", *map(str, [results, *records]), "--out", str(self.page.parent)]
+            Command("the report", [*ALIBI, *words]).run()
+            stamp.write()
         print_outcome(self, self.items)
         if self.name == "all":
             print(f"All of them on one page: {write_overview(self, self.items)}")
 
     def cost(self) -> str:
-        steps = [step for data in self.data.values() for step in data.steps()]
-        prepare = [step.work.line for step in steps if isinstance(step.work, Command)]
-        return "\n".join(["# data", *prepare, "", costs.cost_table(self)])
+        prepare = [each.line for data in self.data.values() for each in data.commands()]
+        return "\n".join(["# data", *prepare, "", cost_table(self)])
 
     @cached_property
     def data(self) -> dict[str, Data]:
@@ -86,21 +106,21 @@ class PaperTables:
     def run(self, training: Training) -> Run:
         """A training of the paper at this scale; complete once its data is prepared."""
         recipe = self.scale.recipe(training.recipe)
-        data = self.data[recipe.corpus.name]
+        data = self.data[recipe.corpus]
         machine = self.machine or Machine(recipe.batch.gpus)
         *stops, last = self.stops(training)
         flags = train_flags(replace(recipe, updates=last), machine)
         flags += ["--log-format", "json", "--log-interval", str(self.scale.log_interval)]
         sweeps = (
             Sweep(
-                results=self.results(training, measurement.subset),
-                lengths=measurement.lengths,
-                strides=(str(measurement.stride or "full"),),
-                subset=measurement.subset,
-                updates=self.scale.updates_of(training.recipe, measurement.updates),
+                results=self.results(training, each.subset),
+                lengths=each.lengths,
+                strides=(str(each.stride or "full"),),
+                subset=each.subset,
+                updates=self.scale.updates_of(training.recipe, each.updates),
                 flags=("--device", "cpu") if machine.cpu else (),
             )
-            for measurement in training.measurements
+            for each in training.evaluations
         )
         return Run(
             name=recipe.path,
@@ -124,53 +144,86 @@ class PaperTables:
 
     def results(self, training: Training, subset: str) -> Path:
         """The results of a run on a split."""
-        source = self.sources[training.recipe.corpus.name]
+        source = self.sources[training.recipe.corpus]
         return self.folder / "results" / source.folder / f"{training.recipe.name}-{subset}.json"
 
     @property
     def page(self) -> Path:
         return self.folder / "report" / "report.md"
 
-    def _report(self) -> Step:
-        """The step that writes the report of all results in this folder."""
-        results = self.folder / "results"
-        wanted = (run.folder / TRAINING_FILE for run in self.runs)
-        records = [path for path in wanted if path.is_file()]
-        made_of = [*sorted(results.rglob("*.json")), *records]
-        stamp = Stamp(
-            self.page.with_name("made.json"),
-            {"results": [str(path.relative_to(self.folder)) for path in made_of]},
-            made_of,
-            [self.page],
-        )
-        words = ["report", *map(str, [results, *records]), "--out", str(self.page.parent)]
-        return Step("the report", Command([*ALIBI, *words]), stamp.holds, finish=stamp.write)
 
-    def _look_ahead(self) -> None:
-        """Check texts, GPUs, folders and disk space before any work.
+def v100_hours(recipe: Recipe, updates: int) -> float | None:
+    """Hours of one V100: as Table 12 states them, or tokens at the paper's speed; None without one."""
+    model = (recipe.position_method, recipe.train_length)
 
-        Raises:
-            BadInput: something would fail later.
-        """
-        peaks = []
-        for data in self.data.values():
-            prepare = next(data.steps())
-            if not prepare.done():
-                check_source(data.source)
-                prepare.check()
-                peaks.append(data.disk_needed)
-        needed = costs.one_after_another(peaks)
-        for training, run in zip(self.trainings, self.runs):
-            prepared = self.data[training.recipe.corpus.name].prepared
-            if prepared and run.done:
-                continue
-            if prepared:
-                run.check()
-            recipe = self.scale.recipe(training.recipe)
-            most = costs.checkpoint_bytes(recipe, len(run.stops))
-            needed += max(0, most - _bytes_in(run.folder))
-        check_disk(self.folder, needed, "The remaining work", "--work-dir")
+    def found(item: str, column: str) -> int | None:
+        rows = {(row["position_method"], row["train_length"]): row for row in published.rows(item)}
+        return rows[model][column] if model in rows else None
+
+    if published.about("table12")["corpus"] == recipe.corpus and (
+        hours := found("table12", "gpu_hours")
+    ):
+        return hours * updates / recipe.updates
+    # Figure 7 has all lengths, Table 1 all methods; both were measured on WikiText-103.
+    column = "train_words_per_second"
+    speed = found("figure07", column) or found("table01", column)
+    return speed and updates * recipe.batch.tokens_per_update / speed / 3600
 
 
-def _bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def checkpoint_bytes(scale: Scale, recipe: Recipe, kept: int) -> int:
+    """Disk that a run takes at most.
+
+    Args:
+        recipe: the paper's.
+        kept: models of earlier updates that are kept as well.
+    """
+    options = scale.recipe(recipe).options
+    each = scale.parameters(recipe) * BYTES[str(options["optimizer"]["_name"])]
+    return each * (_CHECKPOINTS + ("save_interval_updates" in options["checkpoint"]) + kept)
+
+
+def one_after_another(peaks: list[float]) -> float:
+    """Disk that several preparations take: each leaves less than half of its peak."""
+    return (max(peaks, default=0.0) + sum(peaks)) / 2
+
+
+def cost_table(tables: PaperTables) -> str:
+    """Tokens, hours and disk of each run, and their sums, with a sentence on the hours."""
+    scale, lines, peaks = tables.scale, [], []
+    for data in tables.data.values():
+        source = data.source.path if data.source.path.exists() else None
+        row = [f"data of {data.source.corpus}", "", "", ""]
+        if scale.excerpt and source is None:
+            lines.append([*row, "size of the text?"])
+            continue
+        excerpt = 4 * sum(scale.excerpt.values())  # at most 4 bytes per token
+        peaks.append(data.disk_needed + excerpt)
+        lines.append([*row, gigabytes(peaks[-1])])
+    tokens, hours, disk = 0, 0.0, one_after_another(peaks)
+    for training in tables.trainings:
+        recipe, stops = scale.recipe(training.recipe), tables.stops(training)
+        of_run = stops[-1] * recipe.batch.tokens_per_update
+        time = v100_hours(recipe, stops[-1]) if scale is PAPER else None
+        size = checkpoint_bytes(scale, training.recipe, len(stops) - 1)
+        tokens, hours, disk = tokens + of_run, hours + (time or 0), disk + size
+        shown = markdown.NOTHING if time is None else f"{time:,.0f}"
+        row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}", shown]
+        lines.append([*row, gigabytes(size)])
+    together = f"{hours:,.0f}" if scale is PAPER else markdown.NOTHING
+    lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
+    headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
+    sentence = (
+        "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "
+        "1.3B parameters: the hours of Table 12); evaluations come on top. Nothing was run or "
+        "written."
+        if scale is PAPER
+        else f"The scale '{scale.name}' trains other models than the paper, which has no speeds "
+        "for them. Disk space for data depends on the text: name it with --corpus. Nothing was run "
+        "or written."
+    )
+    return f"{markdown.table(headers, lines)}\n{sentence}"
+
+
+def gigabytes(size: float) -> str:
+    """At least one digit that is not 0, down to megabytes."""
+    return f"{size / 1e9:,.1f} GB" if size >= 5e8 else f"{max(size, 1e6) / 1e6:,.0f} MB"

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,18 +19,23 @@ from ..errors import BadInput
 from ..files import locked
 from ..results.schema import load_document
 from ..results.stamps import Stamp, check_settings, read_stamp, write_settings
-from .command import Command
-from .runner import Step
+from .command import Command, StopRequest
 
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
+Environment = Mapping[str, str] | None
 
 
 class Evaluation(Protocol):
     """Something that is measured on the model of a run."""
 
-    def step(self, run: Run) -> Step:
-        """The step that measures it."""
+    def command(self, run: Run) -> Command:
+        """Measures it."""
+
+    def done(self, run: Run) -> bool: ...
+
+    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
+        """Run the command and record that it is done."""
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
         """Window length and number of tokens that the model reads in such windows."""
@@ -66,13 +70,19 @@ class Run:
     final: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
 
+    def commands(self) -> list[Command]:
+        """Training and evaluations, in their order."""
+        training = [self.command(updates) for updates in (*self.stops, self.updates)]
+        return [*training, *(evaluation.command(self) for evaluation in self.evaluations)]
+
     def command(self, updates: int | None = None) -> Command:
         """Trains, or resumes, up to a number of updates (default: all)."""
         argv = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
         argv += ["--save-dir", str(self.folder)]
         if updates not in (None, self.updates):
             argv += ["--max-update", str(updates)]
-        return Command(argv, self.folder / "train.log", updates or self.updates)
+        log = self.folder / "train.log"
+        return Command(f"training {self.name}", argv, log, updates or self.updates)
 
     def model(self, updates: int | None = None) -> Path:
         """The checkpoint after a number of updates (default: all)."""
@@ -84,37 +94,38 @@ class Run:
         path = self.folder / f"trained-{updates or self.updates}.json"
         return Stamp(path, self.settings, outputs=[self.model(updates)])
 
-    def steps(self) -> list[Step]:
-        """Training and evaluations, in their order; the data must be there."""
-        training = [self._train(updates) for updates in (*self.stops, self.updates)]
-        return [*training, *(evaluation.step(self) for evaluation in self.evaluations)]
-
     @property
     def done(self) -> bool:
         """Whether nothing is left to do; the data must be there."""
-        return all(step.done() for step in self.steps())
+        return not self._untrained() and all(each.done(self) for each in self.evaluations)
+
+    def carry_out(self, stop: StopRequest | None, environment: Environment) -> None:
+        self.train(stop, environment)
+        self.evaluate(stop, environment)
+
+    def train(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+        """Train what is not trained yet, see :meth:`.Command.run`."""
+        for updates in self._untrained():
+            self._check(updates)
+            write_settings(self._settings_file, self.settings)
+            if not has_reached(self.folder, updates):
+                self.command(updates).run(stop, environment)
+            self._keep(updates)
+
+    def evaluate(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+        """Measure what is not measured yet, see :meth:`.Command.run`."""
+        for evaluation in self.evaluations:
+            if not evaluation.done(self):
+                evaluation.measure(self, stop, environment)
 
     def check(self) -> None:
-        """Check that the run can begin or go on; has no side effects.
+        """Check that the run can begin or go on; has no side effects."""
+        for updates in self._untrained():
+            self._check(updates)
 
-        Raises:
-            BadInput: its folder holds something else.
-        """
-        for step in self.steps():
-            if not step.done():
-                step.check()
-
-    def _train(self, updates: int) -> Step:
-        stamp = self.trained(updates)
-        return Step(
-            title=f"training {self.name}",
-            work=self.command(updates),
-            done=stamp.holds,
-            check=partial(self._check, updates),
-            begin=partial(write_settings, self._settings_file, self.settings),
-            reached=lambda: has_reached(self.folder, updates),
-            finish=partial(self._finish, updates),
-        )
+    def _untrained(self) -> list[int]:
+        stops = (*self.stops, self.updates)
+        return [updates for updates in stops if not self.trained(updates).holds()]
 
     @property
     def _settings_file(self) -> Path:
@@ -141,7 +152,7 @@ class Run:
                 "them; move that folder away to train again."
             )
 
-    def _finish(self, updates: int) -> None:
+    def _keep(self, updates: int) -> None:
         model = self.model(updates)
         if model.name == f"checkpoint_{updates}.pt":
             unfinished = model.with_suffix(".unfinished")
@@ -175,43 +186,40 @@ class Sweep:
     updates: int | None = None
     flags: tuple[str, ...] = ()
 
-    def step(self, run: Run) -> Step:
-        model = run.model(self.updates)
-        strides = ",".join(self.strides)
-        argv = [*ALIBI, "eval", run.data, "--path", str(model)]
-        argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", strides]
+    def command(self, run: Run) -> Command:
+        argv = [*ALIBI, "eval", run.data, "--path", str(run.model(self.updates))]
+        argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", ",".join(self.strides)]
         argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
-        name = f"evaluated-{model.stem}-{self.subset}-{strides}.json"
+        return Command(f"evaluating {run.name}", argv, run.folder / "evaluate.log")
+
+    def done(self, run: Run) -> bool:
+        cells = self._cells(run)
+        measured = {(cell["subset"], cell["length"], cell["stride"]) for cell in cells}
+        trained = run.trained(self.updates)
+        of_this_model = all(cell["checkpoint_sha256"] == trained.output_sha256 for cell in cells)
+        fresh = trained.holds() and of_this_model and self._stamp(run).holds()
+        return fresh and measured >= self.points
+
+    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
+        sha256, stamp = run.trained(self.updates).output_sha256, self._stamp(run)
+        stale = any(cell["checkpoint_sha256"] != sha256 for cell in self._cells(run))
+        if stale or (stamp.path.is_file() and not stamp.holds()):  # another model or text
+            self.results.unlink(missing_ok=True)
+        self.command(run).run(stop, environment)
+        stamp.write()
+
+    def _stamp(self, run: Run) -> Stamp:
+        model = run.model(self.updates)
+        name = f"evaluated-{model.stem}-{self.subset}-{','.join(self.strides)}.json"
         splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
-        stamp = Stamp(
-            run.folder / name, {}, [model, *(split for split in splits if split.is_file())]
-        )
+        there = [split for split in splits if split.is_file()]
+        return Stamp(run.folder / name, {}, [model, *there])
 
-        def cells() -> list[dict]:
-            found = load_document(self.results)["cells"] if self.results.is_file() else []
-            of = model.resolve()
-            return [c for c in found if Path(c.get("checkpoint", "")).resolve() == of]
-
-        def stale() -> bool:
-            sha256 = run.trained(self.updates).output_sha256
-            return any(cell["checkpoint_sha256"] != sha256 for cell in cells())
-
-        def done() -> bool:
-            measured = {(cell["subset"], cell["length"], cell["stride"]) for cell in cells()}
-            of_this_model = run.trained(self.updates).holds() and not stale()
-            return of_this_model and stamp.holds() and measured >= self.points
-
-        def begin() -> None:
-            if stale() or (stamp.path.is_file() and not stamp.holds()):  # another model or text
-                self.results.unlink(missing_ok=True)
-
-        return Step(
-            title=f"evaluating {run.name}",
-            work=Command(argv, run.folder / "evaluate.log"),
-            done=done,
-            begin=begin,
-            finish=stamp.write,
-        )
+    def _cells(self, run: Run) -> list[dict]:
+        """The results of this model."""
+        found = load_document(self.results)["cells"] if self.results.is_file() else []
+        model = run.model(self.updates).resolve()
+        return [cell for cell in found if Path(cell.get("checkpoint", "")).resolve() == model]
 
     @property
     def points(self) -> set[tuple[str, int, int]]:

@@ -8,27 +8,22 @@ resume the other. A job that is warned before its time is up saves and requeues 
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-
-import psutil
 
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
-from ..files import atomic_write, locked
+from ..files import locked
 from . import command
-from .command import Command, Stopped, StopRequest
-from .runner import Experiment, exit_code, run_step
+from .command import Command, StopRequest
+from .run import ALIBI
+from .runner import Experiment, exit_code, places_for, run_all
 
 #: Seconds before its end at which a job is warned, as in scripts/slurm/train.sbatch.
 WARNING = 180
@@ -36,8 +31,6 @@ WARNING = 180
 SIGNAL = "USR1"
 #: What a job gets unless an option says otherwise.
 DEFAULTS = {"time": "24:00:00", "cpus_per_task": 4}
-#: What a job does; the second and the third with the name of a run behind a colon.
-PREPARE, TRAIN, EVALUATE, REPORT = "prepare", "train", "evaluate", "report"
 #: Of each cluster its own: how our environment comes to be, see docs/cluster.md.
 MODULES, CONDA, CONTAINER = "ALIBI_MODULES", "ALIBI_CONDA_ENV", "ALIBI_CONTAINER"
 
@@ -82,17 +75,20 @@ def stages_of(experiment: Experiment, arguments: list[str], gpus: int) -> list[S
         arguments: of ``alibi-fairseq``; they describe the experiment.
         gpus: GPUs of each training; an evaluation uses one of them at most.
     """
-    stages = []
     prepared = experiment.prepared
-    if not prepared:
-        stages.append(Stage("preparing the data", [[*arguments, "--job", PREPARE]]))
     left = [run.name for run in experiment.runs if not (prepared and run.done)]
-    if left:
-        train = [[*arguments, "--job", f"{TRAIN}:{name}"] for name in left]
-        evaluate = [[*arguments, "--job", f"{EVALUATE}:{name}"] for name in left]
-        stages.append(Stage("training", train, gpus))
-        stages.append(Stage("evaluating", evaluate, min(1, gpus), pairwise=True))
-    return [*stages, Stage("reporting", [[*arguments, "--job", REPORT]])]
+
+    def jobs(*names: str) -> list[list[str]]:
+        return [[*arguments, "--job", name] for name in names]
+
+    train, evaluate = ([f"{kind}:{name}" for name in left] for kind in ("train", "evaluate"))
+    stages = [
+        Stage("preparing the data", [] if prepared else jobs("prepare")),
+        Stage("training", jobs(*train), gpus),
+        Stage("evaluating", jobs(*evaluate), min(1, gpus), pairwise=True),
+        Stage("reporting", jobs("report")),
+    ]
+    return [stage for stage in stages if stage.jobs]
 
 
 def run_job(experiment: Experiment, job: str) -> int:
@@ -107,42 +103,32 @@ def run_job(experiment: Experiment, job: str) -> int:
     kind, _, name = job.partition(":")
 
     def do() -> None:
-        if kind in (PREPARE, REPORT):
+        if job in ("prepare", "report"):
             with locked(experiment.folder / "lock", experiment.option, "command"):
-                experiment.prepare() if kind == PREPARE else experiment.report()
+                experiment.prepare() if job == "prepare" else experiment.report()
             return
-        if kind in (TRAIN, EVALUATE) and not experiment.prepared:
-            raise BadInput(f"--job {job}: the data in {experiment.folder} is not prepared yet.")
-        runs = {run.name: run for run in experiment.runs}
-        if kind not in (TRAIN, EVALUATE) or name not in runs:
+        run = next((run for run in experiment.runs if run.name == name), None)
+        if kind not in ("train", "evaluate") or run is None:
             raise BadInput(f"--job: there is no job '{job}' here.")
-        for step in runs[name].steps():
-            training = isinstance(step.work, Command) and step.work.updates > 0
-            if training == (kind == TRAIN):
-                run_step(step)
+        if not experiment.prepared:
+            raise BadInput(f"--job {job}: the data in {experiment.folder} is not prepared yet.")
+        run.train() if kind == "train" else run.evaluate()
 
     return exit_code(do)
 
 
 def describe(stages: Sequence[Stage], cluster: Cluster) -> str:
-    """The jobs, with what each stage waits for."""
-    lines = []
-    for number, stage in enumerate(stages):
-        count = len(stage.jobs)
-        after = ""
-        if number:
-            before = stages[number - 1].title
-            after = (
-                f", each after its own of '{before}'" if stage.pairwise else f", after '{before}'"
-            )
-        options = " ".join(
-            f"--{name.replace('_', '-')}={value}"
-            for name, value in sbatch_options(stage, cluster).items()
-        )
-        lines.append(f"# {stage.title}: {count} {'job' if count == 1 else 'jobs'}{after}")
-        lines.append(f"# sbatch {options}")
-        lines += [shlex.join(["alibi-fairseq", *argv]) for argv in stage.jobs]
-        lines.append("")
+    """The jobs, with what each stage waits for and asks for."""
+    lines, before = [], ""
+    for stage in stages:
+        count = f"{len(stage.jobs)} job{'s' if len(stage.jobs) > 1 else ''}"
+        each = "each after its own of " if stage.pairwise else "after "
+        options = sbatch_options(stage, cluster).items()
+        asked = " ".join(f"--{name.replace('_', '-')}={value}" for name, value in options)
+        lines.append(f"# {stage.title}: {count}{f', {each}{before!r}' if before else ''}")
+        lines.append(f"# sbatch {asked}")
+        lines += [*(shlex.join(["alibi-fairseq", *argv]) for argv in stage.jobs), ""]
+        before = stage.title
     return "\n".join(lines)
 
 
@@ -164,75 +150,62 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     """Hand the jobs in; with ``cluster.local`` run them.
 
     Args:
-        folder: of the work; logs and the jobs' numbers go to ``jobs/`` in it.
-
-    Raises:
-        BadInput: there is no SLURM or no submitit, SLURM refuses the jobs, or jobs of this folder
-            are still in the queue.
-        Stopped: asked to stop, which the jobs on this machine did.
+        folder: of the work; logs go to ``jobs/`` in it.
     """
+    logs = folder / "jobs"
+    if cluster.local:
+        for stage in stages:
+            commands = [
+                Command(
+                    f"{stage.title}, job {number}", [*ALIBI, *argv], logs / f"{stage.title}.log"
+                )
+                for number, argv in enumerate(stage.jobs, 1)
+            ]
+            at_once = min(len(commands), cluster.at_once or cores())
+            work = [(each.title, each.run) for each in commands]
+            run_all(work, places_for(at_once, stage.gpus))
+        return
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
     try:
         import submitit
-        from submitit.core.utils import FailedJobError
     except ImportError as error:
         raise BadInput("--slurm needs submitit; pip install 'alibi-fairseq[slurm]'.") from error
-    if not cluster.local and not shutil.which("sbatch"):
-        raise BadInput("There is no sbatch here; submit from a node of a SLURM cluster.")
     submitit.JobEnvironment.USR_SIG = SIGNAL
-    logs = folder / "jobs"
-    refuse_queued(logs / "submitted", cluster)
-    logs.mkdir(parents=True, exist_ok=True)
-    if cluster.local:
-        run_here(stages, submitit.LocalExecutor(logs / "%j"), cluster.at_once or cores())
-        return
-    submitted: list[str] = []
+    if not shutil.which("sbatch"):
+        raise BadInput("There is no sbatch here; submit from a node of a SLURM cluster.")
+    container = os.environ.get(CONTAINER)
+    python = f"{container} python" if container else shlex.quote(sys.executable)
     before: list[str] = []
     for stage in stages:
-        executor = submitit.SlurmExecutor(logs / "%j", python=python_command())
-        try:
-            executor.update_parameters(**parameters(stage, cluster), **dependency(stage, before))
-            jobs = executor.map_array(run_command, stage.jobs)
-        except FailedJobError as error:
-            raise BadInput(f"sbatch refused the jobs: {' '.join(str(error).split())}") from error
+        executor = submitit.SlurmExecutor(logs / "%j", python=python)
+        asked = sbatch_options(stage, cluster).items()
+        executor.update_parameters(
+            job_name=f"alibi-{stage.title.split()[0]}",
+            signal_delay_s=WARNING,
+            stderr_to_stdout=True,
+            setup=setup_lines(),
+            array_parallelism=cluster.at_once or 256,
+            additional_parameters={
+                "requeue": True,
+                # A job whose predecessor failed ends, instead of waiting for ever.
+                "kill-on-invalid-dep": "yes",
+                **{name.replace("_", "-"): value for name, value in asked},
+            },
+            **dependency(stage, before),
+        )
+        jobs = executor.map_array(run_command, stage.jobs)
         before = [job.job_id for job in jobs]
-        submitted += before
-        with atomic_write(logs / "submitted") as file:
-            file.write("\n".join(submitted) + "\n")
-        print(f"{stage.title}: {jobs_text(before)}", flush=True)
+        print(f"{stage.title}: {len(before)} of job {before[0].partition('_')[0]}", flush=True)
     print(f"Logs: {logs}. When all have ended, the same command submits what is not done yet.")
-
-
-def parameters(stage: Stage, cluster: Cluster) -> dict:
-    """What submitit needs to know about the jobs of a stage."""
-    return {
-        "job_name": f"alibi-{stage.title.split()[0]}",
-        "signal_delay_s": WARNING,
-        "stderr_to_stdout": True,
-        "setup": setup_lines(),
-        "array_parallelism": cluster.at_once or 256,
-        "additional_parameters": {
-            "requeue": True,
-            # A job whose predecessor failed ends, instead of waiting for ever.
-            "kill-on-invalid-dep": "yes",
-            **{name.replace("_", "-"): v for name, v in sbatch_options(stage, cluster).items()},
-        },
-    }
 
 
 def dependency(stage: Stage, before: Sequence[str]) -> dict[str, str]:
     """The jobs that have to succeed first: of two arrays of the same length, each its own."""
     if not before:
         return {}
-    arrays = list(dict.fromkeys(job.partition("_")[0] for job in before))
+    arrays = dict.fromkeys(job.partition("_")[0] for job in before)
     kind = "aftercorr" if stage.pairwise and len(before) > 1 else "afterok"
     return {"dependency": ":".join([kind, *arrays])}
-
-
-def python_command() -> str:
-    """The interpreter of a job, inside of its container if there is one."""
-    container = os.environ.get(CONTAINER)
-    return f"{container} python" if container else shlex.quote(sys.executable)
 
 
 def setup_lines(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -247,38 +220,13 @@ def setup_lines(environment: Mapping[str, str] = os.environ) -> list[str]:
     return lines
 
 
-def refuse_queued(path: Path, cluster: Cluster) -> None:
-    """Raises BadInput if the last jobs of this folder are still in the queue."""
-    if cluster.local or not path.is_file():
-        return
-    last = {line.partition("_")[0] for line in path.read_text(encoding="utf-8").split()}
-    squeue = ["squeue", "--noheader", "--array", "--format=%F", "--user", getpass.getuser()]
-    queued = subprocess.run(squeue, capture_output=True, text=True)
-    if here := sorted(last & set(queued.stdout.split())):
-        raise BadInput(
-            f"Jobs of {path.parent.parent} are still in the queue; wait for them, or "
-            f"scancel {' '.join(here)}."
-        )
-
-
-def run_command(argv: list[str], submitter: int | None = None) -> None:
+def run_command(argv: list[str]) -> None:
     """The job itself: our command, in a process of its own.
 
-    Args:
-        argv: arguments of ``alibi-fairseq``.
-        submitter: the process on this machine whose end asks the job to stop.
-
-    Raises:
-        RuntimeError: the command failed, so that jobs that depend on this one do not begin.
+    An error, if the command failed, keeps jobs that depend on this one from beginning.
     """
-
-    def watch() -> None:
-        if submitter and not psutil.pid_exists(submitter):
-            stop.times = stop.times or 1
-
     with StopRequest() as stop:
-        line = [sys.executable, "-m", "alibi_fairseq", *argv]
-        code = command.execute(line, watch=watch, stop=stop)
+        code = command.execute([*ALIBI, *argv], stop=stop)
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
         print("saved; putting the job back into the queue", flush=True)
         from submitit import JobEnvironment
@@ -287,64 +235,3 @@ def run_command(argv: list[str], submitter: int | None = None) -> None:
         sys.exit()
     if code:
         raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} ended with exit code {code}")
-
-
-def run_here(stages: Sequence[Stage], executor, at_once: int) -> None:
-    """Run the jobs as processes of this machine, so many at a time.
-
-    Args:
-        executor: submitit's ``LocalExecutor``.
-
-    Raises:
-        BadInput: a job failed.
-        Stopped: asked to stop; the jobs have saved.
-    """
-    for stage in stages:
-        executor.update_parameters(
-            timeout_min=10**6, gpus_per_node=stage.gpus, stderr_to_stdout=True
-        )
-        for first in range(0, len(stage.jobs), at_once):
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is for us
-            try:
-                do = partial(run_command, submitter=os.getpid())
-                jobs = executor.map_array(do, stage.jobs[first : first + at_once])
-            finally:
-                signal.signal(signal.SIGINT, before)
-            print(f"{stage.title}: {jobs_text([job.job_id for job in jobs])}", flush=True)
-            wait_for(jobs)
-
-
-def wait_for(jobs: Sequence) -> None:
-    """Until processes of this machine have ended; raises as :func:`run_here` does."""
-    try:
-        while not all(job.done() for job in jobs):
-            time.sleep(command.INTERVAL)
-    except Stopped:
-        while running := [job for job in jobs if not job.done()]:
-            for job in running:
-                job._process.terminate()
-            time.sleep(command.INTERVAL)
-        raise
-    for job in jobs:
-        if has_failed(job):
-            lines = (job.stdout() or "").splitlines()
-            wrong = [line for line in lines if "error:" in line]
-            raise BadInput(
-                f"Job {job.job_id} failed ({job.paths.stdout}): {wrong[0] if wrong else lines[-1]}"
-            )
-
-
-def has_failed(job) -> bool:
-    from submitit.core.utils import UncompletedJobError
-
-    try:
-        return job.exception() is not None
-    except UncompletedJobError:  # it was killed
-        return True
-
-
-def jobs_text(numbers: Sequence[str]) -> str:
-    """``1 job, 123`` or ``4 jobs, 123_0 to 123_3``."""
-    if len(numbers) == 1:
-        return f"1 job, {numbers[0]}"
-    return f"{len(numbers)} jobs, {numbers[0]} to {numbers[-1]}"

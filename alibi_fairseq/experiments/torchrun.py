@@ -39,11 +39,7 @@ class Machine:
 
 
 def train_flags(recipe: Recipe, machine: Machine) -> list[str]:
-    """The flags of ``fairseq-train`` for a recipe on a machine.
-
-    Raises:
-        BadInput: the processes cannot share an update evenly.
-    """
+    """The flags of ``fairseq-train`` for a recipe on a machine."""
     settings = recipe.settings(machine.processes)
     if machine.cpu:
         half = {name: False for name in settings["common"] if "fp16" in name}
@@ -51,7 +47,12 @@ def train_flags(recipe: Recipe, machine: Machine) -> list[str]:
     return flags(settings)
 
 
-def _check_nodes(machine: Machine) -> None:
+def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
+    """The interpreter's arguments in front of the training: torchrun's, for several processes.
+
+    Args:
+        max_restarts: how often torchrun restarts all processes after one failed.
+    """
     if machine.nodes < 1 or machine.processes < 1:
         raise BadInput("The numbers of nodes and of processes must be at least 1.")
     if machine.processes % machine.nodes:
@@ -63,18 +64,6 @@ def _check_nodes(machine: Machine) -> None:
         raise BadInput(
             "With several nodes, --rdzv-endpoint HOST:PORT must name the first node and a free port."
         )
-
-
-def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
-    """The interpreter's arguments in front of the training: torchrun's, for several processes.
-
-    Args:
-        max_restarts: how often torchrun restarts all processes after one failed.
-
-    Raises:
-        BadInput: nodes and processes do not fit.
-    """
-    _check_nodes(machine)
     if machine.processes == 1:
         return []
     flags = [*TORCHRUN, f"--nnodes={machine.nodes}"]
@@ -87,13 +76,7 @@ def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
 
 
 def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None:
-    """Refuse several launchers of which each would start the whole run.
-
-    :mod:`alibi_fairseq.fairseq_fixes.processes` joins the processes of a run; this is about the launcher.
-
-    Raises:
-        BadInput: torchrun started it, or srun started another number of it than there are nodes.
-    """
+    """Refuse several launchers of which each would start the whole run."""
     if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment:
         raise BadInput("The launcher starts torchrun itself; start it without torchrun.")
     tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))

@@ -1,6 +1,5 @@
-"""What the paper says and did: its runs as recipes, its tables and figures as data.
+"""What the paper says and did: its runs (``configs/``), its tables and figures (``results/paper/``).
 
-From the recipes come ``configs/`` (``python -m alibi_fairseq.paper`` writes them: YAML for
-``fairseq-hydra-train``, shell lines for ``fairseq-train``), the flags of ``alibi-fairseq launch`` for
-any number of GPUs, and the costs that ``reproduce --dry-run`` prints.
+From the runs come the flags of ``alibi-fairseq launch`` for any number of GPUs, and what ``reproduce`` trains
+for a table.
 """

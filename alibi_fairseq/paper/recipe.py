@@ -1,4 +1,4 @@
-"""A training run: one description, from which YAML, command lines and costs are derived.
+"""The paper's training runs, read from the YAML files of ``configs/``, which explain each value.
 
 An update sees ``gpus × sequences × update_freq`` sequences of ``length`` tokens: each GPU runs
 ``update_freq`` passes over ``sequences`` sequences and then all gradients are added up. A recipe keeps
@@ -7,24 +7,22 @@ its tokens per update on any number of GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from pathlib import Path
 
-from ..errors import BadInput
+import yaml
 
-#: fairseq's configuration groups in the order in which they are written.
-GROUPS = (
-    "common",
-    "task",
-    "model",
-    "criterion",
-    "dataset",
-    "optimization",
-    "optimizer",
-    "lr_scheduler",
-    "checkpoint",
-    "distributed_training",
-)
+from ..errors import BadInput, did_you_mean
+
+Settings = dict[str, dict[str, object]]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+#: In a checkout, and as package data where pip put it (setup.py copies the first to the second).
+_FOLDERS = (_PACKAGE.parent / "configs", _PACKAGE / "configs")
+CONFIGS = next((path for path in _FOLDERS if (path / "README.md").is_file()), _FOLDERS[1])
+CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
+#: Folders of ``configs/`` with a recipe per file: those of the corpora, and what goes beyond the paper.
+FOLDERS = (*CORPORA, "extend")
 #: What fairseq's command line calls the name of a group's component.
 NAME_FLAGS = {
     "task": "--task",
@@ -33,8 +31,6 @@ NAME_FLAGS = {
     "optimizer": "--optimizer",
     "lr_scheduler": "--lr-scheduler",
 }
-
-Settings = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -73,9 +69,6 @@ class Batch:
 
         Takes as few passes as possible without ever giving a GPU more sequences at once than the
         recipe does, so that it fits where the recipe fits.
-
-        Raises:
-            BadInput: the sequences of an update cannot be dealt out evenly.
         """
         if gpus < 1:
             raise BadInput(f"The number of GPUs must be at least 1, not {gpus}.")
@@ -83,52 +76,15 @@ class Batch:
             return self
         total = self.sequences_per_update
         if total % gpus:
-            possible = [n for n in range(1, total + 1) if total % n == 0]
-            nearest = sorted(sorted(possible, key=lambda n: abs(n - gpus))[:4])
-            offered = " or ".join(", ".join(str(n) for n in nearest).rsplit(", ", 1))
             raise BadInput(
                 f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update: its {total} "
-                f"sequences of {self.length} tokens cannot be dealt out evenly; "
-                f"use {offered}."
+                f"sequences of {self.length} tokens cannot be dealt out evenly; use a divisor of "
+                f"{total}."
             )
         share = total // gpus
         sequences = max(n for n in range(1, self.sequences + 1) if share % n == 0)
-        return replace(
-            self,
-            sequences=sequences,
-            update_freq=share // sequences,
-            gpus=gpus,
-            room=self.room if sequences == self.sequences else None,
-        )
-
-    def arithmetic(self) -> str:
-        """The product spelled out, e.g. ``8 GPUs × 18 sequences × 512 tokens = 73,728 tokens``."""
-        gpus = f"{self.gpus} GPU" + ("s" if self.gpus > 1 else "")
-        sequences = f"{self.sequences} sequence" + ("s" if self.sequences > 1 else "")
-        passes = f" × {self.update_freq} passes" if self.update_freq > 1 else ""
-        return (
-            f"{gpus} × {sequences} × {self.length} tokens{passes} "
-            f"= {self.tokens_per_update:,} tokens"
-        )
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """A training corpus.
-
-    Attributes:
-        name: as on the command line, e.g. ``wikitext-103``.
-        title: as in prose.
-        tokens: training tokens, including one ``</s>`` per line.
-        dictionary: entries including fairseq's four special symbols.
-        tokens_note: the source of the number of tokens.
-    """
-
-    name: str
-    title: str
-    tokens: int
-    dictionary: int
-    tokens_note: str
+        room = self.room if sequences == self.sequences else None
+        return Batch(self.length, sequences, share // sequences, gpus, room)
 
 
 @dataclass(frozen=True)
@@ -136,30 +92,21 @@ class Recipe:
     """One training run, complete.
 
     Attributes:
-        name: file name without its suffix, e.g. ``alibi-512``.
-        parameters: with a dictionary of ``corpus.dictionary`` entries.
-        as_fast_as: the position method whose training speed in the paper stands for this one's.
-        folder: of its files below ``configs/``; that of the corpus if not given.
-        starts_from: the recipe of the model whose weights it begins with, if any.
-        choices: what the paper does not specify: {(group, option): the reason for our value}.
-        notes: paragraphs for the header of the file.
+        folder: of its file below ``configs/``.
+        name: of its file, e.g. ``alibi-512``.
+        corpus: that it trains on, e.g. ``wikitext-103``.
+        options: all other options by fairseq group.
+        starts_from_another: it begins with the weights of a trained model.
     """
 
-    corpus: Corpus
+    folder: str
     name: str
+    corpus: str
     position_method: str
     batch: Batch
     updates: int
-    parameters: int
     options: Settings
-    as_fast_as: str | None = None
-    folder: str = ""
-    starts_from: str | None = None
-    choices: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "folder", self.folder or self.corpus.name)
+    starts_from_another: bool = False
 
     @property
     def path(self) -> str:
@@ -174,10 +121,6 @@ class Recipe:
     def total_tokens(self) -> int:
         return self.updates * self.batch.tokens_per_update
 
-    @property
-    def epochs(self) -> float:
-        return self.total_tokens / self.corpus.tokens
-
     def settings(self, gpus: int | None = None) -> Settings:
         """All options by fairseq group, for the published or another number of GPUs."""
         batch = self.batch if gpus is None else self.batch.on(gpus)
@@ -191,40 +134,68 @@ class Recipe:
         return merge(self.options, computed)
 
 
+def read(path: Path) -> Recipe:
+    """A recipe from its file."""
+    options = yaml.safe_load(path.read_text(encoding="utf-8"))
+    del options["task"]["data"]
+    length, max_tokens = (
+        options["task"].pop("tokens_per_sample"),
+        options["dataset"].pop("max_tokens"),
+    )
+    (update_freq,) = options["optimization"].pop("update_freq")
+    gpus = options["distributed_training"].pop("distributed_world_size")
+    folder = path.parent.name
+    return Recipe(
+        folder=folder,
+        name=path.stem,
+        corpus=folder if folder in CORPORA else "wikitext-103",
+        position_method=options["model"].pop("position_method"),
+        batch=Batch(length, max_tokens // length, update_freq, gpus, max_tokens),
+        updates=options["optimization"].pop("max_update"),
+        starts_from_another=bool(options["checkpoint"].pop("finetune_from_model", False)),
+        options=options,
+    )
+
+
+RECIPES: dict[str, Recipe] = {
+    recipe.path: recipe
+    for folder in FOLDERS
+    for recipe in map(read, sorted((CONFIGS / folder).glob("*.yaml")))
+}
+
+
+def find_recipe(path: str) -> Recipe:
+    """The recipe called ``folder/name``; the path of its file in ``configs/`` is understood too."""
+    name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
+    if name not in RECIPES:
+        hint = did_you_mean(name, RECIPES)
+        raise BadInput(f"There is no recipe '{path}'.{hint} configs/README.md lists them all.")
+    return RECIPES[name]
+
+
 def recipe_name(method: str, length: int | str) -> str:
     """``alibi``, 512 → ``alibi-512``."""
     return f"{method.replace('_', '-')}-{length}"
 
 
 def merge(*parts: Settings) -> Settings:
-    """Settings merged, later ones overriding earlier ones; groups in their usual order."""
+    """Settings merged, later ones overriding earlier ones."""
     merged: Settings = {}
-    for group in GROUPS:
-        values: dict[str, object] = {}
-        for part in parts:
-            values.update(part.get(group, {}))
-        if values:
-            merged[group] = values
+    for part in parts:
+        for group, values in part.items():
+            merged[group] = {**merged.get(group, {}), **values}
     return merged
 
 
 def flags(settings: Settings) -> list[str]:
     """All settings as command-line words."""
-    return [
-        word
-        for group, options in settings.items()
-        for option, value in options.items()
-        for word in flag(group, option, value)
-    ]
-
-
-def flag(group: str, option: str, value: object) -> list[str]:
-    """One option as command-line words."""
-    name = NAME_FLAGS[group] if option == "_name" else "--" + option.replace("_", "-")
-    if isinstance(value, bool):
-        return (
-            [name] if value else []
-        )  # every switch used here is off by default, or on in the preset
-    if isinstance(value, list):
-        value = ",".join(str(item) for item in value)
-    return [name, str(value)]
+    words = []
+    for group, options in settings.items():
+        for option, value in options.items():
+            name = NAME_FLAGS[group] if option == "_name" else "--" + option.replace("_", "-")
+            if isinstance(value, bool):
+                words += [name] if value else []  # every switch here is off by default
+            else:
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                words += [name, text]
+    return words

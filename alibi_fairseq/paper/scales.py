@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from .overlays import shortened, tiny
 from .recipe import Batch, Recipe, Settings, merge
 
 
@@ -46,17 +46,24 @@ class Scale:
         return max(1, round(self.updates * updates / recipe.updates))
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        """The run at this scale."""
-        if self.updates is None or self.vocabulary is None:
+        """The run at this scale: its schedule shortened, its model as narrow as the scale says."""
+        if self.updates is None:
             return recipe
+        schedule: dict[str, Any] = recipe.options["lr_scheduler"]
+        warmup = max(1, round(schedule["warmup_updates"] * self.updates / recipe.updates))
+        end = (
+            {"lr_period_updates": self.updates - warmup}
+            if schedule["_name"] == "cosine"
+            else {"total_num_update": float(self.updates)}
+        )
         options: Settings = {
-            "model": {**tiny(recipe)["model"], **self.model},
-            "lr_scheduler": shortened(recipe, self.updates)["lr_scheduler"],
+            "model": dict(self.model),
+            "lr_scheduler": {"warmup_updates": warmup, **end},
             "checkpoint": self.checkpoint,
             # The same loss in less time, most of which a small model spends on its output layer.
             "criterion": {"_name": f"chunked_{recipe.options['criterion']['_name']}"},
         }
-        if "adaptive_input_cutoff" in options["model"]:
+        if "adaptive_input_cutoff" in recipe.options["model"]:
             options["model"] |= dict.fromkeys(
                 ("adaptive_input_cutoff", "adaptive_softmax_cutoff"), self.cutoffs
             )
@@ -65,9 +72,17 @@ class Scale:
             recipe,
             batch=Batch(recipe.train_length, sequences, update_freq=1, gpus=1),
             updates=self.updates,
-            parameters=parameters(options["model"], self.vocabulary + 4),
             options=merge(recipe.options, options),
         )
+
+    def parameters(self, recipe: Recipe) -> int:
+        """Parameters of a recipe's model at this scale, at most; embeddings are tied."""
+        if self.vocabulary is None:
+            return PARAMETERS[recipe.corpus]
+        model: dict[str, Any] = self.recipe(recipe).options["model"]
+        width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
+        layer = 4 * width * width + 2 * width * inner + 13 * width
+        return model["decoder_layers"] * layer + (self.vocabulary + 4) * width
 
     def preparation(self, corpus: str) -> list[str]:
         """Flags of ``alibi-fairseq prepare`` at this scale."""
@@ -76,24 +91,12 @@ class Scale:
         return ["--vocab-size", str(self.vocabulary), *self.prepare.get(corpus, [])]
 
 
-def parameters(model: dict, dictionary: int) -> int:
-    """Parameters of a model whose input and output embeddings are tied, about.
-
-    Args:
-        model: its options.
-        dictionary: entries.
-    """
-    width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
-    layers = model["decoder_layers"] * (4 * width * width + 2 * width * inner + 13 * width)
-    if "adaptive_input_cutoff" not in model:
-        return layers + dictionary * width
-    ends = [*map(int, model["adaptive_input_cutoff"].split(",")), dictionary]
-    begins = [0, *ends]
-    bands = (
-        (end - begin + width) * width // 4**number  # a quarter of the width in each next band
-        for number, (begin, end) in enumerate(zip(begins, ends))
-    )
-    return layers + sum(bands)
+#: Of the paper's models, without what a position method adds.
+PARAMETERS = {
+    "wikitext-103": 246_933_504,
+    "bookcorpus": 231_235_584,
+    "cc100-roberta": 1_361_901_568,
+}
 
 
 PAPER = Scale("paper", "the paper's runs")
@@ -110,6 +113,7 @@ MINI = Scale(
         "decoder_layers": 4,
         "decoder_embed_dim": 128,
         "decoder_ffn_embed_dim": 512,
+        "decoder_attention_heads": 8,
         **_NO_DROPOUT,
     },
     checkpoint={"save_interval_updates": 100, "keep_interval_updates": 1},
@@ -124,6 +128,12 @@ SMOKE = Scale(
     tokens=3072,
     vocabulary=600,
     cutoffs="100,500",
+    model={
+        "decoder_layers": 2,
+        "decoder_embed_dim": 64,
+        "decoder_ffn_embed_dim": 128,
+        "decoder_attention_heads": 8,
+    },
     # Windows that slide by one token cost a forward pass each: as few tokens as still show a step.
     excerpt={"train": 100_000, "valid": 1536, "test": 1536},
     prepare={"cc100-roberta": ["--valid-tokens", "5000", "--shards", "1"]},

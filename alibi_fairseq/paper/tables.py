@@ -1,15 +1,23 @@
-"""The trainings and evaluations that a table or figure needs, from the paper's data and recipes."""
+"""The trainings and evaluations that fill the paper's tables and figures, read from ``results/paper``."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 
 from ..errors import BadInput
+from ..results.points import Point
 from . import published
-from .recipe import Recipe
-from .targets import PERPLEXITY_ITEMS, Evaluation, curve_evaluations, evaluations
+from .recipe import RECIPES, Recipe, recipe_name
 
+#: Every table or figure whose perplexities one can train for.
+PERPLEXITY_ITEMS = (
+    *("table05", "table08", "table12", "table11", "table06", "table07", "table09", "table10"),
+    *("table02", "table03", "table04", "table13", "table14", "table15"),
+    *("figure08", "figure06"),
+)
 #: Figures that draw what tables hold: those tables, and the methods that are drawn (None: all).
 DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure01": (("table02", "table03"), None),
@@ -24,15 +32,28 @@ DIAGRAMS = {"figure03": "how ALiBi biases the scores", "figure10": "sliding-wind
 SPEED = ("table01", "figure02", "figure07")
 SPEED_COMMAND = "python -m benchmarks.methods"
 ITEMS = tuple(sorted((*PERPLEXITY_ITEMS, *DRAWN), key=lambda item: (item[0] == "f", item)))
+#: Figure 5 draws curves. Validations of a run are at its own length, so where the figure evaluates
+#: at another one, checkpoints are kept and evaluated after these updates: five, as in section 4.2.
+CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
+
+
+#: Updates, split and stride of an evaluation.
+Case = tuple[int, str, int | None]
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One sweep: a checkpoint by its updates, a split, and lengths at one stride.
+class Evaluation:
+    """One trained model evaluated on one split.
 
-    A stride of None means non-overlapping windows.
+    Attributes:
+        recipe: the training run.
+        updates: take the model as it was after that number of updates.
+        subset: ``valid`` or ``test``.
+        stride: tokens scored per window; None means non-overlapping windows.
+        lengths: tokens per window.
     """
 
+    recipe: Recipe
     updates: int
     subset: str
     stride: int | None
@@ -44,48 +65,82 @@ class Training:
     """A training run and its evaluations."""
 
     recipe: Recipe
-    measurements: tuple[Measurement, ...]
+    evaluations: tuple[Evaluation, ...]
 
     @property
     def stops(self) -> tuple[int, ...]:
         """Updates after which a checkpoint is kept, ascending; the last one ends the run."""
-        last = max(measurement.updates for measurement in self.measurements)
+        last = max(evaluation.updates for evaluation in self.evaluations)
         return tuple(updates for updates in ages(self.recipe) if updates <= last)
 
 
 def find_items(name: str) -> tuple[str, ...]:
-    """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``.
-
-    Raises:
-        BadInput: there is no such table or figure, or it needs no training.
-    """
+    """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``."""
     if name == "all":
         return ITEMS
     found = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
     item = f"{found[1]}{int(found[2]):02d}" if found else ""
+    if item in ITEMS:
+        return (item,)
+    if item in (*DIAGRAMS, *SPEED):
+        raise BadInput(f"{paper_name(item)}: {why_no_training(item)}")
+    known = ", ".join(re.sub(r"(?<=\D)0", "", each) for each in ITEMS)
+    raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
+
+
+def why_no_training(item: str) -> str:
+    """Why a diagram or a table of speeds is not filled by training; others were not asked for."""
     if item in DIAGRAMS:
-        raise BadInput(
-            f"Figure {int(item[-2:])} is a diagram of {DIAGRAMS[item]} and holds no data."
-        )
-    if item in SPEED:
-        raise BadInput(
-            f"{item_name(item)} is about speed and memory, not about trained models; measure it with "
-            f"`{SPEED_COMMAND}` and show it with `alibi-fairseq report`."
-        )
-    if item not in ITEMS:
-        known = ", ".join(map(item_name, ITEMS))
-        raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
-    return (item,)
-
-
-def item_name(item: str) -> str:
-    """``table05`` → ``table5``: as on the command line."""
-    return re.sub(r"(?<=\D)0", "", item)
+        return f"A diagram of {DIAGRAMS[item]}: it holds no data."
+    if item not in SPEED:
+        return "Not asked for."
+    return (
+        "Speed and memory of models of the paper's size, untrained: a model of another size cannot "
+        f"stand beside them. `{SPEED_COMMAND}` measures them on a GPU."
+    )
 
 
 def paper_name(item: str) -> str:
     """``table05`` → ``Table 5``."""
     return f"{item[:-2].capitalize()} {int(item[-2:])}"
+
+
+def title(item: str) -> str:
+    """``Table 5. wikitext-103: Training length by evaluation length, …``."""
+    if item in DRAWN and item not in {row["item"] for row in published.rows("index")}:
+        tables = ", ".join(published.about(source)["name"] for source in DRAWN[item][0])
+        return f"{paper_name(item)} ({tables})"
+    about = published.about(item)
+    return f"{about['name']}. {about['corpus']}: {about['content']}"
+
+
+@cache
+def evaluations(item: str) -> tuple[Evaluation, ...]:
+    """What to evaluate for a table or figure of its own numbers, in the paper's order."""
+    groups: dict[tuple[str, Case], dict[int, None]] = defaultdict(dict)
+    for point in published.points(item):
+        recipe = recipe_of(item, point)
+        stride = None if point.stride == point.length else point.stride
+        case = (point.updates or recipe.updates, point.subset, stride)
+        groups[recipe.path, case][point.length] = None
+    return tuple(
+        Evaluation(RECIPES[path], *case, tuple(lengths)) for (path, case), lengths in groups.items()
+    )
+
+
+def curve_evaluations() -> tuple[Evaluation, ...]:
+    """What Figure 5 needs beyond the trainings' own validations."""
+    return tuple(
+        Evaluation(recipe_of("figure05", point), updates, "valid", None, (point.length,))
+        for point in published.points("figure05")
+        if point.length != point.train_length
+        for updates in CURVE_UPDATES
+    )
+
+
+def recipe_of(item: str, point: Point) -> Recipe:
+    corpus = published.about(item)["corpus"]
+    return RECIPES[f"{corpus}/{recipe_name(point.position_method, point.train_length)}"]
 
 
 def asked_for(item: str) -> list[Evaluation]:
@@ -102,21 +157,19 @@ def asked_for(item: str) -> list[Evaluation]:
 
 def trainings_for(items: tuple[str, ...]) -> list[Training]:
     """The trainings that the items need, each once, with all its evaluations."""
-    lengths: dict[str, dict[tuple[int, str, int | None], dict[int, None]]] = {}
-    recipes: dict[str, Recipe] = {}
+    runs: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
     for item in items:
-        for evaluation in asked_for(item):
-            recipes[evaluation.recipe.path] = evaluation.recipe
-            of_run = lengths.setdefault(evaluation.recipe.path, {})
-            for subset in evaluation.subsets:
-                case = (evaluation.updates, subset, evaluation.stride)
-                of_run.setdefault(case, {}).update(dict.fromkeys(evaluation.lengths))
+        for each in asked_for(item):
+            runs[each.recipe.path][each.updates, each.subset, each.stride] |= set(each.lengths)
     return [
         Training(
-            recipes[path],
-            tuple(Measurement(*case, tuple(sorted(some))) for case, some in cases.items()),
+            RECIPES[path],
+            tuple(
+                Evaluation(RECIPES[path], *case, tuple(sorted(lengths)))
+                for case, lengths in cases.items()
+            ),
         )
-        for path, cases in lengths.items()
+        for path, cases in runs.items()
     ]
 
 
@@ -125,25 +178,7 @@ def ages(recipe: Recipe) -> tuple[int, ...]:
 
     A run keeps a checkpoint at each of them, whatever was requested: it passes them only once.
     """
-    asked = (evaluation for item in PERPLEXITY_ITEMS for evaluation in evaluations(item))
-    found = {
-        evaluation.updates
-        for evaluation in (*asked, *curve_evaluations())
-        if evaluation.recipe is recipe
-    }
-    return tuple(sorted(found))
-
-
-def corpora_of(trainings: list[Training]) -> list[str]:
-    """The corpora that trainings need, in order."""
-    return list(dict.fromkeys(each.recipe.corpus.name for each in trainings))
-
-
-def title(item: str) -> str:
-    """``Table 5. wikitext-103: Training length by evaluation length, …``."""
-    if item in DRAWN and item not in {row["item"] for row in published.rows("index")}:
-        number = int(item.removeprefix("figure"))
-        tables = ", ".join(published.about(source)["name"] for source in DRAWN[item][0])
-        return f"Figure {number} ({tables})"
-    about = published.about(item)
-    return f"{about['name']}. {about['corpus']}: {about['content']}"
+    asked = [each for item in PERPLEXITY_ITEMS for each in evaluations(item)]
+    return tuple(
+        sorted({each.updates for each in (*asked, *curve_evaluations()) if each.recipe is recipe})
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,6 +16,20 @@ from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
 _SAME_CELL = 1e-3
+
+# A run counts as the paper's setting from this share of its updates on: the best checkpoint is
+# seldom the last one.
+_LEAST_SHARE_OF_UPDATES = 0.85
+
+# The paper rounds the sizes of its texts: "29K", "about 700M tokens", "2.9 GB" (10^9 or 2^30 bytes).
+_SIZES = {
+    "vocabulary": ("entries in the vocabulary", 0.05),
+    "train_tokens": ("tokens", 0.05),
+    "train_bytes": ("bytes of text", 0.1),
+}
+
+# Options whose change leaves the model the same.
+_HARMLESS_OVERRIDES = {"attention_backend"}
 
 Group = tuple[str, str | None]  # corpus and model
 
@@ -105,7 +120,7 @@ def collect(
     points = iter(evaluation_points(*(document for _, document in evaluations)))
     for path, document in evaluations:
         corpus = document["corpus"]
-        why = paper.why_other_text(corpus, document["provenance"].get("text"))
+        why = why_other_text(corpus, document["provenance"].get("text"))
         if why is not None:
             results.other_text[corpus] = why
         for point in islice(points, len(document["cells"])):
@@ -155,10 +170,50 @@ def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -
     found[case] = (path, point)
     group = (corpus, point.model)
     results.measured.setdefault(group, []).append(point)
-    why = paper.why_not_comparable(corpus, point)
+    why = why_not_comparable(corpus, point)
     if why is None:
         results.comparable.setdefault(corpus, []).append(point)
     elif corpus in paper.corpora():
         reasons = results.reasons.setdefault(group, [])
         if why not in reasons:
             reasons.append(why)
+
+
+def why_other_text(corpus: str, text: dict | None) -> str | None:
+    """Why perplexities on a text are in other units than the paper's; None where they are not.
+
+    Args:
+        text: ``provenance.text`` of the results.
+    """
+    setting = paper.settings(corpus)
+    if setting is None or setting["vocabulary"] is None:
+        return None
+    if text is None:
+        return "the results do not say how the text was tokenised"
+    if text["tokenizer"] != setting["tokenizer"]:
+        return f"the tokeniser is {text['tokenizer']}, the paper's {setting['tokenizer']}"
+    for key, (name, tolerance) in _SIZES.items():
+        found = text.get(key)
+        if found is None:
+            return f"the results do not say how many {name} there are"
+        if abs(found - setting[key]) > tolerance * setting[key]:
+            return f"{found:,} {name} here, about {setting[key]:,} in the paper"
+    return None
+
+
+def why_not_comparable(corpus: str, point: Point) -> str | None:
+    """Why a measured point must not stand beside the paper's numbers; None when it may."""
+    setting = paper.settings(corpus)
+    if setting is None:
+        return f"{corpus} is not a corpus of the paper"
+    if point.model != setting["model"]:
+        return f"the paper's model on {corpus} is {setting['model']}"
+    if set(json.loads(point.model_overrides or "{}")) - _HARMLESS_OVERRIDES:
+        return "options of the model were changed for the evaluation"
+    if setting["updates"] is None:
+        return None
+    if point.updates is None:
+        return "the number of updates is not recorded"
+    if point.updates < _LEAST_SHARE_OF_UPDATES * setting["updates"]:
+        return f"the paper trains for {setting['updates']:,} updates"
+    return None

@@ -141,12 +141,50 @@ def grid(lines: Sequence[Line], columns: Sequence) -> str:
     return markdown.table(["trained ↓ evaluated at →", "", *map(str, columns)], rows, left=2)
 
 
+@dataclass(frozen=True)
+class Noise:
+    """How far apart runs that differ in nothing but the seed are, in perplexity.
+
+    ``spread`` is one standard deviation, ``range`` the largest gap among five seeds (None where
+    none was reported), ``highest`` the perplexity up to which they apply: twice the one
+    they were measured at, so that they do not judge models that fail to extrapolate.
+    """
+
+    spread: float
+    range: float | None
+    highest: float
+
+    def verdict(self, ours: float, printed: float) -> str:
+        """``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside.
+
+        Empty where the noise is not known.
+        """
+        if printed > self.highest:
+            return ""
+        difference = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
+        if difference <= self.spread:
+            return "="
+        return "~" if self.range is not None and difference <= self.range else "≠"
+
+
+def noise_of(corpus: str, train_length: int) -> Noise | None:
+    """The noise of a corpus: measured at this training length, else the largest known; or None."""
+    known = [row for row in paper.rows("noise") if row["corpus"] == corpus]
+    deviations = [row for row in known if row["statistic"] == "standard_deviation"]
+    if not deviations:
+        return None
+    largest = max(deviations, key=lambda row: row["perplexity"])
+    row = next((row for row in deviations if row["train_length"] == train_length), largest)
+    ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
+    return Noise(row["perplexity"], max(ranges, default=None), 2 * row["measured_at_perplexity"])
+
+
 def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
     """Ours minus the paper's, with the verdict of the noise band where the text is the paper's."""
     if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
     gap = ours.perplexity - printed.perplexity
-    noise = paper.noise(corpus, printed.train_length)
+    noise = noise_of(corpus, printed.train_length)
     verdict = ""
     if noise is not None and ours.same_text:
         verdict = noise.verdict(ours.perplexity, printed.perplexity)
@@ -155,7 +193,7 @@ def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
 
 def legend(corpus: str) -> str:
     """What the signs behind a difference mean, and on which reports they rest."""
-    noise = paper.noise(corpus, 0)
+    noise = noise_of(corpus, 0)
     if noise is None:
         return "Nobody has reported how far seeds are apart on this corpus: no verdict is given."
     known = [row for row in paper.rows("noise") if row["corpus"] == corpus]

@@ -206,15 +206,23 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
 def series(points: Iterable[Point]) -> list[Series]:
     """Points by model, in table order, each model's sorted by length; seeds are averaged.
 
+    Methods that tables do not know, such as a plugin's, keep their place in the order of the points.
+
     Two checkpoints, update counts, precisions or overrides of one method, length and seed are
     different models, told apart by what differs.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
     for point in points:
         by_model[point.position_method, point.train_length].append(point)
+    places, place = {}, (-1, 0)
+    for method in dict.fromkeys(method for method, _ in by_model):
+        # A plugin's method stays behind the one that it follows.
+        known = method in METHOD_NAMES
+        place = (method_order(method)[0], 0) if known else (place[0], place[1] + 1)
+        places[method] = place
     return [
         Series(method, train_length, _average_seeds(members), variant)
-        for method, train_length in sorted(by_model, key=lambda k: (*method_order(k[0]), k[1]))
+        for method, train_length in sorted(by_model, key=lambda k: (places[k[0]], k[1]))
         for variant, members in _variants(by_model[method, train_length]).items()
     ]
 

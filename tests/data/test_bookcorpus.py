@@ -78,9 +78,9 @@ def test_archive_gives_the_same_data_and_the_list_the_same_split(prepared, folde
     prepare(BookCorpus([archive], **SETTINGS), tmp_path / "a")
     assert files_of(tmp_path / "a") == files_of(prepared[0])
     shared = prepared[0] / "data-bin" / "splits.tsv"
-    prepare(BookCorpus([folder], seed=2, **settings), tmp_path / "c")
+    prepare(BookCorpus([folder], seed=2, **SETTINGS), tmp_path / "c")
     assert split_of(tmp_path / "c") != split_of(prepared[0])
-    prepare(BookCorpus([folder], seed=2, split_list=shared, **settings), tmp_path / "d")
+    prepare(BookCorpus([folder], seed=2, split_list=shared, **SETTINGS), tmp_path / "d")
     assert split_of(tmp_path / "d") == split_of(prepared[0])
 
 

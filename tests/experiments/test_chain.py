@@ -7,10 +7,9 @@ import random
 import pytest
 
 from alibi_fairseq.experiments.hours import cost_of
-from alibi_fairseq.experiments.paper_costs import checkpoint_bytes
 from alibi_fairseq.experiments.paper_data import Source
 from alibi_fairseq.experiments.paper_outcome import measured
-from alibi_fairseq.experiments.paper_tables import PaperTables
+from alibi_fairseq.experiments.paper_tables import PaperTables, checkpoint_bytes
 from alibi_fairseq.experiments.runner import carry_out
 from alibi_fairseq.experiments.torchrun import Machine
 from alibi_fairseq.paper import tables
@@ -53,7 +52,7 @@ def test_one_run_from_text_to_report(tmp_path, monkeypatch):
     earlier, last = (measured(experiment, training, n, "valid") for n in (46_700, 50_000))
     assert earlier != last
     (run,) = experiment.runs
-    stated = checkpoint_bytes(SMOKE.recipe(training.recipe), 1)
+    stated = checkpoint_bytes(SMOKE, training.recipe, 1)
     assert stated / 2 < sum(path.stat().st_size for path in run.folder.rglob("*")) < 2 * stated
     cost = cost_of(run)
     assert 0 < cost.update < 5 and 0 < cost.evaluation < 60

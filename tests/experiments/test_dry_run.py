@@ -13,8 +13,8 @@ from commands import ROOT
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command
-from alibi_fairseq.experiments import paper_costs as costs
-from alibi_fairseq.paper.catalogue import find_recipe
+from alibi_fairseq.experiments import paper_tables as costs
+from alibi_fairseq.paper.recipe import find_recipe
 
 
 @pytest.fixture(autouse=True)

@@ -40,11 +40,7 @@ def refused(capsys, tmp_path, *words) -> str:
     assert main(["reproduce", *map(str, words), "--work-dir", str(work)]) == 2
     left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
     assert left <= {"lock"}
-    (line,) = [
-        line
-        for line in capsys.readouterr().err.splitlines()
-        if line.startswith("alibi-fairseq: error")
-    ]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
     return line
 
 
@@ -88,7 +84,7 @@ def test_all_texts_are_looked_at_before_the_first_is_prepared(texts, commands, t
         (["table5", "--gpus", "2", "--cpu", "2"], "Choose one of --gpus and --cpu"),
         (["table5", "--scale", "smoke", "--cpu", "7"], "7 GPUs cannot keep"),
         (["table5", "--cpu", "0"], "must be at least 1"),
-        (["table5", "--parallel", "0"], "--parallel must be at least 1"),
+        (["table5", "--scale", "smoke", "--parallel", "0"], "--parallel must be at least 1"),
     ],
 )
 def test_one_sentence(words, sentence, texts, commands, tmp_path, capsys):

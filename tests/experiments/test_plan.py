@@ -14,7 +14,7 @@ from alibi_fairseq.experiments.torchrun import (
     refuse_being_one_of_many,
     train_flags,
 )
-from alibi_fairseq.paper.catalogue import find_recipe
+from alibi_fairseq.paper.recipe import find_recipe
 
 RECIPE = find_recipe("wikitext-103/alibi-512")
 

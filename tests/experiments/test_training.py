@@ -16,7 +16,7 @@ from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.experiments.torchrun import Machine, train_flags
-from alibi_fairseq.paper.catalogue import find_recipe
+from alibi_fairseq.paper.recipe import find_recipe
 
 RECIPE = find_recipe("bookcorpus/alibi-512")
 LENGTH, SEQUENCES = 16, 4  # of one of the two processes

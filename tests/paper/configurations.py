@@ -8,7 +8,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, omegaconf_no
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from alibi_fairseq.paper.__main__ import CONFIGS
+from alibi_fairseq.paper.recipe import CONFIGS
 
 try:
     from hydra import compose, initialize_config_dir

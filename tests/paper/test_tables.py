@@ -7,8 +7,9 @@ import pytest
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import tables as plan
+from alibi_fairseq.paper.recipe import RECIPES
 from alibi_fairseq.paper.scales import MINI, SMOKE
-from alibi_fairseq.paper.targets import recipe_of
+from alibi_fairseq.paper.tables import PERPLEXITY_ITEMS, evaluations, recipe_of
 
 # Runs and perplexities counted by hand in the paper (out-of-memory cells included).
 SIZES = {
@@ -40,7 +41,7 @@ def cells(runs) -> set[tuple]:
     return {
         (run.recipe.path, m.updates, m.subset, length, m.stride or length)
         for run in runs
-        for m in run.measurements
+        for m in run.evaluations
         for length in m.lengths
     }
 
@@ -66,7 +67,7 @@ def test_every_printed_perplexity_is_measured(item):
 def test_all_is_every_item_and_each_run_once():
     runs = plan.trainings_for(plan.find_items("all"))
     assert len(runs) == 22 + 6 + 6
-    assert plan.corpora_of(runs) == ["wikitext-103", "bookcorpus", "cc100-roberta"]
+    assert {run.recipe.corpus for run in runs} == {"wikitext-103", "bookcorpus", "cc100-roberta"}
     together = cells(runs)
     for item in plan.ITEMS:
         assert together >= cells(plan.trainings_for((item,)))
@@ -83,7 +84,7 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
     curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
     assert stops("figure05")["cc100-roberta/alibi-1024"] == curve
     [run] = [r for r in plan.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
-    at_2048 = {m.updates for m in run.measurements if 2048 in m.lengths}
+    at_2048 = {m.updates for m in run.evaluations if 2048 in m.lengths}
     assert at_2048 == set(curve)
 
 
@@ -113,3 +114,28 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale, run):
     assert small.batch.tokens_per_update <= 9216
     ages = [scale.updates_of(recipe, updates) for updates in plan.ages(recipe)]
     assert ages == sorted(set(ages)) and ages[-1] == scale.updates
+
+
+def asked(item: str) -> dict:
+    return {(e.recipe.path, e.stride, e.updates, e.subset): e.lengths for e in evaluations(item)}
+
+
+def test_table_5_is_alibi_at_every_longer_length_and_the_others_at_their_own():
+    table = asked("table05")
+    assert len(table) == 8 + 8 + 3 + 3
+    assert table["wikitext-103/alibi-1024", None, 286_000, "valid"] == (1024, 1536, 2048, 3072)
+    assert table["wikitext-103/sinusoidal-64", None, 286_000, "valid"] == (64,)
+    assert table["wikitext-103/t5-512", None, 286_000, "valid"] == (512,)
+
+
+def test_every_recipe_but_the_additions_fills_a_cell():
+    filled = {each.recipe.path for item in PERPLEXITY_ITEMS for each in evaluations(item)}
+    assert set(RECIPES) - filled == {
+        "wikitext-103/alibi-2048-corrected",
+        "wikitext-103/sinusoidal-2048-corrected",
+        "wikitext-103/learned-512",
+        "wikitext-103/none-512",
+        "wikitext-103/transformer-xl-512",
+        "extend/alibi-512-at-512",
+        "extend/alibi-512-at-2048",
+    }

@@ -13,7 +13,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.targets import CURVE_UPDATES, curve_evaluations
+from alibi_fairseq.paper.tables import CURVE_UPDATES, curve_evaluations
 from alibi_fairseq.reporting import paper_tables
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.reporting.paper_figures import FIGURES

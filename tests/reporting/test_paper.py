@@ -11,6 +11,9 @@ import pytest
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.recipe import CONFIGS
+from alibi_fairseq.reporting.collect import why_not_comparable
+from alibi_fairseq.reporting.comparison import Noise, noise_of
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
@@ -166,10 +169,10 @@ def test_stride_1_is_never_worse_than_non_overlapping_at_the_training_length():
 
 
 def test_noise_band_is_what_the_reruns_show():
-    assert paper.noise("wikitext-103", 512) == paper.Noise(0.24, 0.9, 2 * 18.67)
-    assert paper.noise("bookcorpus", 3072) == paper.Noise(0.15, None, 2 * 14.52)
-    assert paper.noise("bookcorpus", 512) == paper.Noise(0.39, None, 2 * 15.38)
-    assert paper.noise("cc100-roberta", 512) is None
+    assert noise_of("wikitext-103", 512) == Noise(0.24, 0.9, 2 * 18.67)
+    assert noise_of("bookcorpus", 3072) == Noise(0.15, None, 2 * 14.52)
+    assert noise_of("bookcorpus", 512) == Noise(0.39, None, 2 * 15.38)
+    assert noise_of("cc100-roberta", 512) is None
     reruns = [r for r in paper.rows("replications") if "Shortformer" in r["source"]]
     gaps = [
         abs(
@@ -186,17 +189,17 @@ def test_noise_band_is_what_the_reruns_show():
 
 
 def test_verdicts():
-    noise = paper.Noise(0.24, 0.9, 37.0)
+    noise = Noise(0.24, 0.9, 37.0)
     ours = (20.244, 19.9, 20.25, 20.9, 19.09)
     assert [noise.verdict(perplexity, 20.0) for perplexity in ours] == list("==~~≠")
-    assert paper.Noise(0.15, None, 37.0).verdict(20.2, 20.0) == "≠"
+    assert Noise(0.15, None, 37.0).verdict(20.2, 20.0) == "≠"
     assert noise.verdict(400.1, 400.0) == ""  # the noise of models that fail is not known
 
 
 def test_only_the_papers_setting_is_comparable():
     ours = replace(paper.points("table05")[0], model="alibi_lm_wiki103", updates=286000)
-    assert paper.why_not_comparable("wikitext-103", ours) is None
-    assert paper.why_not_comparable("wikitext-103", replace(ours, updates=280000)) is None
+    assert why_not_comparable("wikitext-103", ours) is None
+    assert why_not_comparable("wikitext-103", replace(ours, updates=280000)) is None
     for corpus, changes, why in (
         ("demo", {}, "not a corpus"),
         ("wikitext-103", {"model": "alibi_lm_tiny"}, "alibi_lm_wiki103"),
@@ -204,9 +207,9 @@ def test_only_the_papers_setting_is_comparable():
         ("wikitext-103", {"updates": None}, "not recorded"),
         ("wikitext-103", {"updates": 1000}, "286,000"),
     ):
-        assert why in paper.why_not_comparable(corpus, replace(ours, **changes))
+        assert why in why_not_comparable(corpus, replace(ours, **changes))
     books = replace(ours, model="alibi_lm_bookcorpus", updates=None)
-    assert paper.why_not_comparable("bookcorpus", books) is None
+    assert why_not_comparable("bookcorpus", books) is None
 
 
 def test_missing_tables_are_said(monkeypatch, tmp_path):
@@ -215,15 +218,19 @@ def test_missing_tables_are_said(monkeypatch, tmp_path):
         paper.folder()
 
 
-def test_an_installed_copy_brings_the_tables(tmp_path):
+def test_an_installed_copy_brings_tables_and_recipes(tmp_path):
     source = Path(__file__).parents[2]
     for name in ("setup.py", "README.md"):
         shutil.copy(source / name, tmp_path)
     shutil.copytree(source / "alibi_fairseq", tmp_path / "alibi_fairseq")
-    shutil.copytree(source / "results" / "paper", tmp_path / "results" / "paper")
+    for folder in ("results/paper", "configs"):
+        shutil.copytree(source / folder, tmp_path / folder)
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
     subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
     installed = tmp_path / "built" / "alibi_fairseq" / "paper_data"
     brought = {path.name: path.read_bytes() for path in installed.iterdir()}
     assert brought == {path.name: path.read_bytes() for path in paper.folder().glob("*.csv")}
     assert installed.name == paper._FOLDERS[1].name
+    recipes = {str(p.relative_to(CONFIGS)) for p in CONFIGS.glob("*/*.yaml")}
+    built = installed.with_name("configs")
+    assert {str(p.relative_to(built)) for p in built.rglob("*.yaml")} == recipes

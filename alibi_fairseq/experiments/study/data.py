@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...data.excerpt import excerpt, first, sample, until
 from ...data.own_text import OwnText
+from ...data.pipeline import Corpus
 from ...data.pipeline import prepare as prepare_data
 from ...data.wikitext103 import WikiText103
 from ...errors import BadInput
@@ -37,7 +38,18 @@ def prepare(corpus: StudyCorpus, source: Path, folder: Path) -> Path:
     """
     binary = _binary_folder(source, folder)
     if binary != source:
-        _prepare_text(corpus, source, folder)
+        is_folder = source.is_dir()
+        text: Corpus = WikiText103(
+            archive=None if is_folder else source,
+            from_dir=source if is_folder else None,
+            allow_other_text=True,
+        )
+        if corpus.layout == "text":
+            if corpus.sample:
+                drawn = folder / "sample" / manifests.other_name(source)
+                source = sample(source, drawn, corpus.sample)
+            text = OwnText([source], vocab_size=corpus.vocabulary, held_out=HELD_OUT)
+        prepare_data(text, folder / "prepared")
     out, stamp = _cut_data(corpus, binary, source, folder)
     if not stamp.holds():
         cut(corpus, binary, out)
@@ -59,7 +71,9 @@ def _binary_folder(source: Path, folder: Path) -> Path:
 
 
 def _cut_data(corpus: StudyCorpus, binary: Path, source: Path, folder: Path) -> tuple[Path, Stamp]:
-    out = folder / f"{_text_name(binary, source)}-study"
+    manifest = manifests.load(binary)
+    text = manifest["corpus"] if manifest else manifests.other_name(source)
+    out = folder / f"{text}-study"
     stamp = Stamp(
         folder / f"{out.name}.json",
         {"train": corpus.train, "test": corpus.test, "vocabulary": corpus.vocabulary},
@@ -69,37 +83,11 @@ def _cut_data(corpus: StudyCorpus, binary: Path, source: Path, folder: Path) -> 
     return out, stamp
 
 
-def _prepare_text(corpus: StudyCorpus, source: Path, folder: Path) -> None:
-    out = folder / "prepared"
-    if corpus.layout == "wikitext-103":
-        is_folder = source.is_dir()
-        text = WikiText103(
-            archive=None if is_folder else source,
-            from_dir=source if is_folder else None,
-            allow_other_text=True,
-        )
-        prepare_data(text, out)
-    else:
-        if corpus.sample:
-            drawn = folder / "sample" / manifests.other_name(source)
-            source = sample(source, drawn, corpus.sample)
-        own = OwnText([source], vocab_size=corpus.vocabulary, held_out=HELD_OUT)
-        prepare_data(own, out)
-
-
-def _text_name(binary: Path, source: Path) -> str:
-    described = manifests.load(binary)
-    return described["corpus"] if described else manifests.other_name(source)
-
-
 def cut(corpus: StudyCorpus, source: Path, out: Path) -> None:
     """Make the folder that is trained and tested on.
 
     Training and validation are the beginnings of their splits. The test is the beginning of each of
     so many documents of the test split.
-
-    Raises:
-        BadInput: there are too few documents.
     """
     count, tokens = corpus.test
     starts: list[int] = []
@@ -116,9 +104,6 @@ def cut(corpus: StudyCorpus, source: Path, out: Path) -> None:
         return test
 
     splits = {"train": first(corpus.train), "valid": first(VALID), "test": beginnings}
-    for split in splits:
-        if not (source / f"{split}.idx").is_file():
-            raise BadInput(f"There is no split '{split}' in {source}.")
     excerpt(source, out, splits, corpus.vocabulary)
     with atomic_write(out / DOCUMENTS) as stream:
         json.dump({"test": starts}, stream)
@@ -133,24 +118,19 @@ def documents(lines: Sequence, dictionary, kind: str) -> Iterator[range]:
         kind: ``titles``: lines of the form " = Title = ", as in WikiText; ``empty-lines``: an empty line
             ends a document, as in texts that ``alibi-fairseq prepare text`` made.
     """
-    begin: int | None = None  # None between documents
+    mark, begin = dictionary.index("="), None  # begin: None between documents
     for number in range(len(lines)):
         line = lines[number].tolist()
-        empty, title = len(line) == 1, kind == "titles" and _is_title(line, dictionary)
-        ends = empty if kind == "empty-lines" else title
-        if ends and begin is not None:
+        empty = len(line) == 1
+        # " = = Section = = " has two marks.
+        title = len(line) >= 4 and line[0] == line[-2] == mark and line[1] != mark
+        if begin is not None and (title if kind == "titles" else empty):
             yield range(begin, number)
             begin = None
         if begin is None and (title if kind == "titles" else not empty):
             begin = number
     if begin is not None:
         yield range(begin, len(lines))
-
-
-def _is_title(line: list[int], dictionary) -> bool:
-    mark = dictionary.index("=")
-    # " = = Section = = " has two marks.
-    return len(line) >= 4 and line[0] == line[-2] == mark and line[1] != mark
 
 
 def document_starts(data: Path) -> list[int]:

@@ -56,9 +56,9 @@ class Tests:
         factors: multiples of the training length.
         beyond: tokens more than the training length.
         longest: no windows longer than this.
-        sliding: multiples of the training length at which windows slide by one token …
-        sliding_longest: … no longer than this, …
-        sliding_tokens: … over so many tokens of each document.
+        sliding: multiples of the training length at which windows slide by one token.
+        sliding_longest: no sliding windows longer than this.
+        sliding_tokens: tokens of each document that sliding windows score.
         variants: options of a method's model to override for a second evaluation, by method.
     """
 
@@ -126,21 +126,15 @@ class Study:
 
     def cells(self) -> Iterator[tuple[Key, Comparison]]:
         """Each cell once, in the order of importance."""
-        seen = set()
+        found: dict[Key, Comparison] = {}
         for part in self.parts:
             for corpus, method, train_length, seed in part.cells():
-                key = Key(corpus.name, method, train_length, seed)
-                if key not in seen:
-                    seen.add(key)
-                    yield key, part
+                found.setdefault(Key(corpus.name, method, train_length, seed), part)
+        yield from found.items()
 
 
 def load(path: Path) -> Study:
-    """Read a description.
-
-    Raises:
-        BadInput: it cannot be read, or a key or value is wrong.
-    """
+    """Read a description."""
     return read_yaml(path, _study)
 
 

@@ -68,22 +68,14 @@ class Evaluation:
             "tokens_per_second": round(self.tokens / seconds, 1),
         }
         place = np.arange(self.tokens) % length
-        edges = bucket_edges(length, BUCKETS)
-        positions = []
+        edges, positions = bucket_edges(length, BUCKETS), []
         for begin, end in zip(edges, edges[1:]):
             of_bucket = losses[(place >= begin) & (place < end)]
             if len(of_bucket):
-                positions.append(
-                    {
-                        **self.common,
-                        "length": length,
-                        "stride": length,
-                        "position_from": begin,
-                        "position_to": end,
-                        "tokens": len(of_bucket),
-                        "loss_bits": float(of_bucket.mean()) * _BITS,
-                    }
-                )
+                where = {"length": length, "stride": length}
+                where |= {"position_from": begin, "position_to": end, "tokens": len(of_bucket)}
+                bits = float(of_bucket.mean()) * _BITS
+                positions.append({**self.common, **where, "loss_bits": bits})
         return cell, positions
 
     def sliding(self, lengths: list[int], per_document: int) -> list[dict]:
@@ -137,29 +129,24 @@ class Evaluation:
 def evaluate(
     data: Path, checkpoint: Path, tests: Tests, out: Path, device: torch.device, overrides: dict
 ) -> None:
-    """Write the documents of a cell.
-
-    Args:
-        overrides: options of the model for all evaluations.
-    """
+    """Write the documents of a cell, all evaluated with the same options of the model overridden."""
     began = time.monotonic()
     cells, positions = one_model(data, checkpoint, tests, device, overrides, sliding=True)
     if variant := tests.variants.get(cells[0]["position_method"]):
         more = one_model(data, checkpoint, tests, device, {**overrides, **variant}, sliding=False)
         cells, positions = cells + more[0], positions + more[1]
-    seconds = time.monotonic() - began
     provenance = collect_provenance(
-        seconds=seconds,
+        seconds=time.monotonic() - began,
         seed=cells[0]["seed"],
         data=data,
         subsets=["train", SUBSET],
         command=["python", "-m", "alibi_fairseq.experiments.study.evaluate", *sys.argv[1:]],
     )
-    corpus = corpus_name(data)
-    save_document(new_document("evaluation", corpus, provenance, cells), out / "evaluation.json")
-    save_document(
-        new_document("position_loss", corpus, provenance, positions), out / "position_loss.json"
-    )
+    for kind, name, found in (
+        ("evaluation", "evaluation.json", cells),
+        ("position_loss", "position_loss.json", positions),
+    ):
+        save_document(new_document(kind, corpus_name(data), provenance, found), out / name)
 
 
 def one_model(
@@ -176,14 +163,13 @@ def one_model(
     if overrides:
         common["model_overrides"] = json.dumps(overrides, sort_keys=True)
     evaluation = Evaluation(model, data, device, common)
-    trained = model.facts["train_length"]
     cells, positions = [], []
-    for length in tests.lengths(trained):
+    for length in tests.lengths(model.facts["train_length"]):
         cell, by_position = evaluation.whole(length)
         cells.append(cell)
         positions += by_position
         print(f"{length:6d} {cell['perplexity']:10.3f} {cell['seconds']:8.1f} s", flush=True)
-    lengths = tests.sliding_lengths(trained)
+    lengths = tests.sliding_lengths(model.facts["train_length"])
     if sliding and lengths and not model.memory_length:
         cells += evaluation.sliding(lengths, tests.sliding_tokens)
     return cells, positions

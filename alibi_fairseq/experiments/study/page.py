@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
-from ...files import atomic_write
-from ...reporting import markdown
-from ...results.points import method_name
-from .claims import FAILS, HOLDS, NOT_RUN, SO_FAR, Claim, Finding, claims
-from .description import Key, Study
-from .figures import draw
-from .outcomes import Outcome, load_outcomes, load_speeds
-from .statistics import LEVEL, Interval, perplexity
+import numpy as np
 
-#: Claims that failed come first.
-_ORDER = (FAILS, HOLDS, SO_FAR)
+from ...files import atomic_write
+from ...reporting import markdown, style
+from ...reporting.perplexity_by_length import draw_panels, without_length
+from ...results.points import Point, Series, method_name, method_order, series
+from .claims import FAILS, HOLDS, SO_FAR, Finding, Tried, claims
+from .description import Key, Study
+from .outcomes import LEVEL, Interval, Outcome, load_outcomes, load_speeds, perplexity
+
+#: Methods that are trained at many lengths, in a panel of their own.
+PAIR = ("alibi", "sinusoidal")
 REPEAT = (
     "Each is trained and evaluated again by `scripts/reproduce.sh study … --corpus … --cells "
     "NAME --results FOLDER`, with a folder that does not hold it; on the same model of processor with "
@@ -84,27 +87,26 @@ def introduction(study: Study, description: Path, outcomes: dict[Key, Outcome]) 
     )
 
 
-def failed_first(found: list[Claim]) -> list[Claim]:
+def failed_first(found: list[Tried]) -> list[Tried]:
     """Failed ones first, then reproduced ones, then the others."""
-    place = {verdict: number for number, verdict in enumerate(_ORDER)}
-    return sorted(found, key=lambda claim: place.get(claim.verdict, len(place)))
+    order = (FAILS, HOLDS, SO_FAR)
+    return sorted(found, key=lambda each: (*order, each.verdict).index(each.verdict))
 
 
-def summary(found: list[Claim]) -> str:
-    rows = [[claim.title, claim.verdict] for claim in failed_first(found)]
+def summary(found: list[Tried]) -> str:
+    rows = [[each.title, each.verdict] for each in failed_first(found)]
     return markdown.table(["claim", "verdict"], rows, left=2)
 
 
-def claim_section(claim: Claim) -> str:
-    parts = [f"## {claim.title}", f"The paper: {claim.paper} Here: **{claim.verdict}**."]
-    if claim.verdict == NOT_RUN and not claim.findings:
-        return "\n\n".join(parts)
-    if claim.findings:
-        rows = [finding_row(finding) for finding in claim.findings]
+def claim_section(tried: Tried) -> str:
+    parts = [f"## {tried.title}", f"The paper: {tried.claim.paper} Here: **{tried.verdict}**."]
+    if tried.findings:
+        rows = [finding_row(finding) for finding in tried.findings]
         parts.append(markdown.table(["comparison", "change", "interval", ""], rows, left=1))
-    if claim.missing:
-        parts.append(f"Not run yet: {', '.join(claim.missing)}.")
-    return "\n\n".join([*parts, claim.note] if claim.note else parts)
+        if tried.missing:
+            parts.append(f"Not run yet: {', '.join(tried.missing)}.")
+        parts.append(tried.claim.note)
+    return "\n\n".join(filter(None, parts))
 
 
 def finding_row(finding: Finding) -> list[str]:
@@ -129,66 +131,131 @@ def change_text(number: Interval | None) -> tuple[str, str]:
 
 def perplexity_table(corpus: str, outcomes: dict[Key, Outcome]) -> str:
     """Models by length, as a multiple of their training length."""
-    of_corpus = [outcome for key, outcome in outcomes.items() if key.corpus == corpus]
-    if not of_corpus:
-        return ""
+    keys = [key for key in outcomes if key.corpus == corpus]
     rows = []
-    for outcome in sorted(of_corpus, key=lambda o: (o.key.method, o.key.train_length, o.key.seed)):
-        for length in outcome.lengths():
-            found = perplexity(outcome.at(length))
-            rows.append(
-                [
-                    method_name(outcome.key.method),
-                    str(outcome.key.train_length),
-                    str(outcome.key.seed),
-                    str(length),
-                    markdown.perplexity(found.value),
-                    f"{markdown.perplexity(found.low)} … {markdown.perplexity(found.high)}",
-                ]
-            )
+    for key in sorted(keys, key=lambda key: (key.method, key.train_length, key.seed)):
+        for length in outcomes[key].lengths():
+            found = perplexity(outcomes[key].at(length))
+            interval = f"{markdown.perplexity(found.low)} … {markdown.perplexity(found.high)}"
+            row = [method_name(key.method), *map(str, (key.train_length, key.seed, length))]
+            rows.append([*row, markdown.perplexity(found.value), interval])
     headers = ["method", "L", "seed", "tested at", "perplexity", "interval"]
-    return f"### {corpus}\n\n{markdown.table(headers, rows, left=1)}"
+    return f"### {corpus}\n\n{markdown.table(headers, rows, left=1)}" if rows else ""
 
 
 def seed_section(outcomes: dict[Key, Outcome]) -> str:
     """How far models that differ in the seed alone are apart, which no interval covers."""
-    models: dict[tuple[str, str, int], list[Outcome]] = {}
-    for key, outcome in outcomes.items():
-        models.setdefault((key.corpus, key.method, key.train_length), []).append(outcome)
+    models: dict[tuple[str, str, int], list[float]] = {}
+    for key in sorted(outcomes, key=lambda key: key.seed):
+        found = models.setdefault((key.corpus, key.method, key.train_length), [])
+        found.append(outcomes[key].at(key.train_length).perplexity)
     rows = []
-    for (corpus, method, length), members in sorted(models.items()):
-        if len(members) < 2:
-            continue
-        found = [
-            outcome.at(length).perplexity for outcome in sorted(members, key=lambda o: o.key.seed)
-        ]
-        mean = statistics.fmean(found)
-        rows.append(
-            [
-                f"{method_name(method)} trained and tested at {length} ({corpus})",
-                ", ".join(map(markdown.perplexity, found)),
-                markdown.perplexity(mean),
-                f"{100 * statistics.stdev(found) / mean:.1f} %",
-            ]
-        )
-    if not rows:
-        return ""
+    for (corpus, method, length), found in sorted(models.items()):
+        if len(found) > 1:
+            mean = statistics.fmean(found)
+            model = f"{method_name(method)} trained and tested at {length} ({corpus})"
+            each = ", ".join(map(markdown.perplexity, found))
+            spread = f"{100 * statistics.stdev(found) / mean:.1f} %"
+            rows.append([model, each, markdown.perplexity(mean), spread])
     headers = ["model", "perplexity of each seed", "mean", "standard deviation"]
-    return f"## Seeds\n\n{markdown.table(headers, rows, left=2)}"
+    return f"## Seeds\n\n{markdown.table(headers, rows, left=2)}" if rows else ""
 
 
 def cell_table(outcomes: list[Outcome]) -> str:
     """Where each model comes from."""
-    rows = [
-        [
-            markdown.Markup(f"[`{outcome.key.name}`](cells/{outcome.key.name}/)"),
-            outcome.text,
-            f"{outcome.updates:,}",
-            f"{60 * outcome.hours:.0f}",
-            f"{outcome.tokens_per_second or 0:,.0f}",
-            outcome.commit,
-        ]
-        for outcome in outcomes
-    ]
+    rows = []
+    for each in outcomes:
+        link = markdown.Markup(f"[`{each.key.name}`](cells/{each.key.name}/)")
+        speed = f"{each.tokens_per_second or 0:,.0f}"
+        row = [link, each.text, f"{each.updates:,}", f"{60 * each.hours:.0f}", speed, each.commit]
+        rows.append(row)
     headers = ["cell", "text", "updates", "minutes", "tokens/s", "commit"]
     return markdown.table(headers, rows, left=2)
+
+
+def draw(corpora: Sequence[str], outcomes: dict[Key, Outcome], folder: Path) -> list[Path]:
+    """The figures of each corpus, as far as there are models for them.
+
+    Returns:
+        The ``.png`` of each; there is an ``.svg`` beside it.
+    """
+    made = []
+    for corpus in corpora:
+        of_corpus = [outcome for key, outcome in outcomes.items() if key.corpus == corpus]
+        lines = series(point for outcome in of_corpus for point in points_of(outcome))
+        title = f"{corpus}: small models, windows that do not overlap"
+        for name, panels in ((corpus, by_length(lines)), (f"{corpus}-methods", by_method(lines))):
+            if panels:
+                made.append(folder / f"{name}.png")
+                draw_panels(title, panels, made[-1], made[-1].with_suffix(".svg"))
+        shown = [outcome for outcome in of_corpus if outcome.positions and outcome.key.seed == 1]
+        if shown:
+            made.append(draw_positions(corpus, shown, folder / f"{corpus}-positions.png"))
+    return made
+
+
+def by_length(lines: Sequence[Series]) -> dict[str, list[Series]]:
+    """A panel of ALiBi and sinusoidal at all training lengths; none if there is but one."""
+    pair = [line for line in lines if line.position_method in PAIR]
+    several = len({line.train_length for line in pair}) > 1
+    return {"ALiBi and sinusoidal by training length": pair} if several else {}
+
+
+def by_method(lines: Sequence[Series]) -> dict[str, list[Series]]:
+    """Panels of all methods at each of the two training lengths of most of them, if there are lines."""
+    at: dict[int, list[Series]] = {}
+    for line in lines:
+        at.setdefault(line.train_length or 0, []).append(line)
+    most = sorted(at, key=lambda length: (-len(at[length]), length))[:2]
+    several = [length for length in sorted(most) if len(at[length]) > 1]
+    return {f"trained at {n}": without_length(at[n]) for n in several or most[:1]}
+
+
+def points_of(outcome: Outcome) -> list[Point]:
+    """Of windows that do not overlap."""
+    key = outcome.key
+    return [
+        Point(
+            key.method,
+            key.train_length,
+            length=length,
+            stride=length,
+            subset="test",
+            perplexity=outcome.at(length).perplexity,
+            seed=key.seed,
+        )
+        for length in outcome.lengths()
+    ]
+
+
+def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path:
+    """Loss by position in the window, at 8 times the shortest training length, and its difference to
+    ALiBi's: all models predict the same tokens, so most of what is due to the text cancels.
+    """
+    length = min(outcome.key.train_length for outcome in outcomes)
+    window = 8 * length
+    lines = {
+        outcome.key.method: outcome.positions[window]
+        for outcome in sorted(outcomes, key=lambda o: method_order(o.key.method))
+        if outcome.key.train_length == length and window in outcome.positions
+    }
+    title = f"{corpus}: trained at {length}, windows of {window} that do not overlap"
+    panels = ["Loss (bits per token)"]
+    if "alibi" in lines and len(lines) > 1:
+        panels.append("Loss minus ALiBi's (bits per token)")
+    losses = {method: np.array([bits for *_, bits in places]) for method, places in lines.items()}
+    with style.figure(title, len(panels)) as (drawing, axes):
+        for method, places in lines.items():
+            context = [math.sqrt((first + 1) * end) for first, end, _ in places]
+            look = {"label": method_name(method), **style.method_look(method).line()}
+            axes[0].plot(context, losses[method], **look)
+            if len(panels) > 1:
+                axes[1].plot(context, losses[method] - losses["alibi"], **look)
+        for panel, label in zip(axes, panels, strict=True):
+            style.length_axis(panel, [2**power for power in range(1 + int(math.log2(window)))])
+            style.mark_training_length(panel, length)
+            panel.set_xlabel("Context in the window (tokens)")
+            panel.set_ylabel(label)
+        style.legend(drawing, axes)
+        style.save(drawing, path, path.with_suffix(".svg"))
+    return path

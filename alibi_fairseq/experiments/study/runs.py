@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +20,10 @@ from pathlib import Path
 from ...files import atomic_write
 from ...results.schema import TRAINING_FILE, load_document, save_document
 from ...results.stamps import Stamp, check_settings
-from ..command import Command
-from ..compare import run_of, sha256_if_there, training_options
-from ..run import Run
-from ..runner import Step
+from ..command import Command, StopRequest
+from ..compare import overrides_of, run_of, sha256_if_there
+from ..run import Environment, Run
+from ..runner import Experiment
 from . import data as study_data
 from .description import Key, Study
 
@@ -36,39 +36,37 @@ class StudyEvaluation:
     """All evaluations of a run, as an :class:`..run.Evaluation`.
 
     Attributes:
-        key: which run.
         tests: what it is evaluated on, see :meth:`.description.Tests.of`.
         description: the file of the study.
         data: the folder of the study's data.
+        overrides: options of the model.
     """
 
-    key: Key
     tests: dict
     description: Path
     data: Path
+    overrides: dict
 
-    def step(self, run: Run) -> Step:
-        out = run.folder / "results"
-        stamp = Stamp(
-            run.folder / "evaluated.json",
-            self.tests,
-            [run.model(), self.data / "test.bin"],
-            [out / name for name in DOCUMENTS[:2]],
-        )
-        # The table of learned positions ends at the training length.
-        overrides = {"clamp_learned_positions": True} if self.key.method == "learned" else {}
+    def command(self, run: Run) -> Command:
         argv = [
             *(sys.executable, "-m", "alibi_fairseq.experiments.study.evaluate", str(self.data)),
             *("--path", str(run.model()), "--description", str(self.description)),
-            *("--out", str(out)),
-            *(("--model-overrides", json.dumps(overrides)) if overrides else ()),
+            *("--out", str(run.folder / "results")),
+            *(("--model-overrides", json.dumps(self.overrides)) if self.overrides else ()),
         ]
-        return Step(
-            title=f"evaluating {run.name}",
-            work=Command(argv, run.folder / "evaluate.log"),
-            done=stamp.holds,
-            finish=stamp.write,
-        )
+        return Command(f"evaluating {run.name}", argv, run.folder / "evaluate.log")
+
+    def done(self, run: Run) -> bool:
+        return self._stamp(run).holds()
+
+    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
+        self.command(run).run(stop, environment)
+        self._stamp(run).write()
+
+    def _stamp(self, run: Run) -> Stamp:
+        made_of = [run.model(), self.data / "test.bin"]
+        outputs = [run.folder / "results" / name for name in DOCUMENTS[:2]]
+        return Stamp(run.folder / "evaluated.json", self.tests, made_of, outputs)
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
         tokens = (self.data / "test.bin").stat().st_size // 2
@@ -80,79 +78,56 @@ class StudyEvaluation:
 
 
 @dataclass(frozen=True)
-class KeptResults:
-    """The JSON of a run in the results folder; the last of its evaluations.
+class StudyRun(Run):
+    """A run that is done where its results are kept, wherever it was trained.
 
     Attributes:
-        key: which run.
-        settings: what determines the results; the hashes of the data are None before it is there.
-        folder: of the JSON.
+        key: which cell it is.
+        cell: what determines the results; the hashes of the data are None before it is there.
+        kept: the folder of the JSON.
     """
 
-    key: Key
-    settings: dict
-    folder: Path
+    key: Key = Key("", "", 0, 0)
+    cell: dict | None = None
+    kept: Path = Path()
 
     @property
     def done(self) -> bool:
-        """Whether the results are there.
-
-        Raises:
-            BadInput: they were made with other settings.
-        """
-        path = self.folder / SETTINGS
+        """Whether the results are there."""
+        path = self.kept / SETTINGS
         if not path.is_file():
             return False
         found = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        wanted = json.loads(json.dumps(self.settings))
+        wanted = json.loads(json.dumps(self.cell))
         if None in wanted["data"].values():
             wanted["data"] = found["data"]
         advice = "choose another --results or move that folder away"
-        check_settings(found, wanted, f"{self.folder} holds a cell that was made", advice)
+        check_settings(found, wanted, f"{self.kept} holds a cell that was made", advice)
         return True
 
-    def step(self, run: Run) -> Step:
-        return Step(
-            title=f"keeping the results of {run.name}",
-            work=lambda: self._keep(run),
-            done=lambda: self.done,
-        )
-
-    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        yield from ()
-
-    def _keep(self, run: Run) -> None:
-        made = run.folder / "results"
-        shutil.copyfile(run.folder / TRAINING_FILE, made / TRAINING_FILE)
+    def evaluate(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+        """Measure what is not measured yet, and keep the results."""
+        super().evaluate(stop, environment)
+        made, trained_by = self.folder / "results", self.command().line
+        shutil.copyfile(self.folder / TRAINING_FILE, made / TRAINING_FILE)
         for name in DOCUMENTS:
             document = load_document(made / name)
             if name == TRAINING_FILE:  # as typed, without the folder of this machine
-                document["provenance"]["command"] = run.command().line
+                document["provenance"]["command"] = trained_by
             if name == DOCUMENTS[0]:
                 for cell in document["cells"]:
-                    cell["train_command"] = run.command().line
-            save_document(document, self.folder / name)
-        with atomic_write(self.folder / SETTINGS) as stream:
-            json.dump({"name": self.key.name, "settings": self.settings}, stream, indent=1)
+                    cell["train_command"] = trained_by
+            save_document(document, self.kept / name)
+        with atomic_write(self.kept / SETTINGS) as stream:
+            json.dump({"name": self.key.name, "settings": self.cell}, stream, indent=1)
             stream.write("\n")
 
 
-class StudyRun(Run):
-    """A run that is done where its results are kept, wherever it was trained."""
-
-    @property
-    def done(self) -> bool:
-        kept = self.evaluations[-1]
-        assert isinstance(kept, KeptResults)
-        return kept.done
-
-
 @dataclass(frozen=True)
-class StudyExperiment:
+class StudyExperiment(Experiment):
     """A study as an :class:`..runner.Experiment`.
 
     Attributes:
-        study: what to do.
         description: its file.
         sources: the text of each corpus; those that are not needed any more may be missing.
         folder: for data and checkpoints.
@@ -167,8 +142,6 @@ class StudyExperiment:
     results: Path
     pattern: str = "*"
 
-    option = "--work-dir"
-    gpus = 1
     threads = 1
     partial = True
 
@@ -177,22 +150,20 @@ class StudyExperiment:
         return all(self._data(name) is not None for name in self.sources)
 
     def prepare(self) -> None:
+        """Make the data; refuses results that were made with other settings."""
         for name, source in self.sources.items():
             study_data.prepare(self.study.corpora[name], source, self.folder / name)
-        self._check_kept()
+        for run in self._all_runs():
+            run.done  # noqa: B018
 
     @cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StudyRun]:
         """Those whose text is given, in the order of their importance."""
         return [
             run
-            for run, key in zip(self._all_runs(), self.keys)
-            if key.corpus in self.sources and fnmatch.fnmatch(key.name, self.pattern)
+            for run in self._all_runs()
+            if run.key.corpus in self.sources and fnmatch.fnmatch(run.key.name, self.pattern)
         ]
-
-    @property
-    def keys(self) -> list[Key]:
-        return [key for key, _ in self.study.cells()]
 
     def report(self) -> None:
         """Write the page; runs may be trained where no figures can be drawn."""
@@ -207,28 +178,23 @@ class StudyExperiment:
         tokens = sum(part.tokens for key, part in self.study.cells() if key.corpus in self.sources)
         return f"{len(self.runs)} runs of the given texts, {tokens:,} tokens"
 
-    def _all_runs(self) -> Iterator[Run]:
+    def _all_runs(self) -> Iterator[StudyRun]:
         for key, part in self.study.cells():
             data = self._data(key.corpus) or self.folder / key.corpus / "unprepared"
             folder = self.folder / key.corpus / key.name
             run = run_of(part, key.name, key.method, key.train_length, key.seed, data, folder)
             tests = self.study.tests.of(key.method, key.train_length)
-            settings = {
-                "options": training_options(part, key.method, key.train_length, key.seed),
+            evaluation = StudyEvaluation(tests, self.description, data, overrides_of(key.method))
+            files = ("train.bin", "test.bin", "dict.txt")
+            cell = {
+                "options": run.settings["options"],
                 "tests": tests,
-                "data": {
-                    name: sha256_if_there(data / name)
-                    for name in ("train.bin", "test.bin", "dict.txt")
-                },
+                "data": {name: sha256_if_there(data / name) for name in files},
             }
-            evaluation = StudyEvaluation(key, tests, self.description, data)
-            kept = KeptResults(key, settings, self.results / "cells" / key.name)
-            yield StudyRun(**{**vars(run), "evaluations": (evaluation, kept)})
-
-    def _check_kept(self) -> None:
-        """Raises BadInput if any run of the study was made with other settings."""
-        for run in self._all_runs():
-            run.done  # noqa: B018
+            kept = self.results / "cells" / key.name
+            yield StudyRun(
+                **vars(replace(run, evaluations=(evaluation,))), key=key, cell=cell, kept=kept
+            )
 
     def _data(self, corpus: str) -> Path | None:
         source = self.sources.get(corpus)

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from alibi_fairseq.experiments.study.description import Key
-from alibi_fairseq.experiments.study.figures import by_length, by_method, draw, points_of
-from alibi_fairseq.experiments.study.outcomes import Outcome
-from alibi_fairseq.experiments.study.page import seed_section
-from alibi_fairseq.experiments.study.statistics import Sums
+from alibi_fairseq.experiments.study.outcomes import Outcome, Sums
+from alibi_fairseq.experiments.study.page import by_length, by_method, draw, points_of, seed_section
 from alibi_fairseq.results.points import series
 
 TOKENS = np.full(4, 1000)

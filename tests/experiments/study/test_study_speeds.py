@@ -12,8 +12,7 @@ from fairseq_runs import write_corpus
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments.study import data as study_data
 from alibi_fairseq.experiments.study import speeds
-from alibi_fairseq.experiments.study.outcomes import load_speeds
-from alibi_fairseq.experiments.study.statistics import speed_up
+from alibi_fairseq.experiments.study.outcomes import load_speeds, speed_up
 from alibi_fairseq.results.schema import load_document
 
 DESCRIPTION = {

@@ -1,4 +1,4 @@
-"""Commands, steps and chains of them, one after the other and in parallel."""
+"""Commands, and runs made of them, one after the other and in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments import command as module
 from alibi_fairseq.experiments.command import Command, Failed, Stopped, TrainingProgress
-from alibi_fairseq.experiments.runner import Step, exit_code, run_chains, run_step
+from alibi_fairseq.experiments.runner import exit_code, run_all
 
 
 @pytest.fixture(autouse=True)
@@ -22,13 +22,22 @@ def short_interval(monkeypatch):
 
 
 def python(program, log=None, updates=0):
-    return Command([sys.executable, "-c", program], log, updates)
+    return Command("copying", [sys.executable, "-c", program], log, updates)
+
+
+def task(name, *commands):
+    """Work that runs commands one after the other."""
+
+    def carry_out(stop, environment):
+        for command in commands:
+            command.run(stop, environment)
+
+    return name, carry_out
 
 
 def touch(path):
-    """A step that creates a file."""
-    command = python(f"open({str(path)!r}, 'w').close()", path.with_suffix(".log"))
-    return Step(path.name, command, done=path.exists)
+    """A command that creates a file."""
+    return python(f"open({str(path)!r}, 'w').close()", path.with_suffix(".log"))
 
 
 # A training that saves when it is asked to stop.
@@ -46,8 +55,7 @@ time.sleep(60)
 
 
 def training(path):
-    command = python(TRAINING.format(path=str(path)), path.with_suffix(".log"), updates=10)
-    return Step(f"training {path.name}", command, done=path.exists)
+    return python(TRAINING.format(path=str(path)), path.with_suffix(".log"), updates=10)
 
 
 def send_when(number, *paths):
@@ -67,7 +75,7 @@ def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
     with pytest.raises(
         Failed, match=r"copying failed .*a\.log; the last line is: the disk"
     ) as found:
-        command.run("copying")
+        command.run()
     assert found.value.code == 1
     assert "fine" in (tmp_path / "a.log").read_text()
 
@@ -77,32 +85,20 @@ def test_progress_follows_the_log():
     bar.see('now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
     bar.see("now | INFO | fairseq.trainer | something else\n")
     assert bar.bar.n == 40 and "9.1" in bar.bar.postfix
-    bar.close()
+    bar.bar.close()
 
 
-def test_a_step_that_is_done_is_skipped_and_one_that_was_reached_only_finished(tmp_path):
-    calls = []
-    step = Step("one", lambda: calls.append("work"), done=lambda: "finish" in calls)
-    step = Step(step.title, step.work, step.done, finish=lambda: calls.append("finish"))
-    assert run_step(step) and calls == ["work", "finish"]
-    assert not run_step(step)
-    calls.clear()
-    assert run_step(Step("one", step.work, step.done, step.finish, reached=lambda: True))
-    assert calls == ["finish"]
-
-
-def test_chains_keep_their_order(tmp_path, capsys):
-    chains = [(name, [touch(tmp_path / name)]) for name in "abc"]
-    (tmp_path / "b").touch()
-    run_chains(chains, [{}])
+def test_runs_keep_their_order(tmp_path, capsys):
+    runs = [task(name, touch(tmp_path / name)) for name in "abc"]
+    run_all(runs, [{}])
     printed = capsys.readouterr().out
     assert "[1/3] a" in printed and "[3/3] c (about 1 min left)" in printed
     assert all((tmp_path / name).exists() for name in "abc")
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_parallel_chains_run_at_the_same_time_with_one_thread_each(tmp_path, parallel):
-    """Each of two steps waits for the other; alone, the first would fail."""
+def test_parallel_runs_go_on_at_the_same_time_with_one_thread_each(tmp_path, parallel):
+    """Each of two commands waits for the other; alone, the first would fail."""
     paths = tmp_path / "a", tmp_path / "b"
 
     def wait(own, other):
@@ -113,29 +109,29 @@ def test_parallel_chains_run_at_the_same_time_with_one_thread_each(tmp_path, par
             "    time.sleep(0.01)\n"
         )
 
-    def step(own, other):
+    def run(own, other):
         program = f"import os, time\n{wait(own, other)}"
         program += f"open({str(own)!r}, 'w').write(os.environ['OMP_NUM_THREADS'])"
-        return Step(own.name, python(program, own.with_suffix(".log")), done=own.exists)
+        return task(own.name, python(program, own.with_suffix(".log")))
 
-    chains = [("a", [step(*paths)]), ("b", [step(*reversed(paths))])]
+    runs = [run(*paths), run(*reversed(paths))]
     if parallel == 1:
         with pytest.raises(Failed):
-            run_chains(chains, [{"OMP_NUM_THREADS": "1"}] * parallel)
+            run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)
     else:
-        run_chains(chains, [{"OMP_NUM_THREADS": "1"}] * parallel)
+        run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)
         assert [path.read_text() for path in paths] == ["1", "1"]
 
 
-def test_chains_that_run_at_the_same_time_have_different_environments(tmp_path):
-    def step(path):
+def test_runs_at_the_same_time_have_different_environments(tmp_path):
+    def run(path):
         program = (
             f"import os, time\ntime.sleep(0.5)\nopen({str(path)!r}, 'w').write(os.environ['GPU'])"
         )
-        return Step(path.name, python(program, path.with_suffix(".log")), done=path.exists)
+        return task(path.name, python(program, path.with_suffix(".log")))
 
     paths = [tmp_path / name for name in "abcd"]
-    run_chains([(p.name, [step(p)]) for p in paths], [{"GPU": "0"}, {"GPU": "1"}])
+    run_all([run(path) for path in paths], [{"GPU": "0"}, {"GPU": "1"}])
     used = [path.read_text() for path in paths]
     assert sorted(used[:2]) == sorted(used[2:]) == ["0", "1"]
 
@@ -143,9 +139,9 @@ def test_chains_that_run_at_the_same_time_have_different_environments(tmp_path):
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
     paths = [tmp_path / name for name in ("a", "b", "c")]
-    chains = [(path.name, [training(path), touch(tmp_path / "never")]) for path in paths]
+    runs = [task(path.name, training(path), touch(tmp_path / "never")) for path in paths]
     send_when(signal.SIGTERM, *(path.with_suffix(".began") for path in paths[:parallel]))
-    assert exit_code(lambda: run_chains(chains, [{"OMP_NUM_THREADS": "1"}] * parallel)) == 75
+    assert exit_code(lambda: run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)) == 75
     printed = capsys.readouterr()
     assert "resumes from here" in printed.err and "[3/3]" not in printed.out
     assert [path.with_suffix(".saved").exists() for path in paths] == [
@@ -159,23 +155,22 @@ def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
 def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
     wait = f"while not os.path.exists({str(tmp_path / 'a.began')!r}): time.sleep(0.01)"
     failing = python(f"import os, time\n{wait}\nraise SystemExit(3)", tmp_path / "b.log")
-    chains = [
-        ("a", [training(tmp_path / "a")]),
-        ("b", [Step("b", failing, done=lambda: False)]),
-        ("c", [touch(tmp_path / "c")]),
+    runs = [
+        task("a", training(tmp_path / "a")),
+        task("b", failing),
+        task("c", touch(tmp_path / "c")),
     ]
-    assert exit_code(lambda: run_chains(chains, [{}, {}])) == 3
+    assert exit_code(lambda: run_all(runs, [{}, {}])) == 3
     assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_bad_input_of_a_step_is_raised(parallel):
-    def refuse():
+def test_bad_input_of_a_run_is_raised(parallel):
+    def refuse(stop, environment):
         raise BadInput("No.")
 
-    step = Step("a", dict, done=lambda: False, check=refuse)
     with pytest.raises(BadInput, match="No"):
-        run_chains([("a", [step])], [{}] * parallel)
+        run_all([("a", refuse)], [{}] * parallel)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
@@ -195,4 +190,4 @@ def test_another_command_is_interrupted_instead(tmp_path):
     program = f"open({str(tmp_path / 'began')!r}, 'w').close(); import time; time.sleep(60)"
     send_when(signal.SIGTERM, tmp_path / "began")
     with pytest.raises(Stopped):
-        python(program, tmp_path / "log").run("evaluating")
+        python(program, tmp_path / "log").run()
