@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from ..errors import BadInput
@@ -64,10 +64,10 @@ def hash_file(path: Path, like: str) -> str:
 
 
 def _file_name(url: str) -> str:
-    name = Path(urlsplit(url).path).name
-    if not url.startswith(("http://", "https://")) or not name:
+    found = re.fullmatch(r"https?://[^/]+/(?:[^?#]*/)?([^/?#]+)([?#].*)?", url)
+    if not found:
         raise BadInput(f"--mirror {url} is not the address of a file (https://…/name.zip).")
-    return name
+    return found[1]
 
 
 def _fetch(url: str, part: Path) -> None:
