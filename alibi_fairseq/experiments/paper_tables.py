@@ -212,16 +212,14 @@ def cost_table(tables: PaperTables) -> str:
     together = f"{hours:,.0f}" if scale is PAPER else markdown.NOTHING
     lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
     headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
-    sentence = (
+    said = (
         "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "
-        "1.3B parameters: the hours of Table 12); evaluations come on top. Nothing was run or "
-        "written."
+        "1.3B parameters: the hours of Table 12); evaluations come on top."
         if scale is PAPER
         else f"The scale '{scale.name}' trains other models than the paper, which has no speeds "
-        "for them. Disk space for data depends on the text: name it with --corpus. Nothing was run "
-        "or written."
+        "for them. Disk space for data depends on the text: name it with --corpus."
     )
-    return f"{markdown.table(headers, lines)}\n{sentence}"
+    return f"{markdown.table(headers, lines)}\n{said} Nothing was run or written."
 
 
 def gigabytes(size: float) -> str:
