@@ -22,8 +22,7 @@ from .torchrun import Machine, launcher_flags, train_flags
 
 #: Bytes per parameter of a checkpoint at most: weights and the optimiser's state, both in fp32.
 BYTES = {"nag": 8, "adam": 12}
-#: checkpoint_best.pt, checkpoint_last.pt, and the one that is being written.
-_CHECKPOINTS = 3
+_CHECKPOINTS = 3  # the best, the last, and the one that is being written
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from ..errors import BadInput
 from ..paper.recipe import Recipe, flags, merge
 
-#: torchrun in this interpreter.
 TORCHRUN = ["-m", "alibi_fairseq.experiments.torchrun"]
 REFUSED = 2
 
