@@ -152,10 +152,9 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     logs = folder / "jobs"
     if cluster.local:
         for stage in stages:
+            name = stage.title.split()[0]
             commands = [
-                Command(
-                    f"{stage.title}, job {number}", [*ALIBI, *argv], logs / f"{stage.title}.log"
-                )
+                Command(f"{name} {number}", [*ALIBI, *argv], logs / f"{name}-{number}.log")
                 for number, argv in enumerate(stage.jobs, 1)
             ]
             at_once = min(len(commands), cluster.at_once or cores())
