@@ -200,7 +200,6 @@ def data_folder(corpus: Corpus, out: Path) -> Path:
 
 
 def check_model(comparison: Comparison) -> None:
-    """Raises BadInput if there is no model of that name."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     ours = sorted(name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm"))

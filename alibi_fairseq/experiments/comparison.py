@@ -74,7 +74,9 @@ class Corpus:
     )
     data: str | None = Field(None, description="a folder of fairseq's binary data, instead of text")
     tokenizer: str = Field("sentencepiece", description="of text: sentencepiece or words")
-    vocabulary: int | None = Field(None, description="of text: dictionary entries; None: by size")
+    vocabulary: int | None = Field(
+        None, description="of text: dictionary entries; without it by size"
+    )
 
     def __post_init__(self):
         if bool(self.text) == bool(self.data):

@@ -52,13 +52,10 @@ class TimedModel:
         self.length = self.cfg.task.tokens_per_sample
         sequences = max(1, self.cfg.dataset.max_tokens // self.length)
         self.tokens = sequences * self.length * self.cfg.optimization.update_freq[0]
-        tokens = self._words(sequences, self.length)
+        tokens, lengths = self._words(sequences, self.length), torch.full((sequences,), self.length)
         self.sample = {
             "id": torch.arange(sequences),
-            "net_input": {
-                "src_tokens": tokens,
-                "src_lengths": torch.full((sequences,), self.length),
-            },
+            "net_input": {"src_tokens": tokens, "src_lengths": lengths},
             "target": tokens,
             "ntokens": tokens.numel(),
             "nsentences": sequences,
@@ -193,11 +190,7 @@ def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) 
 
 
 def updates_that_fit(costs: list[Cost], hours: float, parallel: int) -> tuple[int, float]:
-    """The number of updates with which runs fit, the same for all, and the seconds they then take.
-
-    Returns:
-        The largest number, rounded down to two digits.
-    """
+    """The largest number of updates with which all runs fit, to two digits, and the seconds it takes."""
 
     def needed(updates: int) -> float:
         return makespan((cost.seconds(updates) for cost in costs), parallel)

@@ -22,8 +22,7 @@ from .torchrun import Machine, launcher_flags, train_flags
 
 #: Bytes per parameter of a checkpoint at most: weights and the optimiser's state, both in fp32.
 BYTES = {"nag": 8, "adam": 12}
-#: checkpoint_best.pt, checkpoint_last.pt, and the one that is being written.
-_CHECKPOINTS = 3
+_CHECKPOINTS = 3  # the best, the last, and the one that is being written
 
 
 @dataclass(frozen=True)
@@ -212,16 +211,14 @@ def cost_table(tables: PaperTables) -> str:
     together = f"{hours:,.0f}" if scale is PAPER else markdown.NOTHING
     lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
     headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
-    sentence = (
+    said = (
         "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "
-        "1.3B parameters: the hours of Table 12); evaluations come on top. Nothing was run or "
-        "written."
+        "1.3B parameters: the hours of Table 12); evaluations come on top."
         if scale is PAPER
         else f"The scale '{scale.name}' trains other models than the paper, which has no speeds "
-        "for them. Disk space for data depends on the text: name it with --corpus. Nothing was run "
-        "or written."
+        "for them. Disk space for data depends on the text: name it with --corpus."
     )
-    return f"{markdown.table(headers, lines)}\n{sentence}"
+    return f"{markdown.table(headers, lines)}\n{said} Nothing was run or written."
 
 
 def gigabytes(size: float) -> str:

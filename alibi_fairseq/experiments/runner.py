@@ -194,13 +194,10 @@ def remaining(began: float, done: int, of: int) -> str:
 
 
 def exit_code(work: Callable[[], object]) -> int:
-    """Run ``work`` in the main thread and turn its outcome into an exit code.
+    """Run ``work`` in the main thread; returns 0, 75 if it was stopped, or the code of what failed.
 
     SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C stop it: a command under way saves first, anything else ends where
     it is.
-
-    Returns:
-        0, or 75 if it was stopped, or the exit code of the command that failed.
     """
 
     def stop(number, frame):

@@ -92,13 +92,10 @@ def stages_of(experiment: Experiment, arguments: list[str], gpus: int) -> list[S
 
 
 def run_job(experiment: Experiment, job: str) -> int:
-    """Do what one job is for.
+    """Do what one job is for; returns an exit code, see :func:`.runner.exit_code`.
 
     Args:
         job: ``prepare``, ``train:NAME``, ``evaluate:NAME`` or ``report``.
-
-    Returns:
-        The exit code, see :func:`.runner.exit_code`.
     """
     kind, _, name = job.partition(":")
 
@@ -155,10 +152,9 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     logs = folder / "jobs"
     if cluster.local:
         for stage in stages:
+            name = stage.title.split()[0]
             commands = [
-                Command(
-                    f"{stage.title}, job {number}", [*ALIBI, *argv], logs / f"{stage.title}.log"
-                )
+                Command(f"{name} {number}", [*ALIBI, *argv], logs / f"{name}-{number}.log")
                 for number, argv in enumerate(stage.jobs, 1)
             ]
             at_once = min(len(commands), cluster.at_once or cores())
@@ -208,13 +204,13 @@ def dependency(stage: Stage, before: Sequence[str]) -> dict[str, str]:
     return {"dependency": ":".join([kind, *arrays])}
 
 
-def setup_lines(environment: Mapping[str, str] = os.environ) -> list[str]:
+def setup_lines() -> list[str]:
     """Commands of bash that make the environment of a job, as scripts/slurm/setup.sh does."""
     # srun does not take over the job's number of cores by itself (since SLURM 22.05).
     lines = ['export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"']
-    if modules := environment.get(MODULES):
+    if modules := os.environ.get(MODULES):
         lines.append(f"module load {modules} || exit")
-    if name := environment.get(CONDA):
+    if name := os.environ.get(CONDA):
         lines.append('source "$(conda info --base)/etc/profile.d/conda.sh" || exit')
         lines.append(f"conda activate {shlex.quote(name)} || exit")
     return lines

@@ -1,7 +1,6 @@
 """Trainings on several GPUs or nodes: torchrun's flags for a machine, and torchrun itself.
 
-``python -m alibi_fairseq.experiments.torchrun`` does not restart processes that refused their input (exit
-code 2).
+``python -m alibi_fairseq.experiments.torchrun`` does not restart processes that refused their input.
 """
 
 from __future__ import annotations
@@ -13,9 +12,7 @@ from dataclasses import dataclass
 from ..errors import BadInput
 from ..paper.recipe import Recipe, flags, merge
 
-#: torchrun in this interpreter.
 TORCHRUN = ["-m", "alibi_fairseq.experiments.torchrun"]
-#: Exit code of a process that refused its input.
 REFUSED = 2
 
 

@@ -76,13 +76,15 @@ class Scale:
         )
 
     def parameters(self, recipe: Recipe) -> int:
-        """Parameters of a recipe's model at this scale, at most; embeddings are tied."""
+        """Parameters of a recipe's model at this scale, about; embeddings are tied."""
         if self.vocabulary is None:
             return PARAMETERS[recipe.corpus]
         model: dict[str, Any] = self.recipe(recipe).options["model"]
         width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
         layer = 4 * width * width + 2 * width * inner + 13 * width
-        return model["decoder_layers"] * layer + (self.vocabulary + 4) * width
+        # Adaptive embeddings have a quarter of the width for most words.
+        embedding = width // 4 if "adaptive_input_cutoff" in model else width
+        return model["decoder_layers"] * layer + (self.vocabulary + 4) * embedding
 
     def preparation(self, corpus: str) -> list[str]:
         """Flags of ``alibi-fairseq prepare`` at this scale."""

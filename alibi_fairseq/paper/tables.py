@@ -161,16 +161,12 @@ def trainings_for(items: tuple[str, ...]) -> list[Training]:
     for item in items:
         for each in asked_for(item):
             runs[each.recipe.path][each.updates, each.subset, each.stride] |= set(each.lengths)
-    return [
-        Training(
-            RECIPES[path],
-            tuple(
-                Evaluation(RECIPES[path], *case, tuple(sorted(lengths)))
-                for case, lengths in cases.items()
-            ),
-        )
-        for path, cases in runs.items()
-    ]
+    trainings = []
+    for path, cases in runs.items():
+        recipe = RECIPES[path]
+        found = (Evaluation(recipe, *case, tuple(sorted(some))) for case, some in cases.items())
+        trainings.append(Training(recipe, tuple(found)))
+    return trainings
 
 
 def ages(recipe: Recipe) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ def test_the_command_line(data, capsys):
         ("--gpus 2 wikitext-103/alibi DATA --save-dir d", "wikitext-103/alibi"),
         ("RECIPE DATA --save-dir d", "--cpu"),
         ("--gpus 2 --cpu 2 RECIPE DATA --save-dir d", "--cpu"),
-        ("--gpus 5 RECIPE DATA --save-dir d", "a divisor of 144"),
+        ("--gpus 5 RECIPE DATA --save-dir d", "use a divisor of 144"),
         ("--gpus 0 RECIPE DATA --save-dir d", "at least 1"),
         ("--gpus 9 --nnodes 2 --rdzv-endpoint a:1 RECIPE DATA --save-dir d", "2 nodes"),
         ("--gpus 8 --nnodes 2 RECIPE DATA --save-dir d", "--rdzv-endpoint"),

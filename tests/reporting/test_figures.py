@@ -172,3 +172,12 @@ def test_panels_of_single_points_are_left_out(tmp_path):
     draw(document(*cells), tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text()
     assert "valid, non-overlapping" in text and "S=1" not in text
+
+
+def test_a_method_of_a_plugin_stays_behind_the_one_it_was_asked_for_after():
+    def order(*methods):
+        points = [Point(method, 64, length=64, stride=64, subset="valid") for method in methods]
+        return [line.position_method for line in series(points)]
+
+    assert order("sinusoidal", "mine", "alibi", "other") == ["alibi", "other", "sinusoidal", "mine"]
+    assert order("mine", "alibi") == ["mine", "alibi"]

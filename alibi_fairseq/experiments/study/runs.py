@@ -107,6 +107,8 @@ class StudyRun(Run):
 
     def evaluate(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
         """Measure what is not measured yet, and keep the results."""
+        if self.done:  # refuses those of other settings
+            return
         super().evaluate(stop, environment)
         made, trained_by = self.folder / "results", self.command().line
         shutil.copyfile(self.folder / TRAINING_FILE, made / TRAINING_FILE)
@@ -167,12 +169,12 @@ class StudyExperiment(Experiment):
 
     def report(self) -> None:
         """Write the page; runs may be trained where no figures can be drawn."""
-        if find_spec("matplotlib"):
-            from .page import write_page
-
-            print(f"\n{write_page(self.study, self.description, self.results)}")
-        else:
+        if not find_spec("matplotlib"):
             print("matplotlib is not installed: write the page elsewhere, from the same --results.")
+            return
+        from .page import write_page
+
+        print(f"\n{write_page(self.study, self.description, self.results)}")
 
     def cost(self) -> str:
         tokens = sum(part.tokens for key, part in self.study.cells() if key.corpus in self.sources)
@@ -186,11 +188,8 @@ class StudyExperiment(Experiment):
             tests = self.study.tests.of(key.method, key.train_length)
             evaluation = StudyEvaluation(tests, self.description, data, overrides_of(key.method))
             files = ("train.bin", "test.bin", "dict.txt")
-            cell = {
-                "options": run.settings["options"],
-                "tests": tests,
-                "data": {name: sha256_if_there(data / name) for name in files},
-            }
+            hashes = {name: sha256_if_there(data / name) for name in files}
+            cell = {"options": run.settings["options"], "tests": tests, "data": hashes}
             kept = self.results / "cells" / key.name
             yield StudyRun(
                 **vars(replace(run, evaluations=(evaluation,))), key=key, cell=cell, kept=kept
