@@ -10,8 +10,8 @@ import argparse
 import sys
 from importlib import import_module
 
-from .. import __version__
-from ..errors import BadInput, did_you_mean, report
+from .. import __version__, errors
+from ..errors import BadInput, did_you_mean
 
 PROGRAM = "alibi-fairseq"
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # finds an output that is closed or full
     except (Exception, KeyboardInterrupt) as error:
-        return report(error)
+        return errors.report(error)  # `report` here is the verb's module once that is imported
 
 
 def _run(arguments: list[str]) -> int:

@@ -94,7 +94,7 @@ def test_files_about_the_same_text_share_a_table_and_a_figure(tmp_path):
     for name, cell in cells.items():
         save_document(document(cell, kind="position_loss"), tmp_path / f"{name}.json")
     shutil.copyfile(tmp_path / "two.json", tmp_path / "two-again.json")
-    page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False)
+    page = write_report(collect([tmp_path]), tmp_path / "report")
     (table,) = (tmp_path / "report" / "tables").glob("*positions*.md")
     assert cells_of(table.read_text()) == [
         ["position in the window", "ALiBi, L=64", "No positions, L=64"],

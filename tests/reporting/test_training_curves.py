@@ -34,7 +34,7 @@ def test_runs_on_the_same_text_share_a_table_and_a_figure(tmp_path):
         base = {"position_method": method, "train_length": 64, "subset": "valid"}
         cells = [base | {"updates": updates, "loss_bits": loss} for updates in (100, 200)]
         save_document(document(*cells, kind="training"), tmp_path / f"{method}.json")
-    page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False).read_text()
+    page = write_report(collect([tmp_path]), tmp_path / "report").read_text()
     (table,) = (tmp_path / "report" / "tables").glob("*training*.md")
     assert [row[0] for row in cells_of(table.read_text())[1:]] == [
         "ALiBi, L=64",
