@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..files import atomic_write
 from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
-from ..results.points import evaluation_points
+from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison
@@ -47,7 +47,7 @@ def write_report(
         save_document(document, path)
         with atomic_write(path.with_suffix(".csv")) as file:
             file.write(length_csv(document))
-        points = evaluation_points(document)
+        points = document_points(document)
         sections += [f"## {corpus}"] if several else []
         sections.append(length_table(points).rstrip())
         figures = [folder / f"{prefix}figure.{kind}" for kind in ("png", "svg", "pdf")]

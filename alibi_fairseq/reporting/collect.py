@@ -10,11 +10,16 @@ from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.results.points import Point, evaluation_points, text_names
+from alibi_fairseq.results.points import Point, document_points, text_names
 from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
 _SAME_CELL = 1e-3
+_UNMEASURED: dict[str, Any] = {
+    **dict.fromkeys(("perplexity", "bits_per_byte", "peak_memory_mb")),
+    **dict.fromkeys(("tokens_per_second", "tokens_per_second_batch_1")),
+    "loss_bits": 0.0,
+}
 
 Group = tuple[str, str | None]  # corpus and model
 
@@ -102,7 +107,7 @@ def collect(
             cell["label"] = label_of[path]
         results.documents.append((path, document))
     evaluations = [pair for pair in results.documents if pair[1]["kind"] == "evaluation"]
-    points = iter(evaluation_points(*(document for _, document in evaluations)))
+    points = iter(document_points(*(document for _, document in evaluations)))
     for path, document in evaluations:
         corpus = document["corpus"]
         why = paper.why_other_text(corpus, document["provenance"].get("text"))
@@ -139,9 +144,7 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -> None:
-    measures = ("perplexity", "bits_per_byte", "tokens_per_second", "tokens_per_second_batch_1")
-    unmeasured: dict[str, Any] = dict.fromkeys(measures)
-    case = (corpus, replace(point, **unmeasured))
+    case = replace(point, **_UNMEASURED)
     if case in found:
         other_path, other = found[case]
         if point.perplexity and abs(other.perplexity / point.perplexity - 1) > _SAME_CELL:

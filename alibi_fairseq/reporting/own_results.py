@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from alibi_fairseq.paper import published as paper
@@ -16,8 +15,15 @@ from alibi_fairseq.reporting import (
 )
 from alibi_fairseq.reporting.collect import Group, Results
 from alibi_fairseq.reporting.markdown import Report, literal
-from alibi_fairseq.results.points import Point, Text, method_name, series, size_text, text_names
-from alibi_fairseq.results.schema import cell_identity
+from alibi_fairseq.results.points import (
+    Point,
+    Text,
+    document_points,
+    method_name,
+    series,
+    size_text,
+    text_names,
+)
 
 
 def perplexities(report: Report, results: Results) -> None:
@@ -107,27 +113,21 @@ def _strides(report: Report, title: str, points: list[Point]) -> None:
 
 
 def other_documents(report: Report, results: Results) -> None:
-    for name, document in one_per_text(results.of_kind("position_loss")):
-        parts = [document["corpus"], *early_token_curse.shared_window(document)]
-        title = results.title or ", ".join(parts)
-        title = f"{title}{name}: loss in bits per token by position in the window"
-        report.table(
-            f"{document['corpus']}{name} positions",
-            title,
-            early_token_curse.position_table(document),
-        )
-        report.figure(
-            f"{document['corpus']}{name} positions",
-            title,
-            partial(early_token_curse.draw_positions, document, title),
-        )
-    for name, document in one_per_text(results.of_kind("training")):
-        title = f"{results.title or document['corpus']}{name}: training"
-        name = f"{document['corpus']}{name} training"
-        report.table(name, title, training_curves.training_table(document))
-        lines = training_curves.training_lines(document).values()
-        if any(len(cells) > 1 for cells in lines):
-            report.figure(name, title, partial(training_curves.draw_training, document, title))
+    for name, points in _by_text(results.of_kind("position_loss")):
+        corpus = points[0].corpus
+        parts = ", ".join([f"{corpus}", *early_token_curse.shared_window(points)])
+        title = f"{results.title or parts}{name}: loss in bits per token by position in the window"
+        body = early_token_curse.position_table(points)
+        report.table(f"{corpus}{name} positions", title, body)
+        draw = partial(early_token_curse.draw_positions, points, title)
+        report.figure(f"{corpus}{name} positions", title, draw)
+    for name, points in _by_text(results.of_kind("training")):
+        corpus = points[0].corpus
+        title = f"{results.title or corpus}{name}: training"
+        name = f"{corpus}{name} training"
+        report.table(name, title, training_curves.training_table(points))
+        if any(len(line.points) > 1 for line in series(points, over="updates")):
+            report.figure(name, title, partial(training_curves.draw_training, points, title))
     for document in results.of_kind("benchmark"):
         if document["cells"]:
             machine = speed.machine_of(document["provenance"])
@@ -135,39 +135,18 @@ def other_documents(report: Report, results: Results) -> None:
             report.table("benchmark", f"Benchmark, {machine}", body)
 
 
-def one_per_text(documents: Iterable[dict]) -> list[tuple[str, dict]]:
-    """Documents of one kind joined where they are about the same text; a cell twice counts once.
+def _by_text(documents: Iterable[dict]) -> Iterator[tuple[str, list[Point]]]:
+    """The points of documents of one kind by text, each once.
 
     Each with what its title must add: nothing for the only text of a corpus.
     """
-    first: dict[str, dict] = {}
-    found: dict[str, dict[Text, dict[str, dict]]] = defaultdict(lambda: defaultdict(dict))
-    for document in documents:
-        corpus, provenance = document["corpus"], document["provenance"]
-        first.setdefault(corpus, document)
-        counts = _tokens_scored(document)
-        for cell in document["cells"]:
-            text: Text = (cell["subset"], provenance["data_sha256"], counts[_evaluation(cell)])
-            cell = {"seed": provenance["seed"], **cell}
-            found[corpus][text].setdefault(json.dumps(cell, sort_keys=True), cell)
-    joined = []
-    for corpus, texts in found.items():
+    corpora: dict[str | None, dict[Text, dict[Point, None]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for point in document_points(*documents):
+        corpora[point.corpus][point.text][point] = None
+    for texts in corpora.values():
         names, splits = text_names(texts), {subset for subset, *_ in texts}
-        for text, cells in texts.items():
+        for text, points in texts.items():
             parts = [text[0] if len(splits) > 1 else "", names[text]]
-            added = "".join(f", {part}" for part in parts if part)
-            joined.append((added, {**first[corpus], "cells": [*cells.values()]}))
-    return joined
-
-
-def _tokens_scored(document: dict) -> dict[tuple, int]:
-    """The number of tokens of each evaluation, over all positions where there are several."""
-    counts: dict[tuple, int] = defaultdict(int)
-    for cell in document["cells"]:
-        counts[_evaluation(cell)] += cell.get("tokens", 0)
-    return counts
-
-
-def _evaluation(cell: dict) -> tuple:
-    position = ("position_from", "position_to", "tokens", "loss_bits")
-    return cell_identity("position_loss", {k: v for k, v in cell.items() if k not in position})
+            yield "".join(f", {part}" for part in parts if part), [*points]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import markdown, style
+from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.results.points import method_name, method_order
 
 Case = tuple[str, int, str]  # position method, length, backend
@@ -187,58 +186,36 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def speed_bars(group: Speeds) -> list[tuple[str, dict[tuple[str, int], float]]]:
-    """Panels of training speed, evaluation speed and memory, a bar per method and backend."""
-    axes = {
-        "train": "training (thousand tokens per second)",
-        "evaluate": "evaluation (thousand tokens per second)",
-        "memory": "training memory (GB)",
-    }
-    backends = defaultdict(set)
-    for method, _, backend in group.cases:
-        backends[method].add(backend)
-    bars = []
+def speed_panels(
+    name: str, cases: Mapping[tuple, dict[str, float]], units: dict[str, tuple[str, int]]
+) -> list[plots.Panel]:
+    """Training speed, evaluation speed and memory against length, a line per method and backend.
+
+    Args:
+        name: of the machine.
+        cases: by position method, length and, where there are several, backend.
+        units: of each of ``train``, ``evaluate`` and ``memory``: name, and number that makes one.
+    """
+    axes = {"train": "training", "evaluate": "evaluation", "memory": "training memory"}
+    backends = {(method, backend) for method, _, *backends in cases for backend in backends or [""]}
+    several = len({method for method, _ in backends}) < len(backends)
+    panels = []
     for key, axis in axes.items():
-        values = {
-            (method if len(backends[method]) == 1 else f"{method} {backend}", length): found[key]
-            / 1000
-            for (method, length, backend), found in group.cases.items()
-            if key in found
-        }
-        if values:
-            bars.append((f"{group.machine}:\n{axis}", values))
-    return bars
-
-
-def draw_bars(
-    panels: list[tuple[str, dict[tuple[str, int], float]]], title: str, *paths: os.PathLike
-) -> None:
-    """Panels of bars grouped by length, one bar for each method, told apart by hatches as well."""
-    names = sorted({name for _, bars in panels for name, _ in bars}, key=_bar_order)
-    width = 0.8 / len(names)
-    with style.figure(title, len(panels)) as (figure, axes):
-        for panel, (label, bars) in zip(axes, panels, strict=True):
-            lengths = sorted({length for _, length in bars})
-            for place, name in enumerate(names):
-                method, _, backend = name.partition(" ")
-                own = [(i, bars[name, n]) for i, n in enumerate(lengths) if (name, n) in bars]
-                panel.bar(
-                    [i + (place - (len(names) - 1) / 2) * width for i, _ in own],
-                    [value for _, value in own],
-                    width,
-                    label=f"{method_name(method)} {backend}".strip(),
-                    color=style.method_look(method).color,
-                    edgecolor="white",
-                    hatch=style.hatch(place),
-                    linewidth=0.5,
-                )
-            panel.set_xticks(range(len(lengths)), [f"L={length}" for length in lengths])
-            panel.set_title(label)
-            panel.grid(axis="x", visible=False)
-        style.legend(figure, axes)
-        style.save(figure, *paths)
-
-
-def _bar_order(name: str) -> tuple:
-    method, _, backend = name.partition(" ")
-    return (*method_order(method), backend)
+        unit, size = units[key]
+        lines: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+        for (method, length, *backend), found in cases.items():
+            if key in found:
+                lines[method, " ".join(backend)][length] = found[key] / size
+        drawn = [
+            plots.Line(
+                f"{method_name(method)} {backend if several else ''}".strip(),
+                sorted(at),
+                [at[length] for length in sorted(at)],
+                plots.method_look(method),
+            )
+            for (method, backend), at in sorted(lines.items(), key=lambda i: method_order(i[0][0]))
+        ]
+        if drawn:
+            y = f"{axis} ({unit})"
+            panels.append(plots.Panel(name, drawn, "Length (tokens)", y, scale="from zero"))
+    return panels

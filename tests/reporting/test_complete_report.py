@@ -25,7 +25,7 @@ SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
 #: A label of ours in each figure of the paper.
 OURS = {
     "figure01": "ALiBi",
-    "figure02": "a GPU, bf16, alibi_lm_wiki103:",
+    "figure02": "a GPU, bf16, alibi_lm_wiki103",
     "figure04": "ALiBi, L=64",
     "figure05": "ALiBi, L=1024",
     "figure06": "Sinusoidal",

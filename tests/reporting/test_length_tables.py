@@ -5,11 +5,11 @@ import pytest
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.reporting import markdown, perplexity_by_length
-from alibi_fairseq.results.points import evaluation_points
+from alibi_fairseq.results.points import document_points
 
 
 def length_table(measured):
-    return perplexity_by_length.length_table(evaluation_points(measured))
+    return perplexity_by_length.length_table(document_points(measured))
 
 
 def test_markdown_columns_line_up():

@@ -85,13 +85,15 @@ def test_other_benchmarks_are_tabulated_key_by_key():
     assert "train, alibi:" in text and speed.speeds([document(other, kind="benchmark")]) == []
 
 
-def test_bars_are_drawn_for_what_was_measured(tmp_path):
+def test_lines_are_drawn_for_what_was_measured():
     [group] = speed.speeds([document(cell(), cell(method="t5"), kind="benchmark")])
-    path = tmp_path / "bars.svg"
-    speed.draw_bars(speed.speed_bars(group), "title", path)
-    text = path.read_text()
-    assert "training (thousand tokens per second)" in text and "T5 bias" in text
-    assert "evaluation" not in text and "memory" not in text
+    units = {"train": ("thousand tokens per second", 1000)}
+    [panel] = speed.speed_panels(
+        group.machine, group.cases, dict.fromkeys(speed._KEYS, *units.values())
+    )
+    assert panel.y == "training (thousand tokens per second)"
+    assert [line.label for line in panel.lines] == ["ALiBi", "T5 bias"]
+    assert [[*line.y] for line in panel.lines] == [[1.0], [1.0]]
 
 
 def test_one_cell_may_hold_a_whole_row_of_table_1():

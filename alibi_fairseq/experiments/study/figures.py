@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from ...reporting import style
+from ...reporting import plots
+from ...reporting.early_token_curse import context
 from ...reporting.perplexity_by_length import draw_panels, without_length
-from ...results.points import Point, Series, method_name, method_order, series
+from ...results.points import Point, Series, caption, method_name, method_order, series
 from .description import Key
 from .outcomes import Outcome
 
@@ -67,6 +66,8 @@ def points_of(outcome: Outcome) -> list[Point]:
             subset="test",
             perplexity=outcome.at(length).perplexity,
             seed=outcome.key.seed,
+            corpus=outcome.text,
+            updates=outcome.updates,
         )
         for length in outcome.lengths()
     ]
@@ -78,29 +79,30 @@ def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path
     """
     length = min(outcome.key.train_length for outcome in outcomes)
     window = 8 * length
-    lines = {
+    models = {
         outcome.key.method: outcome.positions[window]
         for outcome in sorted(outcomes, key=lambda o: method_order(o.key.method))
         if outcome.key.train_length == length and window in outcome.positions
     }
+    alibi = [bits for *_, bits in models.get("alibi", [])]
+    own, minus = [], []
+    for method, places in models.items():
+        at = [context(first, end) for first, end, _ in places]
+        losses = [bits for *_, bits in places]
+        line = plots.Line(method_name(method), at, losses, plots.method_look(method))
+        own.append(line)
+        if alibi:
+            gaps = [mine - theirs for mine, theirs in zip(losses, alibi, strict=True)]
+            minus.append(replace(line, y=gaps))
+    axes = {"Loss (bits per token)": own, "Loss minus ALiBi's (bits per token)": minus}
+    panels = [
+        plots.Panel(
+            "", lines, "Context in the window (tokens)", y, scale="linear", trained_at=length
+        )
+        for y, lines in axes.items()
+        if lines is own or len(lines) > 1
+    ]
     title = f"{corpus}: trained at {length}, windows of {window} that do not overlap"
-    panels = ["Loss (bits per token)"]
-    if "alibi" in lines and len(lines) > 1:
-        panels.append("Loss minus ALiBi's (bits per token)")
-    with style.figure(title, len(panels)) as (drawing, axes):
-        for method, places in lines.items():
-            context = [math.sqrt((first + 1) * end) for first, end, _ in places]
-            look = style.method_look(method).line()
-            losses = np.array([bits for *_, bits in places])
-            axes[0].plot(context, losses, label=method_name(method), **look)
-            if len(panels) > 1:
-                alibi = np.array([bits for *_, bits in lines["alibi"]])
-                axes[1].plot(context, losses - alibi, label=method_name(method), **look)
-        for panel, label in zip(axes, panels, strict=True):
-            style.length_axis(panel, [2**power for power in range(1 + int(math.log2(window)))])
-            style.mark_training_length(panel, length)
-            panel.set_xlabel("Context in the window (tokens)")
-            panel.set_ylabel(label)
-        style.legend(drawing, axes)
-        style.save(drawing, path, path.with_suffix(".svg"))
+    text = caption(point for outcome in outcomes for point in points_of(outcome))
+    plots.draw(title, panels, path, path.with_suffix(".svg"), caption=text)
     return path
