@@ -35,7 +35,7 @@ def write_report(
     Returns:
         The tables in Markdown, and all files.
     """
-    sections, files = [f"# {comparison.title}"], [folder / "table.md"]
+    sections, files = [f"# {comparison.title}", trained(comparison)], [folder / "table.md"]
     for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
         several = len(comparison.corpora) > 1
         prefix = f"{corpus}-" if several else ""
@@ -58,6 +58,17 @@ def write_report(
     with atomic_write(folder / "table.md") as file:
         file.write(text + "\n")
     return text, files
+
+
+def trained(comparison: Comparison) -> str:
+    """The training of each model in a sentence."""
+    plural = "s" if len(comparison.seeds) > 1 else ""
+    tokens = comparison.updates * comparison.tokens_per_update
+    return (
+        f"Each model ({comparison.arch}) was trained on {tokens:,} tokens: {comparison.updates:,} "
+        f"updates of {comparison.tokens_per_update:,}; seed{plural} "
+        f"{', '.join(map(str, comparison.seeds))}."
+    )
 
 
 def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:

@@ -16,8 +16,8 @@ NOTHING = "–"  # a cell that does not exist
 CHANCE = "(chance)"
 #: Stands under tables that have such cells.
 CHANCE_NOTE = (
-    "chance: no better than guessing any word of the dictionary; the model is untrained or has "
-    "diverged."
+    "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; the "
+    "model is untrained or has diverged."
 )
 
 

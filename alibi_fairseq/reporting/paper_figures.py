@@ -45,12 +45,9 @@ def figure01(results: Results, *paths: os.PathLike) -> None:
 
 def figure02(results: Results, *paths: os.PathLike) -> None:
     """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
-    words, tokens = ("thousand words per second", 1000), ("thousand tokens per second", 1000)
-    units = {"train": words, "evaluate": words, "memory": ("GB", 1)}
-    panels = speed_panels("the paper, one V100", printed(), units)
-    units = {"train": tokens, "evaluate": tokens, "memory": ("GB", 1000)}
-    for group in speeds(results.of_kind("benchmark")):
-        panels += speed_panels(group.machine, group.cases, units)
+    panels = speed_panels("the paper, one V100", printed(), "words")
+    for machine, cases in speeds(results.of_kind("benchmark")).items():
+        panels += speed_panels(machine, cases, "tokens")
     plots.draw("Speed and memory", panels, *paths)
 
 
@@ -104,10 +101,10 @@ def figure05(results: Results, *paths: os.PathLike) -> None:
 def figure07(results: Results, *paths: os.PathLike) -> None:
     """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
     machines = {"the paper, one V100 (words)": _training_speeds_of_paper()}
-    for group in speeds(results.of_kind("benchmark")):
-        machines[f"{group.machine} (tokens)"] = {
+    for machine, cases in speeds(results.of_kind("benchmark")).items():
+        machines[f"{machine} (tokens)"] = {
             (method, length): found["train"]
-            for (method, length, _), found in group.cases.items()
+            for (method, length, _), found in cases.items()
             if method in PAIR and "train" in found
         }
     panels, ratios = [], []

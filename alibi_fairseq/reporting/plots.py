@@ -205,7 +205,7 @@ def plot(axes: Axes, panel: Panel) -> None:
             linewidth=1.1 if line.hollow else 1.7,
             markersize=5,
             markerfacecolor="white" if line.hollow else look.color,
-            markevery=0.03,  # of the diagonal: a dense sweep stays a line
+            markevery=0.03 if len(line.x) > 12 else 1,  # a dense sweep stays a line
         )
         if any(line.spread):
             low = [y - gap for y, gap in zip(line.y, line.spread, strict=True)]

@@ -96,10 +96,10 @@ class Point:
 
 
 def is_chance(perplexity: float, vocabulary: int | None) -> bool:
-    """Whether the bits per token are within a tenth of those of guessing any of the dictionary's
-    entries: the model is untrained, or has diverged. False where the dictionary is not known.
+    """Whether the bits per token are at least nine tenths of those of guessing any entry of the
+    dictionary: a perplexity from V^0.9 on. False where the dictionary is not known.
     """
-    return vocabulary is not None and math.log(perplexity) > 0.9 * math.log(vocabulary)
+    return vocabulary is not None and math.log(perplexity) >= 0.9 * math.log(vocabulary)
 
 
 def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:

@@ -155,7 +155,7 @@ def test_what_is_no_better_than_a_guess_is_marked():
     shown = length_table(document(*cells))
     assert cells_of(shown)[1] == ["ALiBi, L=64", "20.00", "450.00 (chance)"]
     assert shown.endswith(
-        "\nchance: no better than guessing any word of the dictionary; the model is "
-        "untrained or has diverged.\n"
+        "\nchance: at least nine tenths of the bits per token of guessing any entry of the "
+        "dictionary; the model is untrained or has diverged.\n"
     )
     assert "chance" not in length_table(document(cells[0]))
