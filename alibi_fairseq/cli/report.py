@@ -51,6 +51,6 @@ def run(args: argparse.Namespace) -> None:
     results = collect(args.results, labels, args.title)
     page = write_report(results, args.out, with_paper=args.paper or not args.results)
     cells = sum(len(document["cells"]) for _, document in results.documents)
-    beside = sum(len(points) for points in results.comparable.values())
+    beside = sum(not point.unlike_paper for point in results.points)
     print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
     print(f"Tables and figures: {page}")

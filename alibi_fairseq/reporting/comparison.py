@@ -148,7 +148,7 @@ def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
     gap = ours.perplexity - printed.perplexity
     noise = paper.noise(corpus, printed.train_length)
     verdict = ""
-    if noise is not None and ours.same_text:
+    if noise is not None and not ours.other_text:
         verdict = noise.verdict(ours.perplexity, printed.perplexity)
     return f"{markdown.difference(gap)} {verdict}".rstrip()
 

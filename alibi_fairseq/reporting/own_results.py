@@ -13,7 +13,7 @@ from alibi_fairseq.reporting import (
     speed,
     training_curves,
 )
-from alibi_fairseq.reporting.collect import Group, Results
+from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.markdown import Report, literal
 from alibi_fairseq.results.points import (
     Point,
@@ -27,17 +27,19 @@ from alibi_fairseq.results.points import (
 
 
 def perplexities(report: Report, results: Results) -> None:
-    for group, points in sorted(results.measured.items(), key=lambda item: str(item[0])):
-        title = _title(results, group, points)
+    groups: dict[tuple, list[Point]] = defaultdict(list)
+    for point in results.points:
+        groups[point.corpus, point.model].append(point)
+    for (corpus, _), points in sorted(groups.items(), key=lambda item: str(item[0])):
+        title = _title(results, points, len(groups))
         report.text(f"## {literal(title)}\n")
-        corpus = group[0]
         if corpus not in paper.corpora():
             report.text(
                 f"{literal(corpus)} is not a text of the paper: its numbers do not compare.\n"
             )
-        elif group in results.reasons:
-            reasons = literal("; ".join(results.reasons[group]))
-            report.text(f"Not all of this compares with the paper's numbers: {reasons}.\n")
+        elif reasons := {point.unlike_paper: None for point in points if point.unlike_paper}:
+            listed = literal("; ".join(reasons))
+            report.text(f"Not all of this compares with the paper's numbers: {listed}.\n")
         report.table(
             f"{title} lengths", f"{title}: perplexity", perplexity_by_length.length_table(points)
         )
@@ -46,16 +48,16 @@ def perplexities(report: Report, results: Results) -> None:
         _strides(report, title, points)
 
 
-def _title(results: Results, group: Group, points: Iterable[Point]) -> str:
+def _title(results: Results, points: list[Point], groups: int) -> str:
     """The text and the model, with its size where that is one and the same."""
-    corpus, model = group
-    title = corpus if results.title is None else results.title
-    if results.title is not None and len({name for name, _ in results.measured}) > 1:
+    corpus, model = points[0].corpus, points[0].model
+    title = results.title or f"{corpus}"
+    if results.title is not None and groups == 1:
+        return title
+    if results.title is not None and len({point.corpus for point in results.points}) > 1:
         title += f": {corpus}"
     sizes = {(point.layers, point.width) for point in points}
     size = size_text(*sizes.pop(), None) if len(sizes) == 1 else ""
-    if results.title is not None and len(results.measured) == 1:
-        return title
     return title + "".join(f", {part}" for part in (model, size) if part)
 
 

@@ -20,7 +20,7 @@ PAIR = ("alibi", "sinusoidal")
 def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True) -> list:
     """The rows of a table or figure as lines: the paper's first, then ours."""
     theirs, measured = [], []
-    ours = results.comparable.get(paper.about(item)["corpus"], [])
+    ours = results.comparable(paper.about(item)["corpus"])
     for row in comparison.rows_beside(item, ours):
         points = [point for point in row.paper.values() if keep(point)]
         if not points:
@@ -144,7 +144,7 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
     speed = training_speeds(results, "wikitext-103")
     ours = series(
         point
-        for point in results.comparable.get("wikitext-103", [])
+        for point in results.comparable("wikitext-103")
         if (point.position_method, point.train_length) in cases & speed.keys()
         and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
     )

@@ -33,7 +33,7 @@ def table(item: str, results: Results) -> str:
     if item == "table01":
         return speed.speed_table(results.of_kind("benchmark"))
     corpus = paper.about(item)["corpus"]
-    ours = results.comparable.get(corpus, [])
+    ours = results.comparable(corpus)
     columns: Sequence = sorted({point.length for point in paper.points(item)})
     rows = comparison.rows_beside(item, ours, join_diagonal=item not in LARGE)
     if item in TEST_SETS:
@@ -57,14 +57,13 @@ def table(item: str, results: Results) -> str:
         ]
     if item == "table11":
         parts.append(_time_saved(results))
-    return "\n".join(
-        [*parts, comparison.legend(corpus) + "\n", *_other_text(corpus, rows, results)]
-    )
+    return "\n".join([*parts, comparison.legend(corpus) + "\n", *_other_text(rows, ours)])
 
 
-def _other_text(corpus: str, rows: list[Row], results: Results) -> list[str]:
+def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
     """Why there are no verdicts, and ours in bits per byte, which other vocabularies share."""
-    if corpus not in results.other_text:
+    reasons = {point.other_text: None for point in ours if point.other_text}
+    if not reasons:
         return []
     lines = [
         [row.label + name[4:], point.subset, str(point.length), f"{point.bits_per_byte:.4f}"]
@@ -74,7 +73,7 @@ def _other_text(corpus: str, rows: list[Row], results: Results) -> list[str]:
         if point.bits_per_byte is not None
     ]
     text = (
-        f"No verdicts: {results.other_text[corpus]}, so perplexities per token are in other units "
+        f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
         "than the paper's.\n"
     )
     headers = ["ours", "split", "evaluated at", "bits per byte"]

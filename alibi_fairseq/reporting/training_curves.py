@@ -65,8 +65,9 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
     updates = sorted(hours)
     found: dict[int, float] = {
         point.updates: point.perplexity
-        for point in results.measured.get((corpus, paper.model(corpus)), [])
-        if all(getattr(point, key) == case[key] for key in case)
+        for point in results.points
+        if (point.corpus, point.model) == (corpus, paper.model(corpus))
+        and all(getattr(point, key) == case[key] for key in case)
         and (point.nonoverlapping, point.subset, point.model_overrides) == (True, "valid", None)
         and point.perplexity is not None
         and point.updates is not None

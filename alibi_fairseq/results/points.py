@@ -38,8 +38,9 @@ class Point:
     """The loss of one model on one split at one length and stride, in a validation or a range of positions.
 
     ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's.
-    ``same_text`` is False where tokeniser or size of the text are not the paper's. ``seeds`` and
-    ``spread`` (standard deviation) are set where several seeds were averaged.
+    ``other_text`` says why perplexities are in other units than the paper's, ``unlike_paper`` why they must
+    not stand beside its numbers. ``seeds`` and ``spread`` (standard deviation) are set where several
+    seeds were averaged.
     """
 
     position_method: str
@@ -70,7 +71,8 @@ class Point:
     gpu_hours: float | None = None
     position_from: int = 0
     position_to: int = 0
-    same_text: bool = True
+    other_text: str = ""
+    unlike_paper: str = ""
     status: str = ""
     seeds: int = 1
     spread: float | None = None

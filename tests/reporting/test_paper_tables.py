@@ -14,7 +14,12 @@ def ours(item, shift=0.0, **changes):
     """The paper's own points, shifted, as if we had measured them."""
     updates = MODELS[paper.about(item)["corpus"]]
     return [
-        replace(point, perplexity=point.perplexity + shift, updates=point.updates or updates)
+        replace(
+            point,
+            perplexity=point.perplexity + shift,
+            updates=point.updates or updates,
+            corpus=paper.about(item)["corpus"],
+        )
         for point in paper.points(item)
         if point.perplexity is not None
         if all(getattr(point, key) == value for key, value in changes.items())
@@ -24,7 +29,7 @@ def ours(item, shift=0.0, **changes):
 def table(item, points=(), training=()):
     """A table from points in the paper's setting and cells of trainings."""
     corpus = paper.about(item)["corpus"]
-    results = Results(comparable={corpus: list(points)})
+    results = Results(points=list(points))
     model = paper.settings(corpus)["model"]
     cells = [{"model": model, "subset": "valid"} | cell for cell in training]
     results.documents.append((None, {"kind": "training", "corpus": corpus, "cells": cells}))
