@@ -115,8 +115,8 @@ def bad_inputs(folder):
     (folder / "empty").mkdir()
     save_document(document(evaluation_cell(shard="1/3")), folder / "shard.json")
     return [
-        ("other.json", "not a results document"),
-        ("old.json", "version 99"),
+        ("other.json", "schema is 'another/one'"),
+        ("old.json", "version is 99"),
         ("torn.json", "not a JSON file"),
         ("absent.json", "cannot be read"),
         ("empty", "no results"),
