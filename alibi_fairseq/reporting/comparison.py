@@ -83,14 +83,9 @@ def _diagonal_methods(printed: tuple[Point, ...]) -> set[str]:
 
 
 def _same_model(point: Point, printed: Point) -> bool:
-    if (point.position_method, point.train_length) != (
-        printed.position_method,
-        printed.train_length,
-    ):
-        return False
-    if printed.updates is None:
-        return True
-    return point.updates is not None and same_updates(point.updates, printed.updates)
+    models = {(each.position_method, each.train_length) for each in (point, printed)}
+    known = printed.updates is None or same_updates(point.updates or 0, printed.updates)
+    return len(models) == 1 and known
 
 
 def same_updates(ours: int, printed: int) -> bool:
@@ -145,12 +140,11 @@ def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
     """Ours minus the paper's, with the verdict of the noise band where the text is the paper's."""
     if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
-    gap = ours.perplexity - printed.perplexity
+    gap = markdown.difference(ours.perplexity - printed.perplexity)
     noise = paper.noise(corpus, printed.train_length)
-    verdict = ""
-    if noise is not None and not ours.other_text:
-        verdict = noise.verdict(ours.perplexity, printed.perplexity)
-    return f"{markdown.difference(gap)} {verdict}".rstrip()
+    if noise is None or ours.other_text:
+        return gap
+    return f"{gap} {noise.verdict(ours.perplexity, printed.perplexity)}".rstrip()
 
 
 def legend(corpus: str) -> str:

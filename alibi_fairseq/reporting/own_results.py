@@ -15,6 +15,7 @@ from alibi_fairseq.reporting import (
 )
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.markdown import Report, literal
+from alibi_fairseq.reporting.perplexity_by_length import has_lines, without_length
 from alibi_fairseq.results.points import (
     Point,
     Text,
@@ -70,7 +71,7 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
     found = []
     for name, part in perplexity_by_length.split_by_evaluation(points).items():
         lines = series(part)
-        if not perplexity_by_length.has_lines(lines):
+        if not has_lines(lines):
             continue
         lengths = sorted({line.points[0].train_length for line in lines})
         methods = list(dict.fromkeys(line.position_method for line in lines))
@@ -78,22 +79,16 @@ def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict
         if len(lengths) == 1 or len(methods) == 1:
             found.append((f"{what} lengths", what, {"": lines}))
             continue
-        by_length = {
-            f"trained at L={length}": perplexity_by_length.without_length(
-                line for line in lines if line.train_length == length
-            )
-            for length in lengths
-        }
-        by_method = {
-            method_name(method): [line for line in lines if line.position_method == method]
-            for method in methods
-        }
-        for name, caption, panels in (
-            ("methods", "methods at each training length", by_length),
-            ("lengths", "training lengths of each method", by_method),
+        at = {n: [line for line in lines if line.train_length == n] for n in lengths}
+        of = {m: [line for line in lines if line.position_method == m] for m in methods}
+        methods_panels = {f"trained at L={n}": without_length(own) for n, own in at.items()}
+        lengths_panels = {method_name(method): own for method, own in of.items()}
+        for kind, about, panels in (
+            ("methods", "methods at each training length", methods_panels),
+            ("lengths", "training lengths of each method", lengths_panels),
         ):
-            drawn = {title: p for title, p in panels.items() if perplexity_by_length.has_lines(p)}
-            found.append((f"{what} {name}", f"{what}: {caption}", drawn))
+            drawn = {name: own for name, own in panels.items() if has_lines(own)}
+            found.append((f"{what} {kind}", f"{what}: {about}", drawn))
     return found
 
 

@@ -67,8 +67,7 @@ def length_csv(*documents: dict) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    for document in documents:
-        writer.writerows(document["cells"])
+    writer.writerows(cell for document in documents for cell in document["cells"])
     return stream.getvalue()
 
 

@@ -168,7 +168,7 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
             entries |= dict(zip(labels, handles, strict=True)) | entries
         figure.suptitle(title)
         if caption:
-            figure.supxlabel(textwrap.fill(caption, int(16 * width)), fontsize=8)
+            figure.supxlabel(textwrap.fill(caption, int(18 * width)), fontsize=8)
         legend = figure.legend(
             entries.values(),
             entries.keys(),

@@ -79,11 +79,9 @@ def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path
     """
     length = min(outcome.key.train_length for outcome in outcomes)
     window = 8 * length
-    models = {
-        outcome.key.method: outcome.positions[window]
-        for outcome in sorted(outcomes, key=lambda o: method_order(o.key.method))
-        if outcome.key.train_length == length and window in outcome.positions
-    }
+    shown = [o for o in outcomes if o.key.train_length == length and window in o.positions]
+    shown.sort(key=lambda outcome: method_order(outcome.key.method))
+    models = {outcome.key.method: outcome.positions[window] for outcome in shown}
     alibi = [bits for *_, bits in models.get("alibi", [])]
     own, minus = [], []
     for method, places in models.items():
@@ -103,6 +101,6 @@ def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path
         if lines is own or len(lines) > 1
     ]
     title = f"{corpus}: trained at {length}, windows of {window} that do not overlap"
-    text = caption(point for outcome in outcomes for point in points_of(outcome))
+    text = caption(point for outcome in shown for point in points_of(outcome))
     plots.draw(title, panels, path, path.with_suffix(".svg"), caption=text)
     return path
