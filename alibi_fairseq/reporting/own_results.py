@@ -15,12 +15,10 @@ from alibi_fairseq.reporting import (
 )
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.markdown import Report, literal
-from alibi_fairseq.reporting.perplexity_by_length import has_lines, without_length
 from alibi_fairseq.results.points import (
     Point,
     Text,
     document_points,
-    method_name,
     series,
     size_text,
     text_names,
@@ -44,8 +42,9 @@ def perplexities(report: Report, results: Results) -> None:
         report.table(
             f"{title} lengths", f"{title}: perplexity", perplexity_by_length.length_table(points)
         )
-        for name, caption, panels in _length_panels(title, points):
-            report.figure(name, caption, partial(perplexity_by_length.draw_panels, caption, panels))
+        if len({point.length for point in points}) > 1:
+            draw = partial(perplexity_by_length.draw_lengths, points, title)
+            report.figure(f"{title} lengths", f"{title}: perplexity by evaluation length", draw)
         _strides(report, title, points)
 
 
@@ -60,36 +59,6 @@ def _title(results: Results, points: list[Point], groups: int) -> str:
     sizes = {(point.layers, point.width) for point in points}
     size = size_text(*sizes.pop(), None) if len(sizes) == 1 else ""
     return title + "".join(f", {part}" for part in (model, size) if part)
-
-
-def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict]]:
-    """Name, caption and panels of the figures of perplexity against length.
-
-    Few runs share a panel. Several methods at several training lengths give two figures: methods
-    compared at each training length, and training lengths compared for each method.
-    """
-    found = []
-    for name, part in perplexity_by_length.split_by_evaluation(points).items():
-        lines = series(part)
-        if not has_lines(lines):
-            continue
-        lengths = sorted({line.points[0].train_length for line in lines})
-        methods = list(dict.fromkeys(line.position_method for line in lines))
-        what = f"{title}, {name}"
-        if len(lengths) == 1 or len(methods) == 1:
-            found.append((f"{what} lengths", what, {"": lines}))
-            continue
-        at = {n: [line for line in lines if line.train_length == n] for n in lengths}
-        of = {m: [line for line in lines if line.position_method == m] for m in methods}
-        methods_panels = {f"trained at L={n}": without_length(own) for n, own in at.items()}
-        lengths_panels = {method_name(method): own for method, own in of.items()}
-        for kind, about, panels in (
-            ("methods", "methods at each training length", methods_panels),
-            ("lengths", "training lengths of each method", lengths_panels),
-        ):
-            drawn = {name: own for name, own in panels.items() if has_lines(own)}
-            found.append((f"{what} {kind}", f"{what}: {about}", drawn))
-    return found
 
 
 def _strides(report: Report, title: str, points: list[Point]) -> None:

@@ -74,8 +74,9 @@ def length_csv(*documents: dict) -> str:
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
     """Draw perplexity against length, one line per model, one panel per split, inference and text.
 
-    Points that differ in the seed alone make one line, with a band of one standard deviation. Panels
-    with a single length, where nothing can be seen, are left out if there are others.
+    Several methods at several training lengths have a panel for each of these. Points that differ in
+    the seed alone make one line, with a band of one standard deviation. Panels with a single length,
+    where nothing can be seen, are left out if there are others.
 
     Args:
         points: e.g. of ``document_points(*documents)``.
@@ -86,7 +87,16 @@ def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> 
     """
     if not points:
         raise BadInput(f"{title}: the results hold no cells, so there is nothing to draw.")
-    panels = {name: series(part) for name, part in split_by_evaluation(points).items()}
+    panels = {}
+    for name, part in split_by_evaluation(points).items():
+        lines_of_part = series(part)
+        lengths = sorted({point.train_length for point in part})
+        if len(lengths) == 1 or len({point.position_method for point in part}) == 1:
+            panels[name] = lines_of_part
+            continue
+        for length in lengths:
+            own = [line for line in lines_of_part if line.train_length == length]
+            panels[f"{name}, trained at L={length}"] = without_length(own)
     lines = {name: panel for name, panel in panels.items() if has_lines(panel)}
     draw_panels(title, lines or panels, *paths)
 

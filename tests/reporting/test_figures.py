@@ -187,3 +187,16 @@ def test_panels_of_single_points_are_left_out(tmp_path):
     draw(document(*cells), tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text()
     assert "valid, non-overlapping" in text and "S=1" not in text
+
+
+def test_methods_are_compared_at_each_training_length(tmp_path):
+    cells = [
+        evaluation_cell(20.0, position_method=method, train_length=trained, length=length)
+        for method, trained, length in itertools.product(("alibi", "t5"), (32, 64), (64, 128))
+    ]
+    draw(document(*cells), tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text()
+    assert "trained at L=32 -->" in text and "trained at L=64 -->" in text
+    assert (
+        text.count("<!-- T5 bias -->") == 1
+    )  # one legend, whose labels leave the length to the panels
