@@ -10,7 +10,6 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import (
     early_token_curse,
     perplexity_by_length,
-    speed,
     training_curves,
 )
 from alibi_fairseq.reporting.collect import Results
@@ -94,11 +93,6 @@ def other_documents(report: Report, results: Results) -> None:
         report.table(name, title, training_curves.training_table(points))
         if any(len(line.points) > 1 for line in series(points, over="updates")):
             report.figure(name, title, partial(training_curves.draw_training, points, title))
-    for document in results.of_kind("benchmark"):
-        if document["cells"]:
-            machine = speed.machine_of(document["provenance"])
-            body = speed.benchmark_tables(document)
-            report.table("benchmark", f"Benchmark, {machine}", body)
 
 
 def _by_text(documents: Iterable[dict]) -> Iterator[tuple[str, list[Point]]]:

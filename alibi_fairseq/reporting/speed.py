@@ -1,4 +1,4 @@
-"""Speed and memory: benchmark results as tables and figures, and the counterpart of the paper's Table 1."""
+"""Speed and memory: the paper's Table 1 and its counterpart of each machine, as tables and figures."""
 
 from __future__ import annotations
 
@@ -103,31 +103,6 @@ def _sinusoidal(cases: Cases, case: Case, key: str) -> float | None:
         if (method, length) == ("sinusoidal", case[1]) and key in measured
     }
     return found.get(case[2], next(iter(found.values()), None))
-
-
-def benchmark_tables(document: dict) -> str:
-    """A benchmark document as Markdown: one table for each ``name``, one column for each key."""
-    by_name: dict[str, list[dict]] = defaultdict(list)
-    for cell in document["cells"]:
-        by_name[cell["name"]].append(cell)
-    parts = []
-    for name, cells in by_name.items():
-        keys = list(dict.fromkeys(key for cell in cells for key in cell if key != "name"))
-        texts = [key for key in keys if any(isinstance(cell.get(key), str) for cell in cells)]
-        keys = [*texts, *(key for key in keys if key not in texts)]
-        rows = [[_value(cell.get(key)) for key in keys] for cell in cells]
-        parts.append(f"{markdown.literal(name)}:\n\n{markdown.table(keys, rows, left=len(texts))}")
-    return "\n".join(parts)
-
-
-def _value(value: object) -> str:
-    if value is None:
-        return markdown.NOTHING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return str(value)
 
 
 def speed_panels(name: str, cases: Cases, unit: str) -> list[plots.Panel]:

@@ -1,6 +1,9 @@
 from results_documents import cells_of, document
 
 from alibi_fairseq.reporting import speed
+from alibi_fairseq.reporting.collect import collect
+from alibi_fairseq.reporting.report import write_report
+from alibi_fairseq.results.schema import save_document
 
 
 def cell(phase="train", method="alibi", length=512, rate=1000.0, **more):
@@ -68,20 +71,15 @@ def test_a_gpu_and_a_processor_never_share_a_table():
     ]
 
 
-def test_other_benchmarks_are_tabulated_key_by_key():
-    other = {
-        "name": "attention",
-        "baseline": "dense",
-        "ratio": 1.5,
-        "length": 16384,
-        "skipped": True,
-    }
-    text = speed.benchmark_tables(document(other, cell(), kind="benchmark"))
-    assert cells_of(text)[:2] == [
-        ["baseline", "ratio", "length", "skipped"],
-        ["dense", "1.5", "16384", "yes"],
-    ]
-    assert "train, alibi:" in text and speed.speeds([document(other, kind="benchmark")]) == {}
+def test_other_benchmarks_have_no_place_in_table_1():
+    other = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
+    assert speed.speeds([document(other, kind="benchmark")]) == {}
+
+
+def test_a_report_of_speeds_is_table_1(tmp_path):
+    save_document(document(cell(), kind="benchmark"), tmp_path / "speed.json")
+    write_report(collect([tmp_path]), tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out" / "tables").iterdir()] == ["table01.md"]
 
 
 def test_lines_are_drawn_for_what_was_measured():
