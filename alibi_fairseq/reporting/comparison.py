@@ -124,7 +124,7 @@ def _our_cell(ours: Point | None, printed: Point | None) -> str:
     return markdown.NOTHING if ours is None and printed is None else markdown.point(ours)
 
 
-def grid(lines: Sequence[Line], columns: Sequence) -> str:
+def grid(lines: Sequence[Line], columns: Sequence, corner: str = markdown.CORNER) -> str:
     """Lines as rows under the columns; where there are many, columns as rows instead."""
     if len(columns) > _MOST_COLUMNS:
         headers = ["length", *(f"{label}: {who}" for label, who, *_ in lines)]
@@ -133,7 +133,7 @@ def grid(lines: Sequence[Line], columns: Sequence) -> str:
     labels = [label for label, *_ in lines]
     first = [label if label != before else "" for before, label in zip(["", *labels], labels)]
     rows = [[label, *line[1:]] for label, line in zip(first, lines, strict=True)]
-    return markdown.table(["trained ↓ evaluated at →", "", *map(str, columns)], rows, left=2)
+    return markdown.table([corner, "", *map(str, columns)], rows, left=2)
 
 
 def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:

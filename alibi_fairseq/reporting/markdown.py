@@ -13,6 +13,7 @@ from alibi_fairseq.results.points import Point
 MISSING = "missing"  # a cell we could measure and have not
 LONGEST_NAME = 150  # of a file, without its ending
 NOTHING = "–"  # a cell that does not exist
+CORNER = "trained ↓ evaluated at →"
 CHANCE = "(chance)"
 #: Stands under tables that have such cells.
 CHANCE_NOTE = (

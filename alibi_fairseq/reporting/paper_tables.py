@@ -45,7 +45,7 @@ def table(item: str, results: Results) -> str:
             "Training: the paper on V100s, speed in words; ours on the machine named in the sources, in "
             "tokens:\n",
             comparison.grid(
-                _costs(item, rows, results.comparable_training(corpus)), [*COSTS[item]]
+                _costs(item, rows, results.comparable_training(corpus)), [*COSTS[item]], "model"
             ),
         ]
     if item in SWEEPS or item == "table06":
@@ -91,13 +91,9 @@ def _test_sets(item: str, rows: list[Row]) -> list[Row]:
     for printed in paper.rows(item):
         row = of_model.get((printed["position_method"], printed["train_length"]))
         if row is None:
-            perplexities = {subset: printed[f"{subset}_perplexity"] for subset in ("valid", "test")}
-            row = Row(
-                f"{printed['model']} (as printed)",
-                {s: Point("", 0, 0, 0, s, p) for s, p in perplexities.items() if p is not None},
-                {},
-                foreign=True,
-            )
+            cells = ((subset, printed[f"{subset}_perplexity"]) for subset in ("valid", "test"))
+            points = {subset: Point("", 0, 0, 0, subset, value) for subset, value in cells if value}
+            row = Row(f"{printed['model']} (as printed)", points, {}, foreign=True)
         found.append(row)
     return found
 

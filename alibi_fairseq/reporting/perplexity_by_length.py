@@ -59,7 +59,7 @@ def _length_table(points: list[Point]) -> str:
         shorter = {n for n in lengths if n < (model.train_length or 0)} - at.keys()
         cells = (markdown.NOTHING if n in shorter else markdown.point(at.get(n)) for n in lengths)
         rows.append([model.label, *cells])
-    return markdown.table(["trained ↓ evaluated at →", *map(str, lengths)], rows)
+    return markdown.table([markdown.CORNER, *map(str, lengths)], rows)
 
 
 def length_csv(*documents: dict) -> str:
