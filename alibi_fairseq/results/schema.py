@@ -251,7 +251,7 @@ def validate_document(document: Any, source: str = "the results") -> dict:
         BadInput: naming ``source`` and the first key that is wrong.
     """
     kind: Any = document.get("kind") if isinstance(document, dict) else None
-    model = KINDS[kind] if kind in list(KINDS) else Document[Cell]
+    model = KINDS[kind] if kind in list(KINDS) else Document[Cell]  # a list: kind may be unhashable
     check(model, document, source)
     seen: dict[tuple, int] = {}
     for index, cell in enumerate(document["cells"]):
