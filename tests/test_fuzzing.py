@@ -117,7 +117,7 @@ READERS = {
     "Hugging Face folder": Reader(hugging_face, "import-hf {f} --out {out}/model"),
     "results": Reader(
         lambda folder, *_: shutil.copy(ROOT / "results/demo/results.json", folder),
-        "report {f}/results.json --no-paper --out {out}",
+        "report {f}/results.json --out {out}",
     ),
     "shards": Reader(shards, "merge-shards {f}/1.json {f}/2.json --out {out}/r.json"),
     "comparison": Reader(comparison, "compare {f}/comparison.yaml --dry-run --out {out}/runs"),

@@ -50,7 +50,7 @@ def test_damaged_results(tmp_path, refuse, name):
     path = tmp_path / "results.json"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     for command in (
-        ["report", path, "--no-paper", "--out", tmp_path / "out"],
+        ["report", path, "--out", tmp_path / "out"],
         ["merge-shards", path, "--out", tmp_path / "merged.json"],
     ):
         assert str(path) in refuse(*command)
@@ -71,7 +71,7 @@ def test_text_of_results_is_no_markup(tmp_path, arguments_of_pytest_stay):
     cells = [evaluation_cell(16.0, length=length, model=NASTY) for length in (64, 128)]
     (tmp_path / "results.json").write_text(json.dumps(document(*cells, corpus=NASTY)))
     out = tmp_path / "out"
-    words = ["report", tmp_path / "results.json", "--no-paper", "--out", out]
+    words = ["report", tmp_path / "results.json", "--out", out]
     assert cli.main([str(word) for word in words]) == 0
     for page in out.rglob("*.md"):
         text = page.read_text()
@@ -99,5 +99,5 @@ def test_an_output_in_a_place_that_cannot_be(tmp_path, refuse):
     (tmp_path / "results.json").write_text(json.dumps(GOOD))
     (tmp_path / "file").touch()
     for out in (tmp_path / "file" / "below", tmp_path / ("x" * 300)):
-        words = ["report", tmp_path / "results.json", "--no-paper", "--out", out]
+        words = ["report", tmp_path / "results.json", "--out", out]
         assert "cannot be used (" in refuse(*words)

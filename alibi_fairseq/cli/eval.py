@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     cells = run_sweep(sweep_of(args), on_cell=log)
     print(evaluation_table(cells))
     if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
-        print(f"\nSome are no better than {CHANCE_NOTE.removeprefix('chance: no better than ')}")
+        print(f"\nSome are near {CHANCE_NOTE}")
     print(f"\nL: window length, S: stride, ctx: context per token. Results: {args.out}")
     return 0
 

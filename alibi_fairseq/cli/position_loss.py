@@ -22,6 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from ..evaluation.measure import bucket_edges
     from ..evaluation.sweep import run_sweep
     from ..reporting.early_token_curse import position_table
+    from ..results.points import document_points
     from ..results.schema import load_document
     from .experiment_options import wants_slurm
     from .sweep_options import submit_shards, sweep_of
@@ -30,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
     if wants_slurm(args):
         return submit_shards(args)
     run_sweep(sweep_of(args, buckets=args.buckets))
-    print(position_table(load_document(args.out)))
+    print(position_table(document_points(load_document(args.out))))
     print(f"Loss in bits per token. Results: {args.out}")
     return 0

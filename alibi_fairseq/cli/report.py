@@ -1,4 +1,4 @@
-"""``alibi-fairseq report``: tables and figures of results, beside the paper's."""
+"""``alibi-fairseq report``: results as tables and figures, beside the paper's where they compare."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for report.md, tables/ and figures/ (default: %(default)s)",
     )
     parser.add_argument(
-        "--no-paper",
+        "--paper",
         action="store_true",
-        help="leave out the paper's tables and figures",
+        help="include all of the paper's tables and figures, not only those on texts of your results",
     )
     parser.add_argument(
         "--label",
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> None:
             raise BadInput(f"--label takes RESULTS=NAME, not '{given}'.")
         labels[Path(path)] = name
     results = collect(args.results, labels, args.title)
-    page = write_report(results, args.out, with_paper=not args.no_paper)
+    page = write_report(results, args.out, with_paper=args.paper or not args.results)
     cells = sum(len(document["cells"]) for _, document in results.documents)
-    beside = sum(len(points) for points in results.comparable.values())
+    beside = sum(not point.unlike_paper for point in results.points)
     print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
     print(f"Tables and figures: {page}")

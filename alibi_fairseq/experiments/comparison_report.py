@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..files import atomic_write
 from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
-from ..results.points import evaluation_points
+from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison
@@ -34,7 +34,7 @@ def write_report(
     Returns:
         The tables in Markdown, and all files.
     """
-    sections, files = [f"# {comparison.title}"], [folder / "table.md"]
+    sections, files = [f"# {comparison.title}", trained(comparison)], [folder / "table.md"]
     several = len(comparison.corpora) > 1
     for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
         path = folder / (f"{corpus}-results.json" if several else "results.json")
@@ -45,7 +45,7 @@ def write_report(
         save_document(document, path)
         with atomic_write(path.with_suffix(".csv")) as file:
             file.write(length_csv(document))
-        points = evaluation_points(document)
+        points = document_points(document)
         sections += [*([f"## {corpus}"] if several else []), length_table(points).rstrip()]
         name = path.name.replace("results.json", "figure")
         figures = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
@@ -56,6 +56,17 @@ def write_report(
     with atomic_write(folder / "table.md") as file:
         file.write(text + "\n")
     return text, files
+
+
+def trained(comparison: Comparison) -> str:
+    """The training of each model in a sentence."""
+    plural = "s" if len(comparison.seeds) > 1 else ""
+    tokens = comparison.updates * comparison.tokens_per_update
+    return (
+        f"Each model ({comparison.arch}) was trained on {tokens:,} tokens: {comparison.updates:,} "
+        f"updates of {comparison.tokens_per_update:,}; seed{plural} "
+        f"{', '.join(map(str, comparison.seeds))}."
+    )
 
 
 def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:

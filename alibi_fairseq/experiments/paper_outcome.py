@@ -20,7 +20,7 @@ from ..paper.tables import (
 )
 from ..reporting import comparison
 from ..reporting.comparison import Row
-from ..results.points import Point, evaluation_points, model_label
+from ..results.points import Point, document_points, model_label
 from ..results.schema import load_document
 from .paper_tables import PaperTables
 
@@ -125,7 +125,7 @@ def measured(
     documents = [load_document(results)] if results.is_file() else []
     return {
         (point.length, point.stride): point
-        for point in evaluation_points(*documents)
+        for point in document_points(*documents)
         if Path(point.checkpoint or "").resolve() == model.resolve()
     }
 

@@ -96,6 +96,7 @@ def _point(row: dict, subset: str, perplexity: float) -> Point:
         subset=subset,
         perplexity=perplexity,
         updates=row.get("updates"),
+        tokens_per_second_batch_1=row.get("eval_words_per_second"),
     )
 
 

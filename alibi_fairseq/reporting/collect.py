@@ -11,11 +11,16 @@ from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.results.points import Point, evaluation_points, text_names
+from alibi_fairseq.results.points import Point, document_points, text_names
 from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
 _SAME_CELL = 1e-3
+_UNMEASURED: dict[str, Any] = {
+    **dict.fromkeys(("perplexity", "bits_per_byte", "peak_memory_mb")),
+    **dict.fromkeys(("tokens_per_second", "tokens_per_second_batch_1")),
+    "loss_bits": 0.0,
+}
 
 # A run counts as the paper's setting from this share of its updates on: the best checkpoint is
 # seldom the last one.
@@ -31,52 +36,35 @@ _SIZES = {
 # Options whose change leaves the model the same.
 _HARMLESS_OVERRIDES = {"attention_backend"}
 
-Group = tuple[str, str | None]  # corpus and model
-
 
 @dataclass
 class Results:
-    """The documents of a report by what is made of them.
-
-    ``measured`` holds every perplexity by corpus and model; ``comparable`` those measured in the
-    paper's setting by corpus; ``reasons`` why those on a corpus of the paper are not;
-    ``other_text`` why those on a corpus of the paper are in other units than its own; ``title`` is
-    the user's.
-    """
+    """What a report is made of: documents, every measured perplexity once, and the user's title."""
 
     title: str | None = None
-
     documents: list[tuple[Path, dict]] = field(default_factory=list)
-    measured: dict[Group, list[Point]] = field(default_factory=dict)
-    comparable: dict[str, list[Point]] = field(default_factory=dict)
-    reasons: dict[Group, list[str]] = field(default_factory=dict)
-    other_text: dict[str, str] = field(default_factory=dict)
+    points: list[Point] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> list[dict]:
         """The documents of one kind."""
         return [document for _, document in self.documents if document["kind"] == kind]
+
+    def comparable(self, corpus: str) -> list[Point]:
+        """The perplexities measured in the paper's setting."""
+        return [point for point in self.points if point.corpus == corpus and not point.unlike_paper]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, Results]]:
         """The results on each text that bears the name of a corpus of the paper.
 
         With what tells it apart from the others: empty if it is the only one.
         """
-        group = (corpus, paper.model(corpus))
-        ours, measured = self.comparable.get(corpus, []), self.measured.get(group, [])
-        names = text_names(point.text for point in (*ours, *measured))
+        model = paper.model(corpus)
+        own = [point for point in self.points if (point.corpus, point.model) == (corpus, model)]
+        names = text_names(point.text for point in own)
         for name in sorted({*names.values()} - {""}) or [""]:
-            of_text, all_of_text = (
-                [point for point in points if names[point.text] in ("", name)]
-                for points in (ours, measured)
-            )
-            yield (
-                name,
-                replace(
-                    self,
-                    comparable=self.comparable | {corpus: of_text},
-                    measured=self.measured | {group: all_of_text},
-                ),
-            )
+            others = {text for text, known in names.items() if known not in ("", name)}
+            kept = [point for point in self.points if point.text not in others]
+            yield name, replace(self, points=kept)
 
     def comparable_training(self, corpus: str) -> list[dict]:
         """Validation losses of training runs in the paper's setting, whatever their updates."""
@@ -105,7 +93,7 @@ def collect(
             evaluation, or two files contradict each other.
     """
     results = Results(title=title)
-    found: dict[tuple, tuple[Path, Point]] = {}
+    found: dict[Point, tuple[Path, Point]] = {}
     label_of = {file: label for path, label in (labels or {}).items() for file in _files([path])}
     files = _files(paths)
     if strangers := [str(path) for path in label_of if path not in files]:
@@ -117,14 +105,24 @@ def collect(
             cell["label"] = label_of[path]
         results.documents.append((path, document))
     evaluations = [pair for pair in results.documents if pair[1]["kind"] == "evaluation"]
-    points = iter(evaluation_points(*(document for _, document in evaluations)))
+    points = iter(document_points(*(document for _, document in evaluations)))
     for path, document in evaluations:
         corpus = document["corpus"]
-        why = why_other_text(corpus, document["provenance"].get("text"))
-        if why is not None:
-            results.other_text[corpus] = why
+        other_text = why_other_text(corpus, document["provenance"].get("text")) or ""
         for point in islice(points, len(document["cells"])):
-            _add(results, found, path, corpus, replace(point, same_text=why is None))
+            unlike = why_not_comparable(corpus, point) or ""
+            point = replace(point, other_text=other_text, unlike_paper=unlike)
+            case = replace(point, **_UNMEASURED)
+            other_path, other = found.setdefault(case, (path, point))
+            if other is point:
+                results.points.append(point)
+            elif abs((other.perplexity or 1) / (point.perplexity or 1) - 1) > _SAME_CELL:
+                raise BadInput(
+                    f"{path} and {other_path} hold different perplexities ({point.perplexity:.4f} and "
+                    f"{other.perplexity:.4f}) for one cell: {point.position_method}, trained at "
+                    f"{point.train_length}, evaluated at {point.length}, {point.inference}, "
+                    f"{point.subset}; leave one file out."
+                )
     return results
 
 
@@ -151,32 +149,6 @@ def _files(paths: Iterable[Path]) -> list[Path]:
         else:
             files.append(path)
     return list(dict.fromkeys(file.resolve() for file in files))
-
-
-def _add(results: Results, found: dict, path: Path, corpus: str, point: Point) -> None:
-    measures = ("perplexity", "bits_per_byte", "tokens_per_second", "tokens_per_second_batch_1")
-    unmeasured: dict[str, Any] = dict.fromkeys(measures)
-    case = (corpus, replace(point, **unmeasured))
-    if case in found:
-        other_path, other = found[case]
-        if point.perplexity and abs(other.perplexity / point.perplexity - 1) > _SAME_CELL:
-            raise BadInput(
-                f"{path} and {other_path} hold different perplexities ({point.perplexity:.4f} and "
-                f"{other.perplexity:.4f}) for one cell: {point.position_method}, trained at "
-                f"{point.train_length}, evaluated at {point.length}, {point.inference}, "
-                f"{point.subset}; leave one file out."
-            )
-        return
-    found[case] = (path, point)
-    group = (corpus, point.model)
-    results.measured.setdefault(group, []).append(point)
-    why = why_not_comparable(corpus, point)
-    if why is None:
-        results.comparable.setdefault(corpus, []).append(point)
-    elif corpus in paper.corpora():
-        reasons = results.reasons.setdefault(group, [])
-        if why not in reasons:
-            reasons.append(why)
 
 
 def why_other_text(corpus: str, text: dict | None) -> str | None:

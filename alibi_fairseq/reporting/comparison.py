@@ -83,14 +83,9 @@ def _diagonal_methods(printed: tuple[Point, ...]) -> set[str]:
 
 
 def _same_model(point: Point, printed: Point) -> bool:
-    if (point.position_method, point.train_length) != (
-        printed.position_method,
-        printed.train_length,
-    ):
-        return False
-    if printed.updates is None:
-        return True
-    return point.updates is not None and same_updates(point.updates, printed.updates)
+    models = {(each.position_method, each.train_length) for each in (point, printed)}
+    known = printed.updates is None or same_updates(point.updates or 0, printed.updates)
+    return len(models) == 1 and known
 
 
 def same_updates(ours: int, printed: int) -> bool:
@@ -129,7 +124,7 @@ def _our_cell(ours: Point | None, printed: Point | None) -> str:
     return markdown.NOTHING if ours is None and printed is None else markdown.point(ours)
 
 
-def grid(lines: Sequence[Line], columns: Sequence) -> str:
+def grid(lines: Sequence[Line], columns: Sequence, corner: str = markdown.CORNER) -> str:
     """Lines as rows under the columns; where there are many, columns as rows instead."""
     if len(columns) > _MOST_COLUMNS:
         headers = ["length", *(f"{label}: {who}" for label, who, *_ in lines)]
@@ -138,7 +133,7 @@ def grid(lines: Sequence[Line], columns: Sequence) -> str:
     labels = [label for label, *_ in lines]
     first = [label if label != before else "" for before, label in zip(["", *labels], labels)]
     rows = [[label, *line[1:]] for label, line in zip(first, lines, strict=True)]
-    return markdown.table(["trained ↓ evaluated at →", "", *map(str, columns)], rows, left=2)
+    return markdown.table([corner, "", *map(str, columns)], rows, left=2)
 
 
 @dataclass(frozen=True)
@@ -183,12 +178,11 @@ def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
     """Ours minus the paper's, with the verdict of the noise band where the text is the paper's."""
     if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
-    gap = ours.perplexity - printed.perplexity
+    gap = markdown.difference(ours.perplexity - printed.perplexity)
     noise = noise_of(corpus, printed.train_length)
-    verdict = ""
-    if noise is not None and ours.same_text:
-        verdict = noise.verdict(ours.perplexity, printed.perplexity)
-    return f"{markdown.difference(gap)} {verdict}".rstrip()
+    if noise is None or ours.other_text:
+        return gap
+    return f"{gap} {noise.verdict(ours.perplexity, printed.perplexity)}".rstrip()
 
 
 def legend(corpus: str) -> str:

@@ -9,24 +9,13 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from itertools import cycle
+from dataclasses import replace
 
-from alibi_fairseq.reporting import markdown, style
-from alibi_fairseq.results.points import (
-    Point,
-    evaluation_points,
-    method_name,
-    method_order,
-    model_label,
-    series,
-    variant_names,
-)
-
-_LINE_STYLES = ("-", "--", ":", "-.")  # non-overlapping first, then the strides in order
+from alibi_fairseq.reporting import markdown, plots
+from alibi_fairseq.reporting.perplexity_by_length import line_of
+from alibi_fairseq.results.points import Point, Series, caption, method_name, method_order, series
 
 
 def stride_table(points: Iterable[Point]) -> str:
@@ -63,10 +52,10 @@ def stride_table(points: Iterable[Point]) -> str:
 
 
 def _by_length(points: Iterable[Point]) -> dict[int, dict[str, Point]]:
-    by_length: dict[int, dict[str, Point]] = defaultdict(dict)
+    found: dict[int, dict[str, Point]] = defaultdict(dict)
     for point in points:
-        by_length[point.length][point.inference] = point
-    return by_length
+        found[point.length][point.inference] = point
+    return found
 
 
 def draw_strides(points: list[Point], title: str, *paths: os.PathLike) -> None:
@@ -75,148 +64,92 @@ def draw_strides(points: list[Point], title: str, *paths: os.PathLike) -> None:
     Args:
         points: of one split.
     """
-    methods = sorted({p.position_method for p in points}, key=method_order)
-    strides = sorted({p.stride for p in points if not p.nonoverlapping})
-    styles = dict(zip(["non-overlapping", *(f"S={n}" for n in strides)], cycle(_LINE_STYLES)))
-    with style.figure(title, len(methods)) as (figure, panels):
-        for axes, method in zip(panels, methods, strict=True):
-            own = [p for p in points if p.position_method == method and p.perplexity is not None]
-            lengths = sorted({p.train_length for p in own})
-            seen: Counter = Counter()
-            for model in series(own):
-                length = model.points[0].train_length
-                plain = style.length_look("alibi", length, lengths)
-                line = plain.variant(seen[length]).line()
-                seen[length] += 1
-                for inference, linestyle in styles.items():
-                    found = {
-                        p.length: p.perplexity
-                        for p in model.points
-                        if p.inference == inference and p.perplexity is not None
-                    }
-                    if found:
-                        label = model.label.partition(", ")[2] + f", {inference}"
-                        look = line | {"linestyle": linestyle}
-                        axes.plot(list(found), list(found.values()), label=label, **look)
-            style.length_axis(axes, [p.length for p in own])
-            style.perplexity_axis(axes, [p.perplexity for p in own if p.perplexity is not None])
-            axes.set_title(method_name(method))
-        style.legend(figure, panels)
-        style.save(figure, *paths)
+    strides = ["non-overlapping"] + sorted({p.inference for p in points if not p.nonoverlapping})
+    panels = []
+    for method in sorted({p.position_method for p in points}, key=method_order):
+        lines = []
+        models = series(p for p in points if p.position_method == method)
+        for place, stride in enumerate(strides):
+            for model in models:
+                cut = [point for point in model.points if point.inference == stride]
+                title_of = f"{model.label.partition(', ')[2]}, {stride}"
+                line = line_of(replace(model, points=cut, title=title_of, variant=""), models)
+                dashes = plots.DASHES[place % len(plots.DASHES)]
+                lines.append(replace(line, look=replace(line.look, linestyle=dashes)))
+        panels.append(plots.Panel(method_name(method), lines))
+    plots.draw(title, panels, *paths, caption=caption(points))
 
 
-@dataclass(frozen=True)
-class Position:
-    """The loss of one model in a bucket of positions; the mean of several seeds, with its spread."""
-
-    begin: int
-    end: int
-    loss_bits: float
-    spread: float | None = None
-
-    @property
-    def middle(self) -> float:
-        """Geometric middle of the contexts: position p has p + 1 tokens of context."""
-        return math.sqrt((self.begin + 1) * self.end)
-
-
-def position_series(document: dict) -> dict[str, list[Position]]:
-    """The cells of a ``position_loss`` document by line of its plot, in order of position.
+def position_lines(points: Iterable[Point]) -> list[Series]:
+    """The points of ``position_loss`` documents by line of their plot, in order of position.
 
     Seeds are averaged; runs that differ in anything else have lines of their own.
     """
-    of_model: dict[tuple, dict[Point, list[dict]]] = defaultdict(lambda: defaultdict(list))
-    for point, cell in zip(evaluation_points(document), document["cells"], strict=True):
-        key = tuple(cell[name] for name in ("position_method", "train_length", *_WINDOW))
-        of_model[key][replace(point, tokens=None)].append(cell)
-    shared = shared_window(document)
-    lines: dict[str, list[dict]] = defaultdict(list)
-    for (method, train_length, *window), members in of_model.items():
-        parts = [model_label(method, train_length)]
-        parts += [part for part in window_parts(*window) if part not in shared]
-        label = ", ".join(parts)
-        for point, variant in variant_names(members).items():
-            lines[f"{label} ({variant})" if variant else label] += members[point]
-    return {label: _positions(cells) for label, cells in sorted(lines.items())}
+    points = list(points)
+    shared = shared_window(points)
+    by_window: dict[tuple, list[Point]] = defaultdict(list)
+    for point in points:
+        by_window[tuple(_window(point))].append(point)
+    lines = []
+    for window, members in by_window.items():
+        added = "".join(f", {part}" for part in window if part not in shared)
+        for line in series(members, over="position_from"):
+            lines.append(replace(line, title=replace(line, variant="").label + added))
+    return sorted(lines, key=lambda line: line.label)
 
 
-#: What is said once if all lines share it.
-_WINDOW = ("subset", "length", "stride")
+def _window(point: Point) -> list[str]:
+    return [point.subset, f"evaluated at {point.length}", point.inference]
 
 
-def window_parts(subset: str, length: int, stride: int) -> list[str]:
-    """``["valid", "evaluated at 512", "S=1"]``."""
-    inference = "non-overlapping" if stride == length else f"S={stride}"
-    return [subset, f"evaluated at {length}", inference]
-
-
-def shared_window(document: dict) -> list[str]:
-    """The parts that hold for all cells."""
-    found = [window_parts(*(cell[key] for key in _WINDOW)) for cell in document["cells"]]
+def shared_window(points: list[Point]) -> list[str]:
+    """What holds for all points: ``["valid", "evaluated at 512", "S=1"]`` or parts of it."""
+    found = [_window(point) for point in points]
     return [part for part in found[0] if all(part in parts for parts in found)]
 
 
-def _positions(cells: list[dict]) -> list[Position]:
-    buckets: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for cell in cells:
-        buckets[cell["position_from"], cell["position_to"]].append(cell["loss_bits"])
-    return [
-        Position(
-            *bucket,
-            statistics.fmean(losses),
-            statistics.stdev(losses) if len(losses) > 1 else None,
-        )
-        for bucket, losses in sorted(buckets.items())
-    ]
-
-
-def position_table(document: dict) -> str:
-    """Loss in bits per token by position in the window, one column per model and evaluation."""
-    lines = position_series(document)
-    buckets = sorted({(each.begin, each.end) for line in lines.values() for each in line})
+def position_table(points: Iterable[Point]) -> str:
+    """Loss in bits per token by position in the window, one column per line of the plot."""
+    lines = position_lines(points)
+    places = [{(p.position_from, p.position_to): p for p in line.points} for line in lines]
     rows = []
-    for begin, end in buckets:
-        row = [str(begin) if end == begin + 1 else f"{begin}–{end - 1}"]
-        for line in lines.values():
-            found = [each for each in line if (each.begin, each.end) == (begin, end)]
-            row.append(_loss(found[0]) if found else markdown.NOTHING)
-        rows.append(row)
-    return markdown.table(["position in the window", *lines], rows)
+    for first, end in sorted({bucket for line in places for bucket in line}):
+        found = (line.get((first, end)) for line in places)
+        rows.append([str(first) if end == first + 1 else f"{first}–{end - 1}", *map(_loss, found)])
+    return markdown.table(["position in the window", *(line.label for line in lines)], rows)
 
 
-def _loss(position: Position) -> str:
-    spread = "" if position.spread is None else f" ± {position.spread:.3f}"
-    return f"{position.loss_bits:.3f}{spread}"
+def _loss(point: Point | None) -> str:
+    if point is None:
+        return markdown.NOTHING
+    spread = "" if point.spread is None else f" ± {point.spread:.3f}"
+    return f"{point.loss_bits:.3f}{spread}"
 
 
-def draw_positions(document: dict, title: str, *paths: os.PathLike) -> None:
-    """A ``position_loss`` document: loss against the context a prediction had in its window.
+def context(first: int, end: int) -> float:
+    """Geometric middle of the contexts of a range of positions: position p has p + 1 tokens."""
+    return math.sqrt((first + 1) * end)
+
+
+def draw_positions(points: list[Point], title: str, *paths: os.PathLike) -> None:
+    """Loss against the context a prediction had in its window.
 
     Seeds make one line, with a band of one standard deviation.
     """
-    lines = position_series(document)
-    with style.figure(title) as (figure, [axes]):
-        for place, (label, line) in enumerate(lines.items()):
-            look = style.numbered_look(place)
-            middles = [each.middle for each in line]
-            axes.plot(middles, [each.loss_bits for each in line], label=label, **look.line())
-            if any(each.spread for each in line):
-                gaps = [(each.loss_bits, each.spread or 0.0) for each in line]
-                low, high = [loss - gap for loss, gap in gaps], [loss + gap for loss, gap in gaps]
-                style.band(axes, middles, low, high, look.color)
-        first = min(each.begin + 1 for line in lines.values() for each in line)
-        last = max(each.end for line in lines.values() for each in line)
-        style.length_axis(axes, _powers_of_two(first, last))
-        axes.set_xlabel("Context in the window (tokens)")
-        axes.set_ylabel("Loss (bits per token)")
-        lengths = {cell["train_length"] for cell in document["cells"]}
-        if len(lengths) == 1:
-            style.mark_training_length(axes, *lengths)
-        style.legend(figure, [axes])
-        style.save(figure, *paths)
-
-
-def _powers_of_two(lowest: int, highest: int) -> list[int]:
-    powers = range(int(math.log2(max(1, lowest))), math.ceil(math.log2(highest)) + 1)
-    step = max(1, len(powers) // 7)
-    return [2**power for power in powers[::step]]
+    found = position_lines(points)
+    lines = [
+        plots.Line(
+            line.label,
+            [context(point.position_from, point.position_to) for point in line.points],
+            [point.loss_bits for point in line.points],
+            plots.method_look(line.position_method),
+            [point.spread or 0.0 for point in line.points],
+        )
+        for line in found
+    ]
+    lengths = {point.train_length for point in points}
+    trained_at = lengths.pop() if len(lengths) == 1 else None
+    axes = ("Context in the window (tokens)", "Loss (bits per token)")
+    panel = plots.Panel("", lines, *axes, scale="linear", trained_at=trained_at)
+    averaged = (point for line in found for point in line.points)
+    plots.draw(title, [panel], *paths, caption=caption(averaged))

@@ -13,11 +13,12 @@ from alibi_fairseq.results.points import Point
 MISSING = "missing"  # a cell we could measure and have not
 LONGEST_NAME = 150  # of a file, without its ending
 NOTHING = "–"  # a cell that does not exist
+CORNER = "trained ↓ evaluated at →"
 CHANCE = "(chance)"
 #: Stands under tables that have such cells.
 CHANCE_NOTE = (
-    "chance: no better than guessing any word of the dictionary; the model is untrained or has "
-    "diverged."
+    "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; the "
+    "model is untrained or has diverged."
 )
 
 

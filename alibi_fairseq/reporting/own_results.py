@@ -2,91 +2,62 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import (
     early_token_curse,
     perplexity_by_length,
-    speed,
     training_curves,
 )
-from alibi_fairseq.reporting.collect import Group, Results
+from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.markdown import Report, literal
-from alibi_fairseq.results.points import Point, Text, method_name, series, size_text, text_names
-from alibi_fairseq.results.schema import cell_identity
+from alibi_fairseq.results.points import (
+    Point,
+    Text,
+    document_points,
+    series,
+    size_text,
+    text_names,
+)
 
 
 def perplexities(report: Report, results: Results) -> None:
-    for group, points in sorted(results.measured.items(), key=lambda item: str(item[0])):
-        title = _title(results, group, points)
+    groups: dict[tuple, list[Point]] = defaultdict(list)
+    for point in results.points:
+        groups[point.corpus, point.model].append(point)
+    for (corpus, _), points in sorted(groups.items(), key=lambda item: str(item[0])):
+        title = _title(results, points, len(groups))
         report.text(f"## {literal(title)}\n")
-        corpus = group[0]
         if corpus not in paper.corpora():
             report.text(
                 f"{literal(corpus)} is not a text of the paper: its numbers do not compare.\n"
             )
-        elif group in results.reasons:
-            reasons = literal("; ".join(results.reasons[group]))
-            report.text(f"Not all of this compares with the paper's numbers: {reasons}.\n")
+        elif reasons := {point.unlike_paper: None for point in points if point.unlike_paper}:
+            listed = literal("; ".join(reasons))
+            report.text(f"Not all of this compares with the paper's numbers: {listed}.\n")
         report.table(
             f"{title} lengths", f"{title}: perplexity", perplexity_by_length.length_table(points)
         )
-        for name, caption, panels in _length_panels(title, points):
-            report.figure(name, caption, partial(perplexity_by_length.draw_panels, caption, panels))
+        if len({point.length for point in points}) > 1:
+            draw = partial(perplexity_by_length.draw_lengths, points, title)
+            report.figure(f"{title} lengths", f"{title}: perplexity by evaluation length", draw)
         _strides(report, title, points)
 
 
-def _title(results: Results, group: Group, points: Iterable[Point]) -> str:
+def _title(results: Results, points: list[Point], groups: int) -> str:
     """The text and the model, with its size where that is one and the same."""
-    corpus, model = group
-    title = corpus if results.title is None else results.title
-    if results.title is not None and len({name for name, _ in results.measured}) > 1:
+    corpus, model = points[0].corpus, points[0].model
+    title = results.title or f"{corpus}"
+    if results.title is not None and groups == 1:
+        return title
+    if results.title is not None and len({point.corpus for point in results.points}) > 1:
         title += f": {corpus}"
     sizes = {(point.layers, point.width) for point in points}
     size = size_text(*sizes.pop(), None) if len(sizes) == 1 else ""
-    if results.title is not None and len(results.measured) == 1:
-        return title
     return title + "".join(f", {part}" for part in (model, size) if part)
-
-
-def _length_panels(title: str, points: list[Point]) -> list[tuple[str, str, dict]]:
-    """Name, caption and panels of the figures of perplexity against length.
-
-    Few runs share a panel. Several methods at several training lengths give two figures: methods
-    compared at each training length, and training lengths compared for each method.
-    """
-    found = []
-    for name, part in perplexity_by_length.split_by_evaluation(points).items():
-        lines = series(part)
-        if not perplexity_by_length.has_lines(lines):
-            continue
-        lengths = sorted({line.points[0].train_length for line in lines})
-        methods = list(dict.fromkeys(line.position_method for line in lines))
-        what = f"{title}, {name}"
-        if len(lengths) == 1 or len(methods) == 1:
-            found.append((f"{what} lengths", what, {"": lines}))
-            continue
-        by_length = {
-            f"trained at L={length}": perplexity_by_length.without_length(
-                line for line in lines if line.train_length == length
-            )
-            for length in lengths
-        }
-        by_method = {
-            method_name(method): [line for line in lines if line.position_method == method]
-            for method in methods
-        }
-        for name, caption, panels in (
-            ("methods", "methods at each training length", by_length),
-            ("lengths", "training lengths of each method", by_method),
-        ):
-            drawn = {title: p for title, p in panels.items() if perplexity_by_length.has_lines(p)}
-            found.append((f"{what} {name}", f"{what}: {caption}", drawn))
-    return found
 
 
 def _strides(report: Report, title: str, points: list[Point]) -> None:
@@ -107,67 +78,35 @@ def _strides(report: Report, title: str, points: list[Point]) -> None:
 
 
 def other_documents(report: Report, results: Results) -> None:
-    for name, document in one_per_text(results.of_kind("position_loss")):
-        parts = [document["corpus"], *early_token_curse.shared_window(document)]
-        title = results.title or ", ".join(parts)
-        title = f"{title}{name}: loss in bits per token by position in the window"
-        report.table(
-            f"{document['corpus']}{name} positions",
-            title,
-            early_token_curse.position_table(document),
-        )
-        report.figure(
-            f"{document['corpus']}{name} positions",
-            title,
-            partial(early_token_curse.draw_positions, document, title),
-        )
-    for name, document in one_per_text(results.of_kind("training")):
-        title = f"{results.title or document['corpus']}{name}: training"
-        name = f"{document['corpus']}{name} training"
-        report.table(name, title, training_curves.training_table(document))
-        lines = training_curves.training_lines(document).values()
-        if any(len(cells) > 1 for cells in lines):
-            report.figure(name, title, partial(training_curves.draw_training, document, title))
-    for document in results.of_kind("benchmark"):
-        if document["cells"]:
-            machine = speed.machine_of(document["provenance"])
-            body = speed.benchmark_tables(document)
-            report.table("benchmark", f"Benchmark, {machine}", body)
+    for name, points in _by_text(results.of_kind("position_loss")):
+        corpus = points[0].corpus
+        parts = ", ".join([f"{corpus}", *early_token_curse.shared_window(points)])
+        title = f"{results.title or parts}{name}: loss in bits per token by position in the window"
+        body = early_token_curse.position_table(points)
+        report.table(f"{corpus}{name} positions", title, body)
+        draw = partial(early_token_curse.draw_positions, points, title)
+        report.figure(f"{corpus}{name} positions", title, draw)
+    for name, points in _by_text(results.of_kind("training")):
+        corpus = points[0].corpus
+        title = f"{results.title or corpus}{name}: training"
+        name = f"{corpus}{name} training"
+        report.table(name, title, training_curves.training_table(points))
+        if any(len(line.points) > 1 for line in series(points, over="updates")):
+            report.figure(name, title, partial(training_curves.draw_training, points, title))
 
 
-def one_per_text(documents: Iterable[dict]) -> list[tuple[str, dict]]:
-    """Documents of one kind joined where they are about the same text; a cell twice counts once.
+def _by_text(documents: Iterable[dict]) -> Iterator[tuple[str, list[Point]]]:
+    """The points of documents of one kind by text, each once.
 
     Each with what its title must add: nothing for the only text of a corpus.
     """
-    first: dict[str, dict] = {}
-    found: dict[str, dict[Text, dict[str, dict]]] = defaultdict(lambda: defaultdict(dict))
-    for document in documents:
-        corpus, provenance = document["corpus"], document["provenance"]
-        first.setdefault(corpus, document)
-        counts = _tokens_scored(document)
-        for cell in document["cells"]:
-            text: Text = (cell["subset"], provenance["data_sha256"], counts[_evaluation(cell)])
-            cell = {"seed": provenance["seed"], **cell}
-            found[corpus][text].setdefault(json.dumps(cell, sort_keys=True), cell)
-    joined = []
-    for corpus, texts in found.items():
+    corpora: dict[str | None, dict[Text, dict[Point, None]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for point in document_points(*documents):
+        corpora[point.corpus][point.text][point] = None
+    for texts in corpora.values():
         names, splits = text_names(texts), {subset for subset, *_ in texts}
-        for text, cells in texts.items():
+        for text, points in texts.items():
             parts = [text[0] if len(splits) > 1 else "", names[text]]
-            added = "".join(f", {part}" for part in parts if part)
-            joined.append((added, {**first[corpus], "cells": [*cells.values()]}))
-    return joined
-
-
-def _tokens_scored(document: dict) -> dict[tuple, int]:
-    """The number of tokens of each evaluation, over all positions where there are several."""
-    counts: dict[tuple, int] = defaultdict(int)
-    for cell in document["cells"]:
-        counts[_evaluation(cell)] += cell.get("tokens", 0)
-    return counts
-
-
-def _evaluation(cell: dict) -> tuple:
-    position = ("position_from", "position_to", "tokens", "loss_bits")
-    return cell_identity("position_loss", {k: v for k, v in cell.items() if k not in position})
+            yield "".join(f", {part}" for part in parts if part), [*points]

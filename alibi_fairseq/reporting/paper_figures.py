@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-
-from matplotlib.axes import Axes
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import comparison, style
+from alibi_fairseq.reporting import comparison, plots
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
-from alibi_fairseq.reporting.speed import draw_bars, printed, speed_bars, speeds
+from alibi_fairseq.reporting.speed import printed, speed_panels, speeds
 from alibi_fairseq.reporting.training_curves import time_curve, training_speeds
 from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
+
+PAIR = ("alibi", "sinusoidal")
 
 
 def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True) -> list:
     """The rows of a table or figure as lines: the paper's first, then ours."""
     theirs, measured = [], []
-    ours = results.comparable.get(paper.about(item)["corpus"], [])
+    ours = results.comparable(paper.about(item)["corpus"])
     for row in comparison.rows_beside(item, ours):
         points = [point for point in row.paper.values() if keep(point)]
         if not points:
@@ -44,26 +45,15 @@ def figure01(results: Results, *paths: os.PathLike) -> None:
 
 def figure02(results: Results, *paths: os.PathLike) -> None:
     """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
-    axes = {
-        "train": (1000, "training (thousand words per second)"),
-        "evaluate": (1000, "evaluation (thousand words per second)"),
-        "memory": (1, "training memory (GB)"),
-    }
-    bars = [
-        (
-            f"The paper, one V100:\n{axis}",
-            {case: found[key] / unit for case, found in printed().items()},
-        )
-        for key, (unit, axis) in axes.items()
-    ]
-    for group in speeds(results.of_kind("benchmark")):
-        bars += speed_bars(group)
-    draw_bars(bars, "Speed and memory", *paths)
+    panels = speed_panels("the paper, one V100", printed(), "words")
+    for machine, cases in speeds(results.of_kind("benchmark")).items():
+        panels += speed_panels(machine, cases, "tokens")
+    plots.draw("Speed and memory", panels, *paths)
 
 
 def figure04(results: Results, *paths: os.PathLike) -> None:
     """ALiBi trained at each length, beside sinusoidal evaluated where it was trained (Table 5)."""
-    lines = _lines("table05", results, _methods("alibi", "sinusoidal"))
+    lines = _lines("table05", results, lambda point: point.position_method in PAIR)
     draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
 
 
@@ -86,84 +76,63 @@ def figure06(results: Results, *paths: os.PathLike) -> None:
     draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
 
 
-def _methods(*methods: str) -> Callable[[Point], bool]:
-    return lambda point: point.position_method in methods
-
-
 def figure05(results: Results, *paths: os.PathLike) -> None:
     """1.3B parameters: perplexity against training time, the paper's end points and our curves."""
-    titles = {"left": "evaluated at 1024", "right": "evaluated at 2048"}
-    with style.figure("CC100+RoBERTa, 1.3B parameters, validation", 2) as (figure, panels):
-        for axes, (panel, title) in zip(panels, titles.items(), strict=True):
-            rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
-            _end_points(axes, rows)
-            for row in rows:
-                case = {key: row[key] for key in ("position_method", "train_length", "length")}
-                if curve := time_curve(results, "cc100-roberta", case):
-                    look = style.method_look(row["position_method"]).line()
-                    label = model_label(row["position_method"], row["train_length"])
-                    axes.plot(*zip(*curve, strict=True), label=label, **look)
-            axes.set_title(title)
-            axes.set_xlabel("Training time (GPU hours)")
-            axes.set_ylabel("Perplexity (lower is better)")
-            axes.margins(0.25)
-        style.legend(figure, panels)
-        style.save(figure, *paths)
-
-
-def _end_points(axes: Axes, rows: list[dict]) -> None:
-    highest = max(row["perplexity"] for row in rows)
-    for row in rows:
-        look = style.method_look(row["position_method"]).line(hollow=True)
-        at = (row["gpu_hours"], row["perplexity"])
-        label = model_label(row["position_method"], row["train_length"]) + " (paper, end point)"
-        axes.plot(*([x] for x in at), label=label, **look | {"linestyle": "none", "markersize": 8})
-        above = 4 if row["perplexity"] == highest else -4
-        style.annotate(axes, f"{row['perplexity']:.2f}", at, (9, above), "left")
+    panels = []
+    for side, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
+        lines = []
+        for row in paper.rows("figure05"):
+            if row["panel"] != side:
+                continue
+            label = model_label(row["position_method"], row["train_length"])
+            look = plots.method_look(row["position_method"])
+            end, value = [row["gpu_hours"]], row["perplexity"]
+            note = [(0, f"{value:.2f}")]
+            name = f"{label} (paper, end point)"
+            point = replace(look, linestyle="none")
+            lines.append(plots.Line(name, end, [value], point, hollow=True, notes=note))
+            case = {key: row[key] for key in ("position_method", "train_length", "length")}
+            curve = time_curve(results, "cc100-roberta", case)
+            lines.append(plots.Line(label, [x for x, _ in curve], [y for _, y in curve], look))
+        panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
+    plots.draw("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
 
 
 def figure07(results: Results, *paths: os.PathLike) -> None:
     """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
-    methods = ("alibi", "sinusoidal")
-    paper_speeds = {
+    machines = {"the paper, one V100 (words)": _training_speeds_of_paper()}
+    for machine, cases in speeds(results.of_kind("benchmark")).items():
+        machines[f"{machine} (tokens)"] = {
+            (method, length): found["train"]
+            for (method, length, _), found in cases.items()
+            if method in PAIR and "train" in found
+        }
+    panels, ratios = [], []
+    axis = "Training length (tokens)"
+    for place, (machine, found) in enumerate(machines.items()):
+        lines = []
+        for method in PAIR:
+            lengths = sorted(length for name, length in found if name == method)
+            values = [found[method, length] / 1000 for length in lengths]
+            look = plots.method_look(method)
+            lines.append(plots.Line(method_name(method), lengths, values, look, hollow=place == 0))
+        y = "Training speed (thousands per second)"
+        panels.append(plots.Panel(machine, lines, axis, y, scale="from zero"))
+        both = sorted(n for name, n in found if name == "alibi" and ("sinusoidal", n) in found)
+        values = [found["alibi", n] / found["sinusoidal", n] for n in both]
+        look = plots.numbered_look(place)
+        label = f"ALiBi / sinusoidal, {machine}"
+        ratios.append(plots.Line(label, both, values, look, hollow=place == 0))
+    y = "ALiBi / sinusoidal"
+    panels.append(plots.Panel("as a ratio to sinusoidal", ratios, axis, y, scale="from zero"))
+    plots.draw("Training speed by training length", panels, *paths)
+
+
+def _training_speeds_of_paper() -> dict[tuple[str, int], float]:
+    return {
         (row["position_method"], row["train_length"]): row["train_words_per_second"]
         for row in paper.rows("figure07")
     }
-    machines = {"the paper, one V100 (words)": paper_speeds}
-    for group in speeds(results.of_kind("benchmark")):
-        machines[f"{group.machine} (tokens)"] = {
-            (method, length): found["train"]
-            for (method, length, _), found in group.cases.items()
-            if method in methods and "train" in found
-        }
-    with style.figure("Training speed by training length", len(machines) + 1) as (figure, panels):
-        *absolute, relative = panels
-        for place, (axes, (machine, found)) in enumerate(
-            zip(absolute, machines.items(), strict=True)
-        ):
-            for method in methods:
-                own = sorted((length, v) for (name, length), v in found.items() if name == method)
-                if own:
-                    lengths, values = zip(*own, strict=True)
-                    look = style.method_look(method).line(hollow=place == 0)
-                    thousands = [value / 1000 for value in values]
-                    axes.plot(lengths, thousands, label=method_name(method), **look)
-            axes.set_title(machine)
-            axes.set_ylabel("Training speed (thousands per second)")
-            both = sorted(n for name, n in found if name == "alibi" and ("sinusoidal", n) in found)
-            ratios = [found["alibi", n] / found["sinusoidal", n] for n in both]
-            look = style.numbered_look(place).line(hollow=place == 0)
-            relative.plot(both, ratios, label=f"ALiBi / sinusoidal, {machine}", **look)
-        relative.set_title("as a ratio to sinusoidal")
-        relative.set_ylabel("ALiBi / sinusoidal")
-        relative.axhline(1.0, color="#777777", linewidth=0.8)
-        everything = sorted({length for found in machines.values() for _, length in found})
-        for axes in panels:
-            style.length_axis(axes, everything)
-            axes.set_xlabel("Training length (tokens)")
-            axes.set_ylim(bottom=0)
-        style.legend(figure, panels)
-        style.save(figure, *paths)
 
 
 def figure08(results: Results, *paths: os.PathLike) -> None:
@@ -171,43 +140,36 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
 
     Our speeds are those of the runs' own records, per GPU (or process).
     """
-    words = {
-        (row["position_method"], row["train_length"]): row["train_words_per_second"] / 1000
-        for row in paper.rows("figure07")
-    }
-    panels: dict[str, tuple[dict, Sequence[Point], str]] = {
-        "the paper, one V100": (words, paper.points("figure08"), "words")
-    }
     cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
-    ours = [
+    speed = training_speeds(results, "wikitext-103")
+    ours = series(
         point
-        for point in results.comparable.get("wikitext-103", [])
-        if (point.position_method, point.train_length) in cases
+        for point in results.comparable("wikitext-103")
+        if (point.position_method, point.train_length) in cases & speed.keys()
         and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
+    )
+    averaged = [point for model in ours for point in model.points]
+    panels = [
+        _by_speed("the paper, one V100", _training_speeds_of_paper(), paper.points("figure08")),
+        _by_speed("ours, per process", speed, averaged),
     ]
-    measured = training_speeds(results, "wikitext-103")
-    averaged = [point for model in series(ours) for point in model.points]
-    known = [p for p in averaged if (p.position_method, p.train_length) in measured]
-    if known:
-        thousands = {case: speed / 1000 for case, speed in measured.items()}
-        panels["ours, per process"] = (thousands, known, "tokens")
-    with style.figure("WikiText-103, validation", len(panels)) as (figure, drawn):
-        for axes, (title, (speed, points, unit)) in zip(drawn, panels.items(), strict=True):
-            for method in ("alibi", "sinusoidal"):
-                own = [p for p in points if p.position_method == method]
-                at = [(speed[method, point.train_length], point.perplexity) for point in own]
-                if at:
-                    look = style.method_look(method).line(hollow=unit == "words")
-                    label = method_name(method) + (" (paper)" if unit == "words" else "")
-                    axes.plot(*zip(*at, strict=True), label=label, **look)
-                for point, place in zip(own, at, strict=True):
-                    style.annotate(axes, f"L={point.train_length}", place, (-6, 5), "right")
-            axes.set_title(title)
-            axes.set_xlabel(f"Training speed (thousand {unit} per second)")
-            axes.set_ylabel("Perplexity at length 3072 (lower is better)")
-            axes.margins(0.2)
-        style.legend(figure, drawn)
-        style.save(figure, *paths)
+    plots.draw("WikiText-103, validation", panels[: 2 if ours else 1], *paths)
+
+
+def _by_speed(title: str, speed: dict, points: Iterable[Point]) -> plots.Panel:
+    printed = title.startswith("the paper")
+    lines = []
+    for method in PAIR:
+        own = [point for point in points if point.position_method == method and point.perplexity]
+        at = [speed[method, point.train_length] / 1000 for point in own]
+        notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
+        label = method_name(method) + (" (paper)" if printed else "")
+        values = [point.perplexity or 0.0 for point in own]
+        look = plots.method_look(method)
+        lines.append(plots.Line(label, at, values, look, hollow=printed, notes=notes))
+    unit = "words" if printed else "tokens"
+    axes = (f"Training speed (thousand {unit} per second)", "Perplexity at length 3072")
+    return plots.Panel(title, lines, *axes, over_length=False)
 
 
 def figure11(results: Results, *paths: os.PathLike) -> None:
@@ -232,11 +194,7 @@ FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
         figure06,
     ),
     "figure07": ("table05", "Figure 7: training speed by training length", figure07),
-    "figure08": (
-        "table05",
-        "Figure 8: quality at length 3072 by training speed",
-        figure08,
-    ),
+    "figure08": ("table05", "Figure 8: quality at length 3072 by training speed", figure08),
     "figure09": ("table08", "Figure 9: perplexity of ALiBi by training length on books", figure09),
     "figure11": (
         "table15",

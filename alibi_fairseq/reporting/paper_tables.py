@@ -8,12 +8,18 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import comparison, markdown, speed
 from alibi_fairseq.reporting.collect import Results
 from alibi_fairseq.reporting.comparison import Row
-from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast, training_speeds
+from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast
 from alibi_fairseq.results.points import Point, method_name, model_label
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")
 LARGE = ("table11", "table12")
+#: What a table says about training: title and key in the paper's data.
+_LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
+COSTS = {
+    "table06": {"training speed": "train_words_per_second"},
+    **dict.fromkeys(LARGE, _LARGE_COSTS),
+}
 PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
 TABLES = ("table01", *PERPLEXITY_TABLES)
 
@@ -27,33 +33,37 @@ def table(item: str, results: Results) -> str:
     if item == "table01":
         return speed.speed_table(results.of_kind("benchmark"))
     corpus = paper.about(item)["corpus"]
-    ours = results.comparable.get(corpus, [])
+    ours = results.comparable(corpus)
     columns: Sequence = sorted({point.length for point in paper.points(item)})
     rows = comparison.rows_beside(item, ours, join_diagonal=item not in LARGE)
     if item in TEST_SETS:
         columns = ("valid", "test")
         rows = _test_sets(item, comparison.rows_beside(item, ours, lambda p: p.subset))
-    lines = comparison.lines(rows, columns, corpus=corpus)
-    if item in LARGE:
-        lines = _with_costs(item, lines, rows, results.comparable_training(corpus))
-        columns = ("memory", "updates", "GPU hours", *columns)
-    parts = [comparison.grid(lines, columns)]
-    if item in SWEEPS:
-        parts += [_SPEEDS, comparison.grid(_speeds_by_length(rows, columns), columns)]
-    elif item == "table06":
-        trained = training_speeds(results, corpus)
-        columns = ("training", "evaluation, batch 1", "evaluation, full batches")
-        parts += [_SPEEDS, comparison.grid(_speeds(item, rows, trained), columns)]
-    elif item == "table11":
+    parts = [comparison.grid(comparison.lines(rows, columns, corpus=corpus), columns)]
+    if item in COSTS:
+        parts += [
+            "Training: the paper on V100s, speed in words; ours on the machine named in the sources, in "
+            "tokens:\n",
+            comparison.grid(
+                _costs(item, rows, results.comparable_training(corpus)), [*COSTS[item]], "model"
+            ),
+        ]
+    if item in SWEEPS or item == "table06":
+        columns = columns if item in SWEEPS else ("valid",)
+        parts += [
+            "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; ours: "
+            "the machine named in the sources):\n",
+            comparison.grid(_speeds(rows, columns), columns),
+        ]
+    if item == "table11":
         parts.append(_time_saved(results))
-    return "\n".join(
-        [*parts, comparison.legend(corpus) + "\n", *_other_text(corpus, rows, results)]
-    )
+    return "\n".join([*parts, comparison.legend(corpus) + "\n", *_other_text(rows, ours)])
 
 
-def _other_text(corpus: str, rows: list[Row], results: Results) -> list[str]:
+def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
     """Why there are no verdicts, and ours in bits per byte, which other vocabularies share."""
-    if corpus not in results.other_text:
+    reasons = {point.other_text: None for point in ours if point.other_text}
+    if not reasons:
         return []
     lines = [
         [row.label + name[4:], point.subset, str(point.length), f"{point.bits_per_byte:.4f}"]
@@ -63,7 +73,7 @@ def _other_text(corpus: str, rows: list[Row], results: Results) -> list[str]:
         if point.bits_per_byte is not None
     ]
     text = (
-        f"No verdicts: {results.other_text[corpus]}, so perplexities per token are in other units "
+        f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
         "than the paper's.\n"
     )
     headers = ["ours", "split", "evaluated at", "bits per byte"]
@@ -81,54 +91,24 @@ def _test_sets(item: str, rows: list[Row]) -> list[Row]:
     for printed in paper.rows(item):
         row = of_model.get((printed["position_method"], printed["train_length"]))
         if row is None:
-            perplexities = {subset: printed[f"{subset}_perplexity"] for subset in ("valid", "test")}
-            row = Row(
-                f"{printed['model']} (as printed)",
-                {s: Point("", 0, 0, 0, s, p) for s, p in perplexities.items() if p is not None},
-                {},
-                foreign=True,
-            )
+            cells = ((subset, printed[f"{subset}_perplexity"]) for subset in ("valid", "test"))
+            points = {subset: Point("", 0, 0, 0, subset, value) for subset, value in cells if value}
+            row = Row(f"{printed['model']} (as printed)", points, {}, foreign=True)
         found.append(row)
     return found
 
 
-_SPEEDS = (
-    "Speed in tokens per second (the paper: words, one V100, evaluation at batch size 1; ours: the "
-    "machine named in the sources):\n"
-)
-
-
-def _speeds_by_length(rows: list[Row], lengths: Sequence) -> list[comparison.Line]:
-    """Speeds of evaluation, which Tables 2–4 print too."""
+def _speeds(rows: list[Row], columns: Sequence) -> list[comparison.Line]:
+    """Speeds of evaluation, the paper's at batch size 1."""
     batches = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
     lines = []
     for row in rows:
-        printed = (_speed(row.paper.get(n), batches["batch 1"], markdown.NOTHING) for n in lengths)
+        printed = (_speed(row.paper.get(n), batches["batch 1"], markdown.NOTHING) for n in columns)
         lines.append([row.label, "paper, batch 1", *printed])
         for name, points in row.named():
             for batch, key in batches.items():
-                own = (_speed(points.get(n), key) for n in lengths)
+                own = (_speed(points.get(n), key) for n in columns)
                 lines.append([row.label, f"{name}, {batch}", *own])
-    return lines
-
-
-def _speeds(item: str, rows: list[Row], trained: dict) -> list[comparison.Line]:
-    """Speeds of training and evaluation; ours of training are of the runs' own records."""
-    lines = []
-    for row, printed in zip(rows, paper.rows(item), strict=True):
-        speeds = (printed["train_words_per_second"], printed["eval_words_per_second"])
-        lines.append([row.label, "paper", *map(markdown.thousands, speeds), markdown.NOTHING])
-        for name, points in row.named():
-            training = trained.get((printed["position_method"], printed["train_length"]))
-            lines.append(
-                [
-                    row.label,
-                    name,
-                    markdown.MISSING if training is None else markdown.thousands(training),
-                    _speed(points.get("valid"), "tokens_per_second_batch_1"),
-                    _speed(points.get("valid"), "tokens_per_second"),
-                ]
-            )
     return lines
 
 
@@ -139,19 +119,43 @@ def _speed(point: Point | None, key: str, absent: str = markdown.MISSING) -> str
     return f"{value:.0f}"
 
 
-def _with_costs(
-    item: str, lines: list[comparison.Line], rows: list[Row], training: list[dict]
-) -> list[comparison.Line]:
-    """The lines of Tables 11 and 12 with memory, updates and GPU hours in front of the perplexities."""
-    spent = {row.label: _spent_by_us(row, training) for row in rows}
-    cost = {
-        model_label(row["position_method"], row["train_length"]): row for row in paper.rows(item)
-    }
-    found = []
-    for label, who, *cells in lines:
-        of_line = {"paper": cost[label], "difference": None}.get(who, spent[label])
-        found.append([label, who, *_cost(of_line), *cells])
+def _costs(item: str, rows: list[Row], training: list[dict]) -> list[comparison.Line]:
+    """What the training of each model took, the paper's and that in the record of ours."""
+    lines = []
+    printed = {model_label(r["position_method"], r["train_length"]): r for r in paper.rows(item)}
+    for row in rows:
+        theirs = printed[row.label]
+        lines.append([row.label, "paper", *_cost(item, theirs)])
+        record = _cost(item, _record(theirs, training))
+        lines += [[row.label, name, *record] for name, _ in row.named()]
+    return lines
+
+
+def _record(printed: dict, training: list[dict]) -> dict:
+    """Our run when it was as old as the paper's, with the paper's keys and units."""
+    found: dict = {}
+    for cell in sorted(training, key=lambda cell: cell["updates"]):
+        same = all(cell[key] == printed[key] for key in ("position_method", "train_length"))
+        age = printed.get("updates")
+        if same and (age is None or comparison.same_updates(cell["updates"], age)):
+            found = {key: cell[key] for key in ("updates", "gpu_hours") if key in cell}
+            if memory := cell.get("peak_memory_mb"):
+                found["train_memory_gb"] = memory / 1000
+            if speed := cell.get("tokens_per_second"):
+                found["train_words_per_second"] = speed / cell.get("processes", 1)
     return found
+
+
+def _cost(item: str, facts: dict) -> list[str]:
+    values = {title: facts.get(key) for title, key in COSTS[item].items()}
+    return [
+        markdown.MISSING
+        if value is None
+        else f"{value:.1f} GB"
+        if title == "memory"
+        else markdown.thousands(value)
+        for title, value in values.items()
+    ]
 
 
 def _time_saved(results: Results) -> str:
@@ -177,59 +181,19 @@ def _time_saved(results: Results) -> str:
     ) + markdown.table(headers, lines, left=2)
 
 
-def _spent_by_us(row: Row, training: list[dict]) -> dict:
-    """What our run had spent when it was as old as the paper's."""
-    first = next(iter(row.paper.values()))
-    own = [point for _, points in row.named() for point in points.values()]
-    spent = {
-        "train_memory_gb": None,
-        "updates": own[0].updates if own else None,
-        "gpu_hours": None,
-    }
-    for cell in training:
-        model = (cell["position_method"], cell["train_length"])
-        if model == (first.position_method, first.train_length) and comparison.same_updates(
-            cell["updates"], first.updates or 0
-        ):
-            memory = cell.get("peak_memory_mb")
-            spent = {
-                "train_memory_gb": None if memory is None else round(memory / 1000, 1),
-                "updates": cell["updates"],
-                "gpu_hours": cell.get("gpu_hours"),
-            }
-    return spent
-
-
-def _cost(spent: dict | None) -> list[str]:
-    if spent is None:
-        return [""] * 3
-    memory, updates, hours = spent["train_memory_gb"], spent["updates"], spent["gpu_hours"]
-    return [
-        markdown.MISSING if memory is None else f"{memory} GB",
-        markdown.MISSING if updates is None else f"{updates / 1000:.1f}k",
-        markdown.MISSING if hours is None else f"{hours / 1000:.1f}k",
-    ]
-
-
 def replication_table() -> str:
     """What others, or the same author elsewhere, measured for cells of the paper."""
     lines = []
     for row in paper.rows("replications"):
         printed = _printed_cell(row)
-        gap = None if printed is None else row["perplexity"] - printed
-        lines.append(
-            [
-                row["source"],
-                row["corpus"],
-                method_name(row["position_method"]),
-                str(row["train_length"]),
-                "non-overlapping" if row["stride"] == row["length"] else f"S={row['stride']}",
-                row["subset"],
-                markdown.perplexity(row["perplexity"]),
-                markdown.NOTHING if printed is None else markdown.perplexity(printed),
-                markdown.NOTHING if gap is None else markdown.difference(gap),
-            ]
-        )
+        shown = [markdown.NOTHING] * 2
+        if printed is not None:
+            gap = markdown.difference(row["perplexity"] - printed)
+            shown = [markdown.perplexity(printed), gap]
+        cut = "non-overlapping" if row["stride"] == row["length"] else f"S={row['stride']}"
+        model = [method_name(row["position_method"]), str(row["train_length"])]
+        measured = [cut, row["subset"], markdown.perplexity(row["perplexity"])]
+        lines.append([row["source"], row["corpus"], *model, *measured, *shown])
     headers = ["source", "corpus", "method", "L", "inference", "split", "measured", "paper"]
     return markdown.table([*headers, "difference"], lines, left=6)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from matplotlib.axes import Axes
-
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import markdown, style
-from alibi_fairseq.results.points import Point, Series, series, text_names
+from alibi_fairseq.reporting import markdown, plots
+from alibi_fairseq.results.points import Point, Series, caption, series, text_names
 
 _CSV_COLUMNS = (
     *("position_method", "train_length", "length", "stride", "subset", "tokens"),
@@ -59,18 +56,10 @@ def _length_table(points: list[Point]) -> str:
     rows = []
     for model in series(points):
         at = {point.length: point for point in model.points}
-        rows.append(
-            [
-                model.label,
-                *(
-                    markdown.NOTHING
-                    if length < (model.train_length or 0) and length not in at
-                    else markdown.point(at.get(length))
-                    for length in lengths
-                ),
-            ]
-        )
-    return markdown.table(["trained ↓ evaluated at →", *map(str, lengths)], rows)
+        shorter = {n for n in lengths if n < (model.train_length or 0)} - at.keys()
+        cells = (markdown.NOTHING if n in shorter else markdown.point(at.get(n)) for n in lengths)
+        rows.append([model.label, *cells])
+    return markdown.table([markdown.CORNER, *map(str, lengths)], rows)
 
 
 def length_csv(*documents: dict) -> str:
@@ -78,19 +67,19 @@ def length_csv(*documents: dict) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    for document in documents:
-        writer.writerows(document["cells"])
+    writer.writerows(cell for document in documents for cell in document["cells"])
     return stream.getvalue()
 
 
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
     """Draw perplexity against length, one line per model, one panel per split, inference and text.
 
-    Points that differ in the seed alone make one line, with a band of one standard deviation. Panels
-    with a single length, where nothing can be seen, are left out if there are others.
+    Several methods at several training lengths have a panel for each of these. Points that differ in
+    the seed alone make one line, with a band of one standard deviation. Panels with a single length,
+    where nothing can be seen, are left out if there are others.
 
     Args:
-        points: e.g. of ``evaluation_points(*documents)``.
+        points: e.g. of ``document_points(*documents)``.
         paths: where to write; the suffixes (``.png``, ``.svg``, ``.pdf``) are the formats.
 
     Raises:
@@ -98,7 +87,16 @@ def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> 
     """
     if not points:
         raise BadInput(f"{title}: the results hold no cells, so there is nothing to draw.")
-    panels = {name: series(part) for name, part in split_by_evaluation(points).items()}
+    panels = {}
+    for name, part in split_by_evaluation(points).items():
+        lines_of_part = series(part)
+        lengths = sorted({point.train_length for point in part})
+        if len(lengths) == 1 or len({point.position_method for point in part}) == 1:
+            panels[name] = lines_of_part
+            continue
+        for length in lengths:
+            own = [line for line in lines_of_part if line.train_length == length]
+            panels[f"{name}, trained at L={length}"] = without_length(own)
     lines = {name: panel for name, panel in panels.items() if has_lines(panel)}
     draw_panels(title, lines or panels, *paths)
 
@@ -122,70 +120,40 @@ def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.Pa
     A method looks the same in every panel. Training lengths of one method are told apart unless
     each panel has only one.
     """
-    lengths = {name: {line.train_length for line in lines} for name, lines in panels.items()}
-    several = any(len(found) > 1 for found in lengths.values())
-    everything = [line for lines in panels.values() for line in lines] if several else []
-    with style.figure(title, len(panels)) as (figure, axes):
-        for panel, (name, lines) in zip(axes, panels.items(), strict=True):
-            plot_series(panel, lines, everything)
-            panel.set_title(name)
-            if len(lengths[name]) == 1:
-                style.mark_training_length(panel, *lengths[name])
-        style.legend(figure, axes)
-        style.save(figure, *paths)
+    several = any(len({line.train_length for line in lines}) > 1 for lines in panels.values())
+    everything = [line for lines in panels.values() for line in lines]
+    drawn = []
+    for name, lines in panels.items():
+        lengths = {line.train_length for line in lines}
+        trained_at = lengths.pop() if len(lengths) == 1 else None
+        shown = [line_of(line, everything if several else []) for line in lines]
+        drawn.append(plots.Panel(name, shown, trained_at=trained_at))
+    text = caption(point for line in everything for point in line.points)
+    plots.draw(title, drawn, *paths, caption=text)
 
 
-def plot_series(axes: Axes, lines: Sequence[Series], everything: Iterable[Series] = ()) -> None:
-    """Lines of perplexity against evaluation length, hollow markers for the paper's.
+def line_of(line: Series, everything: Iterable[Series] = ()) -> plots.Line:
+    """Perplexity against evaluation length; a run that failed says so at its end.
 
     Args:
         everything: lines that the training lengths of a method are to be told apart from.
     """
-    seen: Counter = Counter()
-    for line in lines:
-        look = _look(line, everything)
-        place = seen[look, line.printed]
-        seen[look, line.printed] += 1
-        look = look.variant(place)
-        known = [
-            (point.length, point.perplexity, point.spread or 0.0)
-            for point in line.points
-            if point.perplexity is not None
-        ]
-        lengths = [length for length, *_ in known]
-        axes.plot(
-            lengths,
-            [perplexity for _, perplexity, _ in known],
-            label=line.label,
-            markevery=style.sparse_markers(lengths),
-            **look.line(hollow=line.printed),
-        )
-        if any(spread for *_, spread in known):
-            low = [max(1.0, perplexity - spread) for _, perplexity, spread in known]
-            high = [perplexity + spread for _, perplexity, spread in known]
-            style.band(axes, lengths, low, high, look.color)
-        failed = [point for point in line.points if point.perplexity is None]
-        if failed:
-            last = known[-1][:2]
-            style.annotate(axes, failed[0].status, last, (6, 0), "left")
-    points = [point for line in lines for point in line.points]
-    style.length_axis(axes, [point.length for point in points])
-    shown = [point.perplexity for point in points if point.perplexity is not None]
-    top = style.perplexity_axis(axes, shown)
-    for line in lines:
-        measured = [(p.perplexity, p.length) for p in line.points if p.perplexity is not None]
-        worst, length = max(measured, default=(0.0, 0))
-        if worst > top:
-            text = f"{markdown.perplexity(worst)} ↑"
-            style.annotate(axes, text, (length, top), (-4, -6), "right")
-
-
-def _look(line: Series, everything: Iterable[Series]) -> style.Look:
+    known = [(p.length, p.perplexity, p.spread or 0.0) for p in line.points if p.perplexity]
+    failed = [point.status for point in line.points if point.perplexity is None]
     lengths = {
         other.train_length
         for other in everything
         if other.position_method == line.position_method and other.train_length is not None
     }
-    if line.train_length is None or len(lengths) < 2:
-        return style.method_look(line.position_method)
-    return style.length_look(line.position_method, line.train_length, sorted(lengths))
+    look = plots.method_look(line.position_method)
+    if line.train_length is not None and len(lengths) > 1:
+        look = plots.length_look(line.position_method, line.train_length, sorted(lengths))
+    return plots.Line(
+        line.label,
+        [length for length, *_ in known],
+        [perplexity for _, perplexity, _ in known],
+        look,
+        [spread for *_, spread in known],
+        hollow=line.printed,
+        notes=[(-1, failed[0])] if failed else [],
+    )

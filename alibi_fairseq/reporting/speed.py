@@ -1,73 +1,46 @@
-"""Speed and memory: benchmark results as tables and bars, and the counterpart of the paper's Table 1."""
+"""Speed and memory: the paper's Table 1 and its counterpart of each machine, as tables and figures."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import markdown, style
+from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.results.points import method_name, method_order
 
 Case = tuple[str, int, str]  # position method, length, backend
+#: Tokens per second of ``train`` and ``evaluate`` and MB of ``memory``, as far as measured.
+Cases = Mapping[Case, dict[str, float]]
+_KEYS = ("train", "evaluate", "memory")
+_SPEEDS = {"train": "training", "evaluate": "evaluation"}
 
 
-@dataclass
-class Speeds:
-    """Training and evaluation of every method on one machine, in one precision, with one model.
-
-    ``cases`` maps each case to its ``train`` and ``evaluate`` (tokens per second) and ``memory``
-    (MB, of training), as far as measured; ``ratios`` maps (case, phase, baseline) to how many times
-    as fast as the baseline it was.
-    """
-
-    machine: str
-    cases: dict[Case, dict[str, float]] = field(default_factory=dict)
-    ratios: dict[tuple, float] = field(default_factory=dict)
-
-    def sinusoidal(self, case: Case, key: str) -> float | None:
-        """The same of our sinusoidal model at the same length, on the same backend if any."""
-        _, length, backend = case
-        found = {
-            other[2]: measured[key]
-            for other, measured in self.cases.items()
-            if other[:2] == ("sinusoidal", length) and key in measured
-        }
-        return found.get(backend, next(iter(found.values()), None))
-
-
-def speeds(documents: Iterable[dict]) -> list[Speeds]:
-    """The cells of benchmark documents that Table 1 has a place for, by machine."""
-    groups: dict[str, Speeds] = {}
+def speeds(documents: Iterable[dict]) -> dict[str, Cases]:
+    """The cells of benchmark documents that Table 1 has a place for, by machine, precision and model."""
+    groups: dict[str, dict[Case, dict[str, float]]] = defaultdict(dict)
     for document in documents:
         for cell in document["cells"]:
-            wanted = {"phase", "position_method", "length", "tokens_per_second"} <= cell.keys()
-            if not wanted:
+            if not {"phase", "position_method", "length", "tokens_per_second"} <= cell.keys():
                 continue
-            machine = machine_of(document["provenance"], cell)
-            group = groups.setdefault(machine, Speeds(machine))
-            phase = cell["phase"]
             case = (cell["position_method"], cell["length"], cell.get("backend", ""))
-            measured = group.cases.setdefault(case, {})
-            if phase == "train" and "train" not in measured and cell.get("peak_memory_mb"):
-                measured["memory"] = cell["peak_memory_mb"]
-            measured.setdefault(phase, cell["tokens_per_second"])
+            found = groups[machine_of(document["provenance"], cell)].setdefault(case, {})
+            phase = cell["phase"]
+            if phase == "train" and "train" not in found and cell.get("peak_memory_mb"):
+                found["memory"] = cell["peak_memory_mb"]
+            found.setdefault(phase, cell["tokens_per_second"])
             if evaluated := cell.get("evaluation_tokens_per_second"):  # a whole row of Table 1
-                measured.setdefault("evaluate", evaluated)
-            if cell["ratio"] is not None and cell["baseline"] not in (None, "sinusoidal"):
-                group.ratios[case, phase, cell["baseline"]] = cell["ratio"]
-    return [groups[machine] for machine in sorted(groups)]
+                found.setdefault("evaluate", evaluated)
+    return dict(sorted(groups.items()))
 
 
-def printed() -> dict[tuple[str, int], dict[str, float]]:
-    """Table 1 by position method and length: as ``Speeds.cases``, in words and GB."""
+def printed() -> Cases:
+    """Table 1, in words and MB."""
     return {
-        (row["position_method"], row["train_length"]): {
+        (row["position_method"], row["train_length"], ""): {
             "train": row["train_words_per_second"],
             "evaluate": row["eval_words_per_second"],
-            "memory": row["train_memory_gb"],
+            "memory": 1000 * row["train_memory_gb"],
         }
         for row in paper.rows("table01")
     }
@@ -90,155 +63,70 @@ def machine_of(provenance: dict, cell: dict | None = None) -> str:
 
 
 def speed_table(documents: Iterable[dict]) -> str:
-    """Table 1 and, for each machine measured on, its counterpart with the paper's ratios beside."""
-    parts = ["The paper, one V100:\n\n" + _printed_table()]
-    for group in speeds(documents) or [Speeds("not measured yet")]:
-        parts.append(f"Ours, {markdown.literal(group.machine)}:\n\n{_measured_table(group)}")
+    """Table 1 and, for each machine measured on, its counterpart, missing or not, and whatever else was
+    measured.
+    """
+    parts = ["The paper, one V100:\n\n" + _table(printed(), "words")]
+    for machine, cases in (speeds(documents) or {"not measured yet": {}}).items():
+        measured = {case[:2] for case in cases}
+        missing: Cases = {case: {} for case in printed() if case[:2] not in measured}
+        table = _table({**cases, **missing}, "tokens")
+        parts.append(f"Ours, {markdown.literal(machine)}:\n\n{table}")
     return "\n".join(parts)
 
 
-_KEYS = ("train", "evaluate", "memory")
-
-
-def _printed_table() -> str:
+def _table(cases: Cases, unit: str) -> str:
+    headers = ["method", "backend", "L", f"train {unit}/s", "× sinusoidal"]
+    headers += [f"evaluation {unit}/s", "× sinusoidal", "train memory (MB)", "− sinusoidal"]
     lines = []
-    for (method, length), found in printed().items():
-        line = [method_name(method), str(length)]
-        for key in _KEYS:
-            line += [
-                _value_of(key, found[key], "GB"),
-                _printed_beside_sinusoidal(method, length, key),
-            ]
-        lines.append(line)
-    headers = ["method", "L", "train words/s", "× sinusoidal", "evaluation words/s", "× sinusoidal"]
-    return markdown.table([*headers, "train memory", "− sinusoidal"], lines)
-
-
-def _measured_table(group: Speeds) -> str:
-    """The paper's cases first, missing or not, then whatever else was measured."""
-    measured = {case[:2] for case in group.cases}
-    cases = [*group.cases, *((*case, "") for case in printed() if case not in measured)]
-    methods = [method for method, _ in printed()]
-    order = {method: methods.index(method) for method in methods}
-    cases.sort(key=lambda c: (order.get(c[0], len(methods)), method_order(c[0]), c[2], c[1]))
-    compared = sorted({(phase, baseline) for _, phase, baseline in group.ratios}, reverse=True)
-    headers = ["method", "backend", "L", "train tokens/s", "× sinusoidal", "paper"]
-    headers += ["evaluation tokens/s", "× sinusoidal", "paper"]
-    headers += ["train memory", "− sinusoidal", "paper"]
-    headers += [f"{phase}: × {baseline}" for phase, baseline in compared]
-    lines = []
-    for case in cases:
+    for case in sorted(cases, key=lambda case: (method_order(case[0]), case[2], case[1])):
         method, length, backend = case
         line = [method_name(method), backend, str(length)]
         for key in _KEYS:
-            own = group.cases.get(case, {}).get(key)
-            line.append(markdown.MISSING if own is None else _value_of(key, own, "MB"))
-            line.append(_beside(key, own, group.sinusoidal(case, key), "MB"))
-            line.append(_printed_beside_sinusoidal(method, length, key))
-        for phase, baseline in compared:
-            ratio = group.ratios.get((case, phase, baseline))
-            line.append(markdown.NOTHING if ratio is None else f"{ratio:.2f}")
+            own, reference = cases[case].get(key), _sinusoidal(cases, case, key)
+            shown, beside = markdown.MISSING, markdown.NOTHING
+            if own is not None:
+                shown = f"{own:.0f}" if key == "memory" else markdown.thousands(own)
+            if own is not None and reference is not None:
+                difference = f"{own - reference:+.0f}"
+                beside = difference if key == "memory" else f"{own / reference:.2f}"
+            line += [shown, beside]
         lines.append(line)
     return markdown.table(headers, lines, left=2)
 
 
-def _value_of(key: str, value: float, unit: str) -> str:
-    if key == "memory":
-        return f"{value:.0f} MB" if unit == "MB" else f"{value} GB"
-    return markdown.thousands(value)
-
-
-def _beside(key: str, value: float | None, reference: float | None, unit: str) -> str:
-    """The ratio of speeds, the difference of memory."""
-    if value is None or reference is None:
-        return markdown.NOTHING
-    if key == "memory":
-        return f"{value - reference:+.{0 if unit == 'MB' else 1}f} {unit}"
-    return f"{value / reference:.2f}"
-
-
-def _printed_beside_sinusoidal(method: str, length: int, key: str) -> str:
-    own, reference = (printed().get((name, length), {}).get(key) for name in (method, "sinusoidal"))
-    return _beside(key, own, reference, "GB")
-
-
-def benchmark_tables(document: dict) -> str:
-    """A benchmark document as Markdown: one table for each ``name``, one column for each key."""
-    by_name: dict[str, list[dict]] = defaultdict(list)
-    for cell in document["cells"]:
-        by_name[cell["name"]].append(cell)
-    parts = []
-    for name, cells in by_name.items():
-        keys = list(dict.fromkeys(key for cell in cells for key in cell if key != "name"))
-        texts = [key for key in keys if any(isinstance(cell.get(key), str) for cell in cells)]
-        keys = [*texts, *(key for key in keys if key not in texts)]
-        rows = [[_value(cell.get(key)) for key in keys] for cell in cells]
-        parts.append(f"{markdown.literal(name)}:\n\n{markdown.table(keys, rows, left=len(texts))}")
-    return "\n".join(parts)
-
-
-def _value(value: object) -> str:
-    if value is None:
-        return markdown.NOTHING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return str(value)
-
-
-def speed_bars(group: Speeds) -> list[tuple[str, dict[tuple[str, int], float]]]:
-    """Panels of training speed, evaluation speed and memory, a bar per method and backend."""
-    axes = {
-        "train": "training (thousand tokens per second)",
-        "evaluate": "evaluation (thousand tokens per second)",
-        "memory": "training memory (GB)",
+def _sinusoidal(cases: Cases, case: Case, key: str) -> float | None:
+    """The same of the sinusoidal model at the same length, on the same backend if any."""
+    found = {
+        backend: measured[key]
+        for (method, length, backend), measured in cases.items()
+        if (method, length) == ("sinusoidal", case[1]) and key in measured
     }
-    backends = defaultdict(set)
-    for method, _, backend in group.cases:
-        backends[method].add(backend)
-    bars = []
-    for key, axis in axes.items():
-        values = {
-            (method if len(backends[method]) == 1 else f"{method} {backend}", length): found[key]
-            / 1000
-            for (method, length, backend), found in group.cases.items()
-            if key in found
-        }
-        if values:
-            bars.append((f"{group.machine}:\n{axis}", values))
-    return bars
+    return found.get(case[2], next(iter(found.values()), None))
 
 
-def draw_bars(
-    panels: list[tuple[str, dict[tuple[str, int], float]]], title: str, *paths: os.PathLike
-) -> None:
-    """Panels of bars grouped by length, one bar for each method, told apart by hatches as well."""
-    names = sorted({name for _, bars in panels for name, _ in bars}, key=_bar_order)
-    width = 0.8 / len(names)
-    with style.figure(title, len(panels)) as (figure, axes):
-        for panel, (label, bars) in zip(axes, panels, strict=True):
-            lengths = sorted({length for _, length in bars})
-            for place, name in enumerate(names):
-                method, _, backend = name.partition(" ")
-                own = [(i, bars[name, n]) for i, n in enumerate(lengths) if (name, n) in bars]
-                panel.bar(
-                    [i + (place - (len(names) - 1) / 2) * width for i, _ in own],
-                    [value for _, value in own],
-                    width,
-                    label=f"{method_name(method)} {backend}".strip(),
-                    color=style.method_look(method).color,
-                    edgecolor="white",
-                    hatch=style.hatch(place),
-                    linewidth=0.5,
-                )
-            panel.set_xticks(range(len(lengths)), [f"L={length}" for length in lengths])
-            panel.set_title(label)
-            panel.grid(axis="x", visible=False)
-        style.legend(figure, axes)
-        style.save(figure, *paths)
+def speed_panels(name: str, cases: Cases, unit: str) -> list[plots.Panel]:
+    """Training speed, evaluation speed and memory against length, a line per method and backend.
 
-
-def _bar_order(name: str) -> tuple:
-    method, _, backend = name.partition(" ")
-    return (*method_order(method), backend)
+    Args:
+        name: of the machine.
+        unit: of the text: words or tokens.
+    """
+    axes = {key: f"{phase} (thousand {unit} per second)" for key, phase in _SPEEDS.items()}
+    models = sorted(
+        {(m, b) for m, _, b in cases}, key=lambda model: (method_order(model[0]), model)
+    )
+    several = len({method for method, _ in models}) < len(models)
+    panels = []
+    for key, axis in (axes | {"memory": "training memory (GB)"}).items():
+        lines = []
+        for model in models:
+            at = {
+                n: v[key] / 1000 for (m, n, b), v in cases.items() if (m, b) == model and key in v
+            }
+            label = f"{method_name(model[0])} {model[1] if several else ''}".strip()
+            values = [at[length] for length in sorted(at)]
+            lines.append(plots.Line(label, sorted(at), values, plots.method_look(model[0])))
+        if any(line.x for line in lines):
+            panels.append(plots.Panel(name, lines, "Length (tokens)", axis, scale="from zero"))
+    return panels

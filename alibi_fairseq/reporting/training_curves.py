@@ -3,80 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import markdown, style
+from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.results.points import method_order, model_label, short_paths
-
-# What a label adds where runs of one method and training length differ in it.
-_TOLD_APART = (
-    *("label", "subset", "length", "model", "layers", "width"),
-    *("checkpoint", "seed", "precision"),
-)
+from alibi_fairseq.results.points import Point, caption, series
 
 
-def training_lines(document: dict) -> dict[str, list[dict]]:
-    """The cells of a training document by run and split, in order of updates."""
-    runs: dict[str, list[dict]] = defaultdict(list)
-    for cell in sorted(document["cells"], key=_order):
-        runs[model_label(cell["position_method"], cell["train_length"])].append(cell)
-    lines: dict[str, list[dict]] = defaultdict(list)
-    for label, cells in runs.items():
-        short = short_paths(cell.get("checkpoint") for cell in cells)
-        different = [key for key in _TOLD_APART if len({cell.get(key) for cell in cells}) > 1]
-        for cell in cells:
-            facts = {**cell, "checkpoint": short[cell.get("checkpoint")]}
-            parts = ", ".join(f"{key} {facts.get(key)}" for key in different)
-            lines[f"{label} ({parts})" if parts else label].append(cell)
-    return dict(lines)
-
-
-def _order(cell: dict) -> tuple:
-    run = (method_order(cell["position_method"]), cell["train_length"], cell["subset"])
-    return (*run, cell["updates"])
-
-
-def training_table(document: dict) -> str:
-    """The last cell of each run and split: updates, loss, perplexity and cost."""
+def training_table(points: Iterable[Point]) -> str:
+    """The last validation of each run and split: updates, loss, perplexity and cost."""
     rows = []
-    for label, cells in training_lines(document).items():
-        last = cells[-1]
-        rows.append(
-            [
-                label,
-                last["subset"],
-                str(last["updates"]),
-                f"{last['loss_bits']:.3f}",
-                markdown.perplexity(2 ** last["loss_bits"]),
-                _optional(last, "tokens_per_second"),
-                _optional(last, "peak_memory_mb"),
-                _optional(last, "gpu_hours"),
-            ]
-        )
+    for line in series(points, over="updates"):
+        last = line.points[-1]
+        loss = [f"{last.loss_bits:.3f}", markdown.perplexity(2**last.loss_bits)]
+        costs = (last.tokens_per_second, last.peak_memory_mb, last.gpu_hours)
+        rows.append([line.label, last.subset, str(last.updates), *loss, *map(_optional, costs)])
     headers = ["run", "split", "updates", "loss (bits)", "perplexity"]
     return markdown.table([*headers, "tokens/s", "memory (MB)", "GPU hours"], rows, left=2)
 
 
-def _optional(cell: dict, key: str) -> str:
-    value = cell.get(key)
+def _optional(value: float | None) -> str:
     return markdown.NOTHING if value is None else f"{value:.4g}" if value < 100 else f"{value:.0f}"
 
 
-def draw_training(document: dict, title: str, *paths: os.PathLike) -> None:
-    """A ``training`` document: perplexity against updates, one line for each run and split."""
-    with style.figure(title) as (figure, [axes]):
-        for place, (label, cells) in enumerate(training_lines(document).items()):
-            perplexities = [2 ** cell["loss_bits"] for cell in cells]
-            look = style.numbered_look(place).line() | {"markevery": max(1, len(cells) // 12)}
-            axes.plot([cell["updates"] for cell in cells], perplexities, label=label, **look)
-        style.perplexity_axis(axes, [2 ** cell["loss_bits"] for cell in document["cells"]])
-        axes.set_xlabel("Updates")
-        style.legend(figure, [axes])
-        style.save(figure, *paths)
+def draw_training(points: list[Point], title: str, *paths: os.PathLike) -> None:
+    """Perplexity against updates, one line for each run and split."""
+    lines = [
+        plots.Line(
+            line.label,
+            [point.updates or 0 for point in line.points],
+            [2**point.loss_bits for point in line.points],
+            plots.method_look(line.position_method),
+        )
+        for line in series(points, over="updates")
+    ]
+    panel = plots.Panel("", lines, "Updates", over_length=False)
+    plots.draw(title, [panel], *paths, caption=caption(points))
 
 
 def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, float]]:
@@ -100,8 +65,9 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
     updates = sorted(hours)
     found: dict[int, float] = {
         point.updates: point.perplexity
-        for point in results.measured.get((corpus, paper.model(corpus)), [])
-        if all(getattr(point, key) == case[key] for key in case)
+        for point in results.points
+        if (point.corpus, point.model) == (corpus, paper.model(corpus))
+        and all(getattr(point, key) == case[key] for key in case)
         and (point.nonoverlapping, point.subset, point.model_overrides) == (True, "valid", None)
         and point.perplexity is not None
         and point.updates is not None

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -18,7 +17,7 @@ from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
 from alibi_fairseq.results.dictionaries import dictionary_sha256
 from alibi_fairseq.results.json_files import json_text, read_json
-from alibi_fairseq.results.provenance import collect_provenance
+from alibi_fairseq.results.provenance import collect_provenance, version_of
 from alibi_fairseq.results.schema import JsonObject, check
 
 FORMAT = "alibi_fairseq/corpus"
@@ -67,6 +66,8 @@ class File(JsonObject):
 class Manifest(JsonObject):
     """The keys of a manifest that others read."""
 
+    format: Literal["alibi_fairseq/corpus"]
+    version: Literal[1]
     corpus: Name
     identified_by: str | None
     splits: dict[str, Counts]
@@ -93,16 +94,21 @@ def load(data: str | os.PathLike) -> dict | None:
     for folder in (first, first.parent):
         path = folder / FILE_NAME
         if path.is_file():
-            return _checked(path)
+            try:
+                manifest = read_json(path)
+                check(Manifest, manifest, str(path))
+            except BadInput as error:
+                raise BadInput(f"{error} Prepare the data again.") from error
+            return manifest
     return None
 
 
 def save(manifest: dict, folder: str | os.PathLike) -> None:
     """Write a manifest made by :func:`describe` into a folder."""
     path = Path(folder) / FILE_NAME
-    text = json_text(_validated(manifest, path))
+    check(Manifest, manifest, str(path))
     with atomic_write(path) as stream:
-        stream.write(text)
+        stream.write(json_text(manifest))
 
 
 def summary(data: str | os.PathLike) -> dict | None:
@@ -170,7 +176,7 @@ def describe(
     # hashes stand above, file by file.
     for key in ("command", "data_sha256", "dictionary_sha256", "precision"):
         del provenance[key]
-    provenance["versions"].update({name: _version_of(name) for name in _LIBRARIES})
+    provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -195,30 +201,3 @@ def describe(
         "provenance": provenance,
         **more,
     }
-
-
-def _version_of(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _checked(path: Path) -> dict:
-    try:
-        manifest = read_json(path)
-    except BadInput as error:
-        raise BadInput(f"{error} It is not a readable manifest; prepare the data again.") from error
-    return _validated(manifest, path)
-
-
-def _validated(manifest: object, path: Path) -> dict:
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BadInput(f"{path}: not a manifest of this project; prepare the data again.")
-    if manifest.get("version") != VERSION:
-        raise BadInput(
-            f"{path}: version {manifest.get('version')!r} of the manifest, but this release reads "
-            f"version {VERSION}; prepare the data again."
-        )
-    check(Manifest, manifest, str(path))
-    return manifest

@@ -1,4 +1,4 @@
-"""Perplexities as points that tables and figures share, ours and the paper's alike."""
+"""Cells as points that tables and figures share, ours and the paper's alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 METHOD_NAMES = {
@@ -20,6 +20,10 @@ METHOD_NAMES = {
     "kerple": "KERPLE",
     "sandwich": "Sandwich",
     "xpos": "xPos",
+    "fire": "FIRE",
+    "fox": "FoX",
+    "cope": "CoPE",
+    "bam": "BAM",
     "alibi_trainable_slopes": "ALiBi, trainable slopes",
     "alibi_random_slopes": "ALiBi, random slopes",
     "alibi_given_slopes": "ALiBi, other slopes",
@@ -31,11 +35,12 @@ Text = tuple[str, str | None, int | None]  # split, SHA-256 of the data, number 
 
 @dataclass(frozen=True)
 class Point:
-    """The perplexity of one model on one split at one length and stride.
+    """The loss of one model on one split at one length and stride, in a validation or a range of positions.
 
     ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's.
-    ``same_text`` is False where tokeniser or size of the text are not the paper's. ``seeds`` and
-    ``spread`` (standard deviation) are set where several seeds were averaged.
+    ``other_text`` says why perplexities are in other units than the paper's, ``unlike_paper`` why they must
+    not stand beside its numbers. ``seeds`` and ``spread`` (standard deviation) are set where several
+    seeds were averaged.
     """
 
     position_method: str
@@ -44,6 +49,8 @@ class Point:
     stride: int
     subset: str
     perplexity: float | None = None
+    loss_bits: float = 0.0
+    corpus: str | None = None
     tokens: int | None = None
     data_sha256: str | None = None
     model: str | None = None
@@ -60,7 +67,12 @@ class Point:
     tokens_per_second: float | None = None
     tokens_per_second_batch_1: float | None = None
     bits_per_byte: float | None = None
-    same_text: bool = True
+    peak_memory_mb: float | None = None
+    gpu_hours: float | None = None
+    position_from: int = 0
+    position_to: int = 0
+    other_text: str = ""
+    unlike_paper: str = ""
     status: str = ""
     seeds: int = 1
     spread: float | None = None
@@ -86,10 +98,10 @@ class Point:
 
 
 def is_chance(perplexity: float, vocabulary: int | None) -> bool:
-    """Whether the bits per token are within a tenth of those of guessing any of the dictionary's
-    entries: the model is untrained, or has diverged. False where the dictionary is not known.
+    """Whether the bits per token are at least nine tenths of those of guessing any entry of the
+    dictionary: a perplexity from V^0.9 on. False where the dictionary is not known.
     """
-    return vocabulary is not None and math.log(perplexity) > 0.9 * math.log(vocabulary)
+    return vocabulary is not None and math.log(perplexity) >= 0.9 * math.log(vocabulary)
 
 
 def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
@@ -141,50 +153,54 @@ def method_order(method: str) -> tuple[int, str]:
     return (known.index(method) if method in known else len(known), method)
 
 
-def evaluation_points(*documents: dict) -> list[Point]:
-    """The cells of evaluation documents, in order."""
+def document_points(*documents: dict) -> list[Point]:
+    """The cells of documents, in order.
+
+    Sizes that some cells of a model leave out are those of its other cells, and the tokens of a cell
+    about positions are those of its whole evaluation: seeds and texts are not told apart by that.
+    """
     known = {field.name for field in fields(Point)}
     points = []
     for document in documents:
         provenance = document["provenance"]
         facts = {key: provenance[key] for key in ("seed", "precision", "data_sha256")}
+        facts["corpus"] = document["corpus"]
+        made = []
         for cell in document["cells"]:
-            points.append(Point(**facts | {key: cell[key] for key in cell.keys() & known}))
+            length = cell.get("length", cell["train_length"])
+            facts |= {"length": length, "stride": length, "perplexity": 2 ** cell["loss_bits"]}
+            made.append(Point(**facts | {key: cell[key] for key in cell.keys() & known}))
+        counts: dict[Point, int] = defaultdict(int)
+        if document["kind"] == "position_loss":
+            for point in made:
+                counts[_evaluation(point)] += point.tokens or 0
+        points += [replace(p, tokens=counts.get(_evaluation(p), p.tokens)) for p in made]
     return _with_sizes(points)
 
 
-def _with_sizes(points: list[Point]) -> list[Point]:
-    """The points with the sizes that only other points of the same model give.
+def _evaluation(point: Point) -> Point:
+    measured: dict = {"tokens": None, "perplexity": None, "loss_bits": 0.0}
+    return replace(point, **measured, position_from=0, position_to=0)
 
-    Not every program records every size, and the seeds of one model are not told apart by that.
-    """
-    sizes: dict[tuple, dict[tuple, None]] = defaultdict(dict)
+
+def _with_sizes(points: list[Point]) -> list[Point]:
+    sizes: dict[tuple, set] = defaultdict(set)
     for point in points:
-        sizes[_family(point)][_size(point)] = None
+        for key in _SIZE:
+            sizes[_family(point), key].add(getattr(point, key))
     found = []
     for point in points:
-        fitting = [size for size in sizes[_family(point)] if _agree(size, _size(point))]
-        most = max(len(size) - size.count(None) for size in fitting)
-        fullest = [size for size in fitting if len(size) - size.count(None) == most]
-        if len(fullest) == 1:
-            point = replace(point, **dict(zip(_SIZE, fullest[0], strict=True)))
-        found.append(point)
+        known = {key: sizes[_family(point), key] - {None} for key in _SIZE}
+        only: dict = {key: values.pop() for key, values in known.items() if len(values) == 1}
+        found.append(replace(point, **only))
     return found
 
 
 _SIZE = ("layers", "width", "parameters")
 
 
-def _size(point: Point) -> tuple:
-    return tuple(getattr(point, key) for key in _SIZE)
-
-
 def _family(point: Point) -> tuple:
     return point.data_sha256, point.model, point.position_method, point.train_length, point.label
-
-
-def _agree(one: tuple, other: tuple) -> bool:
-    return all(a is None or b is None or a == b for a, b in zip(one, other, strict=True))
 
 
 def text_names(texts: Iterable[Text]) -> dict[Text, str]:
@@ -203,16 +219,20 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
     return names
 
 
-def series(points: Iterable[Point]) -> list[Series]:
-    """Points by model, in table order, each model's sorted by length; seeds are averaged.
+def series(points: Iterable[Point], over: str = "length") -> list[Series]:
+    """Points by model, in table order, each model's sorted; seeds are averaged.
 
     Methods that tables do not know, such as a plugin's, keep their place in the order of the points.
 
     Two checkpoints, update counts, precisions or overrides of one method, length and seed are
     different models, told apart by what differs.
+
+    Args:
+        over: what the points of a model are sorted by: ``length`` or ``position_from``; or ``updates``,
+            where each seed and split is a series of its own.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    for point in points:
+    for point in dict.fromkeys(points):
         by_model[point.position_method, point.train_length].append(point)
     places, place = {}, (-1, 0)
     for method in dict.fromkeys(method for method, _ in by_model):
@@ -221,9 +241,9 @@ def series(points: Iterable[Point]) -> list[Series]:
         place = (method_order(method)[0], 0) if known else (place[0], place[1] + 1)
         places[method] = place
     return [
-        Series(method, train_length, _average_seeds(members), variant)
-        for method, train_length in sorted(by_model, key=lambda k: (places[k[0]], k[1]))
-        for variant, members in _variants(by_model[method, train_length]).items()
+        Series(method, train_length, _average_seeds(members, over), variant)
+        for method, train_length in sorted(by_model, key=lambda k: (*method_order(k[0]), k[1]))
+        for variant, members in _variants(by_model[method, train_length], over).items()
     ]
 
 
@@ -240,16 +260,10 @@ def short_paths(paths: Iterable[str | None]) -> dict[str | None, str]:
     return {None: "unnamed", **short}
 
 
-def variant_names(points: Iterable[Point]) -> dict[Point, str]:
-    """What the label of each point of one method and training length must add, seeds aside."""
-    variants = _variants(list(dict.fromkeys(points)))
-    return {point: name for name, members in variants.items() for point in members}
-
-
-def _variants(points: list[Point]) -> dict[str, list[Point]]:
+def _variants(points: list[Point], over: str) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
     short = short_paths(point.checkpoint for point in points)
-    described = {
+    described: dict[str, Callable[[Point], str]] = {
         "label": lambda p: p.label or "",
         "size": lambda p: size_text(p.layers, p.width, p.parameters) or "of unknown size",
         "updates": lambda p: f"{p.updates} updates",
@@ -257,11 +271,15 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
         "model_overrides": lambda p: p.model_overrides or "as trained",
         "checkpoint": lambda p: short[p.checkpoint],
     }
+    if over == "updates":
+        del described["updates"]
+        described |= {"subset": lambda p: p.subset, "seed": lambda p: f"seed {p.seed}"}
     needed = ["label"] if any(point.label for point in points) else []
     for name in described:
         by_label = defaultdict(set)
         for point in points:
-            told_apart = (point.seed, *(described[key](point) for key in needed))
+            seed = None if over == "updates" else point.seed
+            told_apart = (seed, *(described[key](point) for key in needed))
             by_label[told_apart].add(tuple(describe(point) for describe in described.values()))
         one_name_many_runs = any(len(same) > 1 for same in by_label.values())
         if one_name_many_runs and len({described[name](point) for point in points}) > 1:
@@ -273,20 +291,45 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
     return dict(sorted(variants.items()))
 
 
-def _average_seeds(points: list[Point]) -> list[Point]:
+def _average_seeds(points: list[Point], over: str) -> list[Point]:
     cases = defaultdict(list)
     for point in points:
-        cases[point.length, not point.nonoverlapping, point.stride, point.subset].append(point)
+        case = (point.length, not point.nonoverlapping, point.stride, point.subset)
+        cases[getattr(point, over), case].append(point)
+    value = "loss_bits" if over == "position_from" else "perplexity"
     averaged = []
-    for case in sorted(cases):
-        same = cases[case]
-        if len(same) == 1:
-            averaged += same
-            continue
-        values = [point.perplexity for point in same if point.perplexity is not None]
-        mean = math.fsum(values) / len(values)
-        spread = statistics.stdev(values)
-        averaged.append(
-            replace(same[0], perplexity=mean, spread=spread, seeds=len(same), seed=None)
-        )
+    for _, same in sorted(cases.items()):
+        if len(same) > 1:
+            values = [getattr(p, value) for p in same if getattr(p, value) is not None]
+            mean: dict = {value: math.fsum(values) / len(values)}
+            spread = statistics.stdev(values)
+            same = [replace(same[0], **mean, spread=spread, seeds=len(same), seed=None)]
+        averaged += same
     return averaged
+
+
+def caption(points: Iterable[Point]) -> str:
+    """What a figure of our points must say: text, model, updates, seeds, and models near chance."""
+    ours = [point for point in points if point.corpus is not None]
+    if not ours:
+        return ""
+    parts = [_listed(point.corpus for point in ours)]
+    parts += [
+        _listed(p.model for p in ours),
+        _listed(size_text(p.layers, p.width, None) for p in ours),
+    ]
+    updates = _listed(f"{p.updates:,}" for p in ours if p.updates is not None)
+    parts += [f"{updates} updates"] if updates else []
+    seeds = {point.seeds for point in ours}
+    single = "a single seed" if max(seeds) == 1 else "a single seed for some models"
+    parts += [f"mean and standard deviation of {max(seeds)} seeds"] if max(seeds) > 1 else []
+    parts += [single] if 1 in seeds else []
+    guessing = {model_label(p.position_method, p.train_length) for p in ours if p.is_chance}
+    parts += [f"near chance: {_listed(guessing)}"] if guessing else []
+    return "; ".join(part for part in parts if part)
+
+
+def _listed(names: Iterable[str | None]) -> str:
+    """The different names, or how many where there are more than four."""
+    different = sorted({name for name in names if name})
+    return ", ".join(different) if len(different) <= 4 else f"{len(different)} different"

@@ -127,27 +127,22 @@ def _git(*arguments: str) -> str | None:
 
 
 def _versions() -> dict:
+    flavours = ((flavour, version_of(flavour)) for flavour in ("fairseq-fixed", "fairseq"))
     return {
         "python": platform.python_version(),
-        "torch": _version_of("torch"),
-        "fairseq": _fairseq_version(),
-        "numpy": _version_of("numpy"),
-        "alibi_fairseq": _version_of("alibi-fairseq"),
+        "torch": version_of("torch"),
+        "fairseq": next((f"{name} {version}" for name, version in flavours if version), None),
+        "numpy": version_of("numpy"),
+        "alibi_fairseq": version_of("alibi-fairseq"),
     }
 
 
-def _version_of(distribution: str) -> str | None:
+def version_of(distribution: str) -> str | None:
+    """The installed version of a distribution."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _fairseq_version() -> str | None:
-    for flavour in ("fairseq-fixed", "fairseq"):
-        if version := _version_of(flavour):
-            return f"{flavour} {version}"
-    return None
 
 
 def _hardware() -> dict:

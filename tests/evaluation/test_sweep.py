@@ -273,7 +273,7 @@ def test_another_checkpoint_of_the_same_name(sweep, trained, tmp_path):
 
 def test_a_file_of_another_schema(sweep):
     sweep().out.write_text(json.dumps({"results": [1, 2]}))
-    with pytest.raises(BadInput, match="not a results document"):
+    with pytest.raises(BadInput, match="schema"):
         run_sweep(sweep())
 
 

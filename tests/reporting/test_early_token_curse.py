@@ -5,12 +5,12 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.reporting import early_token_curse
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.reporting.report import write_report
-from alibi_fairseq.results.points import evaluation_points
+from alibi_fairseq.results.points import document_points
 from alibi_fairseq.results.schema import save_document
 
 
 def test_stride_table_compares_what_was_measured_in_both_ways():
-    points = evaluation_points(
+    points = document_points(
         document(
             evaluation_cell(20.0, length=64),
             evaluation_cell(19.0, length=128),
@@ -41,7 +41,7 @@ def test_position_table_has_a_column_for_each_evaluation():
         position_cell(0, 1, 9.0, length=64),
         kind="position_loss",
     )
-    assert cells_of(early_token_curse.position_table(measured)) == [
+    assert cells_of(early_token_curse.position_table(document_points(measured))) == [
         [
             "position in the window",
             "ALiBi, L=64, evaluated at 128",
@@ -58,16 +58,19 @@ def test_runs_that_differ_do_not_share_a_line():
         position_cell(0, 1, 9.0, checkpoint="b.pt"),
         kind="position_loss",
     )
-    series = early_token_curse.position_series(measured)
-    assert list(series) == ["ALiBi, L=64 (a.pt)", "ALiBi, L=64 (b.pt)"]
-    assert early_token_curse.shared_window(measured) == [
+    points = document_points(measured)
+    lines = early_token_curse.position_lines(points)
+    assert [line.label for line in lines] == ["ALiBi, L=64 (a.pt)", "ALiBi, L=64 (b.pt)"]
+    assert early_token_curse.shared_window(points) == [
         *("valid", "evaluated at 128", "non-overlapping")
     ]
 
 
 def test_positions_are_drawn(tmp_path):
     positions = document(position_cell(0, 1, 8.0), position_cell(1, 128, 4.0), kind="position_loss")
-    early_token_curse.draw_positions(positions, "a title", tmp_path / "positions.svg")
+    early_token_curse.draw_positions(
+        document_points(positions), "a title", tmp_path / "positions.svg"
+    )
     text = (tmp_path / "positions.svg").read_text()
     assert "<!-- a title -->" in text
     assert "Loss (bits per token)" in text and "Context in the window (tokens)" in text
@@ -79,7 +82,7 @@ def test_seeds_make_one_line_with_their_spread():
         position_cell(0, 1, 4.0, position_method="none"),
         kind="position_loss",
     )
-    assert cells_of(early_token_curse.position_table(measured)) == [
+    assert cells_of(early_token_curse.position_table(document_points(measured))) == [
         ["position in the window", "ALiBi, L=64", "No positions, L=64"],
         ["0", "9.500 ± 0.707", "4.000"],
     ]
@@ -94,7 +97,7 @@ def test_files_about_the_same_text_share_a_table_and_a_figure(tmp_path):
     for name, cell in cells.items():
         save_document(document(cell, kind="position_loss"), tmp_path / f"{name}.json")
     shutil.copyfile(tmp_path / "two.json", tmp_path / "two-again.json")
-    page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False)
+    page = write_report(collect([tmp_path]), tmp_path / "report")
     (table,) = (tmp_path / "report" / "tables").glob("*positions*.md")
     assert cells_of(table.read_text()) == [
         ["position in the window", "ALiBi, L=64", "No positions, L=64"],

@@ -5,12 +5,19 @@ import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import perplexity_by_length, style
-from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, evaluation_points, series
+from alibi_fairseq.reporting import perplexity_by_length, plots
+from alibi_fairseq.reporting.perplexity_by_length import line_of
+from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, document_points, series
 
 
 def draw(measured, path):
-    perplexity_by_length.draw_lengths(evaluation_points(measured), "demo", path)
+    perplexity_by_length.draw_lengths(document_points(measured), "demo", path)
+
+
+def axes_of(*lines, **panel):
+    """The axes of a figure of one panel."""
+    figure = plots.compose("title", [plots.Panel("panel", lines, **panel)])
+    return figure.axes[0]
 
 
 def two_methods():
@@ -39,9 +46,8 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
 
 
 def test_lines_are_the_measured_points_with_units_on_the_axes():
-    drawn = series(evaluation_points(two_methods()))
-    with style.figure("title") as (_, [axes]):
-        perplexity_by_length.plot_series(axes, drawn)
+    drawn = series(document_points(two_methods()))
+    axes = axes_of(*map(line_of, drawn))
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
@@ -51,10 +57,11 @@ def test_lines_are_the_measured_points_with_units_on_the_axes():
 
 
 def test_methods_differ_without_colour():
-    looks = [style.method_look(method) for method in METHOD_NAMES]
-    without_colour = {(look.marker, str(look.linestyle)) for look in looks}
-    assert len(without_colour) == len(METHOD_NAMES)
-    by_length = [style.length_look("alibi", n, range(8)) for n in range(8)]
+    looks = [plots.method_look(method) for method in METHOD_NAMES]
+    assert len({look.color for look in looks}) == len(METHOD_NAMES)
+    assert len({look.marker for look in looks}) == len(METHOD_NAMES)
+    assert len({plots.method_look(f"mine{n}").color for n in range(3)}) == 3
+    by_length = [plots.length_look("alibi", n, range(8)) for n in range(8)]
     assert len({look.marker for look in by_length}) == 8
 
 
@@ -70,32 +77,28 @@ def test_every_split_and_stride_is_a_panel(tmp_path):
         assert f"<!-- {subset}, {inference} -->" in text
 
 
-def test_readable_ticks_keep_first_and_last():
-    sweep = [512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
-    ticks = style._readable(sweep)
-    assert ticks[0] == 512 and ticks[-1] == 15512 and 4 < len(ticks) <= 9
-    assert all(after / before > 1.3 for before, after in itertools.pairwise(ticks))
-    assert style._readable([64]) == [64]
+def test_ticks_are_round():
+    sweep = [100, 512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
+    line = plots.Line("a", sweep, [20.0] * len(sweep), plots.method_look("alibi"))
+    ticks = [int(tick) for tick in axes_of(line).get_xticks()]
+    assert ticks == [128, 256, 512, 1024, 2048, 4096, 8192]
     for lowest, highest in ((17, 50), (17, 460), (5, 5e6)):
-        ticks = style._round_values(lowest, highest)
+        ticks = plots._round_values(lowest, highest)
         assert 3 <= len(ticks) <= 9 and lowest <= min(ticks) and max(ticks) <= highest
 
 
 def test_variants_of_one_run_are_told_apart():
     cells = [evaluation_cell(length=n, checkpoint=c) for c in ("a", "b", "c") for n in (64, 128)]
-    with style.figure("title") as (_, [axes]):
-        perplexity_by_length.plot_series(axes, series(evaluation_points(document(*cells))))
+    axes = axes_of(*map(line_of, series(document_points(document(*cells)))))
     assert len({line.get_marker() for line in axes.get_lines()}) == 3
 
 
 def test_a_dense_sweep_has_few_markers_and_all_its_points():
     lengths = list(range(512, 15512, 100))
     points = [Point("alibi", 512, n, n, "valid", 20.0) for n in lengths]
-    with style.figure("title") as (_, [axes]):
-        perplexity_by_length.plot_series(axes, [Series("alibi", 512, points)])
-    [line] = axes.get_lines()
+    [line] = axes_of(line_of(Series("alibi", 512, points))).get_lines()
     assert list(line.get_xdata()) == lengths
-    assert 10 < len(line.get_markevery()) <= 31 and line.get_markevery()[-1] == len(lengths) - 1
+    assert isinstance(line.get_markevery(), float)  # a distance on the page, not in points
 
 
 def test_a_run_that_failed_is_written_at_the_end_of_its_line():
@@ -103,24 +106,22 @@ def test_a_run_that_failed_is_written_at_the_end_of_its_line():
         Point("t5", 512, 512, 512, "valid", 19.65),
         Point("t5", 512, 13512, 13512, "valid", None, status="OOM"),
     ]
-    with style.figure("title") as (_, [axes]):
-        perplexity_by_length.plot_series(axes, [Series("t5", 512, points)])
+    axes = axes_of(line_of(Series("t5", 512, points)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
 
 def test_legend_stands_beside_the_panels():
-    with style.figure("title", 2) as (drawn, panels):
-        for panel in panels:
-            panel.plot([1, 2], [1, 2], label="a label that is rather long, longer than the panel")
-        before = drawn.get_size_inches()[0]
-        style.legend(drawn, panels)
-        drawn.canvas.draw()
-        [legend] = drawn.legends
-        assert len(legend.get_texts()) == 1  # the same label in both panels
-        beside = legend.get_window_extent().x0
-        assert all(panel.get_window_extent().x1 < beside for panel in panels)
-        assert drawn.get_size_inches()[0] > before + 2
+    label = "a label that is rather long, longer than the panel"
+    lines = [plots.Line(label, [64, 128], [20.0, 19.0], plots.method_look("alibi"))]
+    lines.append(plots.Line("nothing of it", [], [], plots.method_look("t5")))
+    drawn = plots.compose("title", [plots.Panel(name, lines) for name in "ab"])
+    drawn.canvas.draw()
+    [legend] = drawn.legends
+    assert [text.get_text() for text in legend.get_texts()] == [label]  # what is drawn, once
+    beside = legend.get_window_extent().x0
+    assert all(panel.get_window_extent().x1 < beside for panel in drawn.axes)
+    assert drawn.get_size_inches()[0] > 2 * plots._PANEL_WIDTHS[1] + 2
 
 
 def test_nothing_to_draw_is_said(tmp_path):
@@ -135,8 +136,7 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
         for seed, shift in ((1, 0.0), (2, 2.0))
         for length, perplexity in ((64, 20.0), (128, 18.0))
     ]
-    with style.figure("title") as (_, [axes]):
-        perplexity_by_length.plot_series(axes, series(evaluation_points(*seeds)))
+    axes = axes_of(*map(line_of, series(document_points(*seeds))))
     [line] = axes.get_lines()
     assert line.get_xydata().tolist() == [[64, 21.0], [128, 19.0]]
     [band] = axes.collections
@@ -150,7 +150,7 @@ def test_the_papers_methods_have_okabe_and_itos_colours():
         **{"alibi": "#0072B2", "sinusoidal": "#D55E00", "rotary": "#009E73", "t5": "#E69F00"},
         **{"learned": "#CC79A7", "none": "#000000", "transformer_xl": "#56B4E9"},
     }
-    assert {method: style.method_look(method).color for method in expected} == expected
+    assert {method: plots.method_look(method).color for method in expected} == expected
 
 
 def test_a_diverged_model_does_not_press_the_others_together():
@@ -160,10 +160,25 @@ def test_a_diverged_model_does_not_press_the_others_together():
         for method, both in perplexities.items()
         for length, perplexity in zip((64, 128), both)
     ]
-    with style.figure("title") as (_, [axes]):
-        perplexity_by_length.plot_series(axes, series(evaluation_points(document(*cells))))
+    axes = axes_of(*map(line_of, series(document_points(document(*cells)))))
     assert axes.get_ylim()[1] < 30
-    assert [text.get_text() for text in axes.texts] == ["5.90e+09 ↑"]
+    assert [text.get_text() for text in axes.texts] == ["5.9e+09 ↑"]
+
+
+def test_noise_does_not_fill_the_axis():
+    line = plots.Line("a", [64, 128], [646.0, 654.0], plots.method_look("alibi"))
+    low, high = axes_of(line).get_ylim()
+    assert low < 646 and high > 654 and high - low > 10 * (654 - 646)
+
+
+def test_a_figure_says_what_it_shows(tmp_path):
+    facts = {"model": "alibi_lm_tiny", "updates": 5000, "vocabulary": 40}
+    cells = [evaluation_cell(39.0, length=n, **facts) for n in (64, 128)]
+    draw(document(*cells), tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text()
+    for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):
+        assert part in text
+    assert text.count("<!-- training length -->") == 1
 
 
 def test_panels_of_single_points_are_left_out(tmp_path):
@@ -174,10 +189,14 @@ def test_panels_of_single_points_are_left_out(tmp_path):
     assert "valid, non-overlapping" in text and "S=1" not in text
 
 
-def test_a_method_of_a_plugin_stays_behind_the_one_it_was_asked_for_after():
-    def order(*methods):
-        points = [Point(method, 64, length=64, stride=64, subset="valid") for method in methods]
-        return [line.position_method for line in series(points)]
-
-    assert order("sinusoidal", "mine", "alibi", "other") == ["alibi", "other", "sinusoidal", "mine"]
-    assert order("mine", "alibi") == ["mine", "alibi"]
+def test_methods_are_compared_at_each_training_length(tmp_path):
+    cells = [
+        evaluation_cell(20.0, position_method=method, train_length=trained, length=length)
+        for method, trained, length in itertools.product(("alibi", "t5"), (32, 64), (64, 128))
+    ]
+    draw(document(*cells), tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text()
+    assert "trained at L=32 -->" in text and "trained at L=64 -->" in text
+    assert (
+        text.count("<!-- T5 bias -->") == 1
+    )  # one legend, whose labels leave the length to the panels

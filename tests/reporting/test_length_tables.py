@@ -5,11 +5,11 @@ import pytest
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.reporting import markdown, perplexity_by_length
-from alibi_fairseq.results.points import evaluation_points
+from alibi_fairseq.results.points import document_points
 
 
 def length_table(measured):
-    return perplexity_by_length.length_table(evaluation_points(measured))
+    return perplexity_by_length.length_table(document_points(measured))
 
 
 def test_markdown_columns_line_up():
@@ -155,7 +155,7 @@ def test_what_is_no_better_than_a_guess_is_marked():
     shown = length_table(document(*cells))
     assert cells_of(shown)[1] == ["ALiBi, L=64", "20.00", "450.00 (chance)"]
     assert shown.endswith(
-        "\nchance: no better than guessing any word of the dictionary; the model is "
-        "untrained or has diverged.\n"
+        "\nchance: at least nine tenths of the bits per token of guessing any entry of the "
+        "dictionary; the model is untrained or has diverged.\n"
     )
     assert "chance" not in length_table(document(cells[0]))

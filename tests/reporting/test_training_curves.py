@@ -3,6 +3,7 @@ from results_documents import cells_of, document
 from alibi_fairseq.reporting import training_curves
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.reporting.report import write_report
+from alibi_fairseq.results.points import document_points
 from alibi_fairseq.results.schema import save_document
 
 
@@ -17,7 +18,7 @@ def training():
 
 
 def test_training_table_shows_where_each_run_ended():
-    rows = cells_of(training_curves.training_table(training()))
+    rows = cells_of(training_curves.training_table(document_points(training())))
     assert [row[1:] for row in rows[1:]] == [
         ["train", "200", "4.000", "16.00", "–", "–", "0.25"],
         ["valid", "200", "5.000", "32.00", "1234", "–", "–"],
@@ -25,7 +26,9 @@ def test_training_table_shows_where_each_run_ended():
 
 
 def test_a_training_is_drawn(tmp_path):
-    training_curves.draw_training(training(), "Training", tmp_path / "training.png")
+    training_curves.draw_training(
+        document_points(training()), "Training", tmp_path / "training.png"
+    )
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -34,7 +37,7 @@ def test_runs_on_the_same_text_share_a_table_and_a_figure(tmp_path):
         base = {"position_method": method, "train_length": 64, "subset": "valid"}
         cells = [base | {"updates": updates, "loss_bits": loss} for updates in (100, 200)]
         save_document(document(*cells, kind="training"), tmp_path / f"{method}.json")
-    page = write_report(collect([tmp_path]), tmp_path / "report", with_paper=False).read_text()
+    page = write_report(collect([tmp_path]), tmp_path / "report").read_text()
     (table,) = (tmp_path / "report" / "tables").glob("*training*.md")
     assert [row[0] for row in cells_of(table.read_text())[1:]] == [
         "ALiBi, L=64",

@@ -38,9 +38,11 @@ def measured():
     """ALiBi at half the length is as good after the same updates, which take a tenth less time."""
     cells = trained("sinusoidal", 2048, 0.11) + trained("alibi", 1024, 0.1)
     point = Point("alibi", 1024, 2048, 2048, "valid", 0.0, model="alibi_lm_1b3")
-    points = [replace(point, updates=n, perplexity=perplexity(n)) for n in UPDATES]
+    points = [
+        replace(point, corpus="cc100-roberta", updates=n, perplexity=perplexity(n)) for n in UPDATES
+    ]
     documents = [(None, document(*cells, kind="training", corpus="cc100-roberta"))]
-    return Results(documents=documents, measured={("cc100-roberta", "alibi_lm_1b3"): points})
+    return Results(documents=documents, points=points)
 
 
 def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():

@@ -64,7 +64,7 @@ def changed(path: str, value) -> dict:
     ("path", "value", "named"),
     [
         ("schema", "someone/else", "schema"),
-        ("version", 2, "version 2"),
+        ("version", 2, "version is 2"),
         ("kind", "evalation", "kind"),
         ("corpus", "", "corpus"),
         ("cells", {}, "cells"),
@@ -121,7 +121,7 @@ def test_an_invalid_document_leaves_the_file_as_it_was(tmp_path):
     [
         (b'{"schema": ', "not a JSON file"),
         (b"\xff\xfe\x00", "not a JSON file"),
-        (b"[]", "not a results document"),
+        (b"[]", "the content is"),
         (b'{"kind": 1, "kind": 2}', "'kind' appears twice"),
     ],
 )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from ...files import atomic_write
-from ...reporting import markdown, style
+from ...reporting import markdown, plots
+from ...reporting.early_token_curse import context
 from ...reporting.perplexity_by_length import draw_panels, without_length
-from ...results.points import Point, Series, method_name, method_order, series
+from ...results.points import Point, Series, caption, method_name, method_order, series
 from .claims import FAILS, HOLDS, SO_FAR, Finding, Tried, claims
 from .description import Key, Study
 from .outcomes import LEVEL, Interval, Outcome, load_outcomes, load_speeds, perplexity
@@ -213,16 +212,17 @@ def by_method(lines: Sequence[Series]) -> dict[str, list[Series]]:
 
 def points_of(outcome: Outcome) -> list[Point]:
     """Of windows that do not overlap."""
-    key = outcome.key
     return [
         Point(
-            key.method,
-            key.train_length,
+            position_method=outcome.key.method,
+            train_length=outcome.key.train_length,
             length=length,
             stride=length,
             subset="test",
             perplexity=outcome.at(length).perplexity,
-            seed=key.seed,
+            seed=outcome.key.seed,
+            corpus=outcome.text,
+            updates=outcome.updates,
         )
         for length in outcome.lengths()
     ]
@@ -234,28 +234,28 @@ def draw_positions(corpus: str, outcomes: Sequence[Outcome], path: Path) -> Path
     """
     length = min(outcome.key.train_length for outcome in outcomes)
     window = 8 * length
-    lines = {
-        outcome.key.method: outcome.positions[window]
-        for outcome in sorted(outcomes, key=lambda o: method_order(o.key.method))
-        if outcome.key.train_length == length and window in outcome.positions
-    }
+    shown = [o for o in outcomes if o.key.train_length == length and window in o.positions]
+    shown.sort(key=lambda outcome: method_order(outcome.key.method))
+    models = {outcome.key.method: outcome.positions[window] for outcome in shown}
+    alibi = [bits for *_, bits in models.get("alibi", [])]
+    own, minus = [], []
+    for method, places in models.items():
+        at = [context(first, end) for first, end, _ in places]
+        losses = [bits for *_, bits in places]
+        line = plots.Line(method_name(method), at, losses, plots.method_look(method))
+        own.append(line)
+        if alibi:
+            gaps = [mine - theirs for mine, theirs in zip(losses, alibi, strict=True)]
+            minus.append(replace(line, y=gaps))
+    axes = {"Loss (bits per token)": own, "Loss minus ALiBi's (bits per token)": minus}
+    panels = [
+        plots.Panel(
+            "", lines, "Context in the window (tokens)", y, scale="linear", trained_at=length
+        )
+        for y, lines in axes.items()
+        if lines is own or len(lines) > 1
+    ]
     title = f"{corpus}: trained at {length}, windows of {window} that do not overlap"
-    panels = ["Loss (bits per token)"]
-    if "alibi" in lines and len(lines) > 1:
-        panels.append("Loss minus ALiBi's (bits per token)")
-    losses = {method: np.array([bits for *_, bits in places]) for method, places in lines.items()}
-    with style.figure(title, len(panels)) as (drawing, axes):
-        for method, places in lines.items():
-            context = [math.sqrt((first + 1) * end) for first, end, _ in places]
-            look = {"label": method_name(method), **style.method_look(method).line()}
-            axes[0].plot(context, losses[method], **look)
-            if len(panels) > 1:
-                axes[1].plot(context, losses[method] - losses["alibi"], **look)
-        for panel, label in zip(axes, panels, strict=True):
-            style.length_axis(panel, [2**power for power in range(1 + int(math.log2(window)))])
-            style.mark_training_length(panel, length)
-            panel.set_xlabel("Context in the window (tokens)")
-            panel.set_ylabel(label)
-        style.legend(drawing, axes)
-        style.save(drawing, path, path.with_suffix(".svg"))
+    text = caption(point for outcome in shown for point in points_of(outcome))
+    plots.draw(title, panels, path, path.with_suffix(".svg"), caption=text)
     return path
