@@ -93,6 +93,7 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
         save_document(document(measured, other_length, **provenance), run.folder / "results.json")
     text, files = write_report(what, runs, tmp_path / "report", ["compare"])
     assert "22.00 ± 2.83 (2 seeds)" in text
+    assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
     assert "| 128" not in text
     assert all(path.is_file() for path in files)
     merged = json.loads((tmp_path / "report" / "results.json").read_text())
