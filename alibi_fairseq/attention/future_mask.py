@@ -64,6 +64,14 @@ class FutureMask:
         whole = self.key_padding is None and self.document_start is None and self.window == 0
         return self.bias is None and self.offset == 0 and whole
 
+    def with_bias(self, bias: ScoreBias) -> FutureMask:
+        """The same mask of a method without a bias, with one that belongs to a single layer."""
+        mask = FutureMask(
+            bias, self.queries, self.keys, self.key_padding, self.window, self.document_start
+        )
+        mask._shared = self._shared
+        return mask
+
     def first_key(self, start: int) -> int:
         """The first key visible to query number ``start`` or a later one, in any sequence."""
         first = max(0, self.offset + start + 1 - self.window) if self.window else 0

@@ -5,6 +5,9 @@ Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoder
@@ -180,7 +183,8 @@ class AlibiDecoder(TransformerDecoder):
                     bias, length, keys, padding, self.attention_window, documents
                 )
             layer_memory = memory[index] if memory else None
-            contexts.append(AttentionContext(masks[bias], rotation, layer_memory))
+            gate = partial(method.gate, index)
+            contexts.append(AttentionContext(masks[bias], rotation, layer_memory, gate))
         return contexts
 
     def _is_dropped(self) -> bool:
@@ -251,7 +255,8 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
     mask = FutureMask(
         whole.bias, last, whole.keys, whole.key_padding, whole.window, whole.document_start
     )
-    return x, AttentionContext(mask, rotation_of_last(context.rotation), memory)
+    rotation = rotation_of_last(context.rotation)
+    return x, replace(context, mask=mask, rotation=rotation, memory=memory)
 
 
 def rotation_of_last(rotation: Rotation | None) -> Rotation | None:

@@ -6,6 +6,7 @@ from ..errors import BadInput, did_you_mean
 from .alibi import Alibi, alibi_slopes
 from .base import (
     METHOD_OPTIONS,
+    GateBias,
     PositionConfig,
     PositionMethod,
     RelativeBias,
@@ -13,6 +14,7 @@ from .base import (
     ScoreBias,
     token_positions,
 )
+from .fox import Fox
 from .kerple import Kerple
 from .learned import Learned
 from .none import NoPositions
@@ -34,6 +36,7 @@ METHODS: dict[str, type[PositionMethod]] = {
     "kerple": Kerple,
     "sandwich": Sandwich,
     "xpos": XPos,
+    "fox": Fox,
 }
 #: Other names that papers and libraries give them.
 _ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
@@ -86,6 +89,7 @@ def check_options(name: str, config: PositionConfig) -> None:
 __all__ = [
     "METHODS",
     "METHOD_OPTIONS",
+    "GateBias",
     "PositionConfig",
     "PositionMethod",
     "RelativeBias",

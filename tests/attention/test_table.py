@@ -9,7 +9,7 @@ import pytest
 from attention_calls import Call
 
 from alibi_fairseq.attention import BACKENDS
-from alibi_fairseq.positions import METHODS, RelativeBias, ScoreBias
+from alibi_fairseq.positions import METHODS, GateBias, RelativeBias, ScoreBias
 from alibi_fairseq.positions.alibi import LinearBias
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "attention-backends.md"
@@ -17,6 +17,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "attention-backends.md"
 KINDS = {
     "ALiBi": LinearBias,
     "distance only": RelativeBias,
+    "gates": GateBias,
     "queries or keys": ScoreBias,
     "no bias": type(None),
 }

@@ -7,7 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alibi_fairseq.positions import METHODS, PositionConfig, PositionMethod, build_position_method
+from alibi_fairseq.positions import (
+    METHODS,
+    GateBias,
+    PositionConfig,
+    PositionMethod,
+    build_position_method,
+)
 
 HEADS, HEAD_DIM = 2, 8
 WIDTH = HEADS * HEAD_DIM
@@ -32,6 +38,9 @@ def attention_weights(method, x, start: int, layer: int):
         q, k = rotate(q, k)
     scores = q @ k.transpose(2, 3) * HEAD_DIM**-0.5
     bias = method.bias(layer, start + length)
+    gates = method.gate(layer, torch.cat([torch.randn(start, 1, WIDTH), x[:, None]]))
+    if gates is not None:
+        bias = GateBias(gates.double().cumsum(2))
     if bias is not None:
         before = torch.zeros(1, HEADS, start, HEAD_DIM)
         scores = scores + bias.block(q, torch.cat([before, k], dim=2), start)[..., start:]
