@@ -70,6 +70,14 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},
     )
+    rotary_scaling: str = field(
+        default="none",
+        metadata={
+            "help": "rotary: slow the rotation down past the training length: pi, ntk or yarn with a "
+            "factor or 'dynamic' (yarn:4, ntk:dynamic) and, when a model is continued, the length it "
+            "was trained at before (yarn:4:512)"
+        },
+    )
     compile: bool = field(
         default=False,
         metadata={"help": "in training, compile all of a layer but its attention (torch.compile)"},

@@ -30,7 +30,7 @@ Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 #: Fields of :class:`PositionConfig` that are options of particular methods.
 METHOD_OPTIONS = (
     *("mem_len", "alibi_scale", "alibi_bias_max", "alibi_slopes"),
-    "clamp_learned_positions",
+    *("clamp_learned_positions", "rotary_scaling"),
 )
 
 
@@ -51,6 +51,7 @@ class PositionConfig:
         alibi_slopes: of ALiBi: ``paper``, ``trainable``, ``random``, or one number per head, separated
             by commas.
         clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
+        rotary_scaling: of ``rotary``: ``none``, or how its rotation is slowed down for longer texts.
         seed: of the training, for what is drawn once and not learned.
     """
 
@@ -64,6 +65,7 @@ class PositionConfig:
     alibi_bias_max: float = 8.0
     alibi_slopes: str = "paper"
     clamp_learned_positions: bool = False
+    rotary_scaling: str = "none"
     seed: int = 1
 
     @property
@@ -113,6 +115,27 @@ class RelativeBias(ScoreBias):
         keys = torch.arange(k.shape[2], device=q.device)
         distance = queries[:, None] - keys[None, :]  # (n, K)
         return self.at(distance.clamp(min=0)).unsqueeze(0)  # (1, H, n, K)
+
+
+class PlaceBias(ScoreBias):
+    """A score bias that depends on the distance and on where in its own text the query is."""
+
+    def at(self, place: Tensor, distance: Tensor) -> Tensor:
+        """Bias of some queries at each distance.
+
+        Args:
+            place: (B or 1, n) integers, position of each query in its own text, ≥ 0.
+            distance: (n, K) integers, query position − key position, ≥ 0.
+
+        Returns:
+            (B or 1, H, n, K) in fp32.
+        """
+        raise NotImplementedError
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        queries = torch.arange(first, first + q.shape[2], device=q.device)
+        distance = queries[:, None] - torch.arange(k.shape[2], device=q.device)
+        return self.at(queries[None], distance.clamp(min=0))
 
 
 @dataclass(frozen=True, eq=False)
