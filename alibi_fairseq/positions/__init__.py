@@ -7,6 +7,7 @@ from .alibi import Alibi, alibi_slopes
 from .base import (
     METHOD_OPTIONS,
     GateBias,
+    PlaceBias,
     PositionConfig,
     PositionMethod,
     RelativeBias,
@@ -14,6 +15,7 @@ from .base import (
     ScoreBias,
     token_positions,
 )
+from .fire import Fire
 from .fox import Fox
 from .kerple import Kerple
 from .learned import Learned
@@ -37,6 +39,7 @@ METHODS: dict[str, type[PositionMethod]] = {
     "sandwich": Sandwich,
     "xpos": XPos,
     "fox": Fox,
+    "fire": Fire,
 }
 #: Other names that papers and libraries give them.
 _ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
@@ -90,6 +93,7 @@ __all__ = [
     "METHODS",
     "METHOD_OPTIONS",
     "GateBias",
+    "PlaceBias",
     "PositionConfig",
     "PositionMethod",
     "RelativeBias",

@@ -1,11 +1,14 @@
-"""KERPLE, Sandwich and xPos against their papers' formulas, derived another way."""
+"""KERPLE, Sandwich, xPos and FIRE against their papers' formulas, derived another way."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 import torch
 
+from alibi_fairseq.attention import FutureMask
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.xpos import last_position
@@ -94,3 +97,59 @@ def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
     assert all(y.isfinite().all() for y in rotated)
     with pytest.raises(BadInput, match=f"limited to position {last}"):
         method("xpos").rotation(last + 1, 1, x.device)(x, x)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_fire_interpolates_between_no_distance_and_the_whole_text(heads, dtype):
+    fire = build_position_method("fire", PositionConfig(8 * heads, heads, 2, 158)).to(dtype)
+    layer = fire.layers[1]
+    keys, queries = 60, 35  # positions 25 to 59: the threshold is 39.5
+    q, k = (torch.zeros(1, heads, n, 8, dtype=dtype) for n in (queries, keys))
+    mask = FutureMask(fire.bias(1, keys), queries, keys)
+    ours = mask.block(q, k, 0, torch.float32)
+    assert ours.shape == (1, heads, queries, keys)
+
+    c, threshold = layer.c.double().abs(), layer.log_threshold.double().exp()
+    assert threshold.item() == pytest.approx(39.5, rel=0.02)
+    (inner, inner_bias), (outer, outer_bias) = (
+        (linear.weight.double(), linear.bias.double()) for linear in (layer.hidden, layer.out)
+    )
+    expected = torch.full((1, heads, queries, keys), -torch.inf, dtype=torch.float64)
+    for t in range(queries):
+        i = keys - queries + t
+        for j in range(i + 1):
+            share = torch.log(c * (i - j) + 1) / torch.log(c * max(i, threshold) + 1)
+            hidden = torch.relu(inner @ share + inner_bias)
+            expected[0, :, t, j] = outer @ hidden + outer_bias
+    torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-5)
+
+    seen = expected.detach().isfinite()
+    direction = torch.randn(expected.shape, dtype=torch.float64)[seen]
+    inputs = list(layer.parameters())
+    for found, exact in zip(
+        torch.autograd.grad((ours[seen] * direction).sum(), inputs),
+        torch.autograd.grad((expected[seen] * direction).sum(), inputs),
+    ):
+        tolerance = 1e-4 if dtype == torch.float32 else 1e-2
+        torch.testing.assert_close(
+            found, exact, rtol=tolerance, atol=tolerance * exact.abs().max().item()
+        )
+    assert not [p for p in fire.layers[0].parameters() if p.grad is not None]
+
+
+def test_fire_counts_positions_from_the_start_of_each_text():
+    """Padding in front and other documents are no part of it."""
+    fire = method("fire")
+    padding = torch.zeros(2, 30, dtype=torch.bool)
+    padding[0, :12] = True
+    starts = torch.zeros(2, 30, dtype=torch.long)
+    starts[1, 20:] = 20
+    cpu = torch.device("cpu")
+    padded = FutureMask(fire.bias(0, 30), 15, 30, padding).places(cpu)
+    assert padded.tolist() == [list(range(3, 18)), list(range(15, 30))]
+    cut = FutureMask(fire.bias(0, 30), 15, 30, document_start=starts).places(cpu)
+    assert cut.tolist() == [list(range(15, 30)), [*range(15, 20), *range(10)]]
+    both = FutureMask(fire.bias(0, 30), 15, 30, padding, document_start=starts).places(cpu)
+    assert both.tolist() == [list(range(3, 18)), [*range(15, 20), *range(10)]]
+    assert math.isclose(fire.layers[0].log_threshold.exp().item(), 4, rel_tol=1e-6)

@@ -87,7 +87,9 @@ def test_dynamic_changes_nothing_up_to_the_training_length_and_is_the_ratio_past
 def test_a_fixed_factor_decodes_like_one_pass(kind):
     model, state = small_model("rotary", "--rotary-scaling", f"{kind}:4"), {}
     tokens = random_tokens(2, 100)
-    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 30, 31, 100)]
+    chunks = [
+        model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 30, 31, 100)
+    ]
     torch.testing.assert_close(torch.cat(chunks, 1), model(tokens)[0], rtol=0, atol=1e-5)
 
 
@@ -100,7 +102,18 @@ def test_a_continued_model_keeps_the_length_it_was_trained_at():
 
 @pytest.mark.parametrize(
     "given",
-    ["yarn", "yarn:", "yarn:0.5", "pi:-2", "ntk:nan", "ntk:inf", "linear:4", "pi:4:0", "pi:4:x", ""],
+    [
+        "yarn",
+        "yarn:",
+        "yarn:0.5",
+        "pi:-2",
+        "ntk:nan",
+        "ntk:inf",
+        "linear:4",
+        "pi:4:0",
+        "pi:4:x",
+        "",
+    ],
 )
 def test_anything_else_is_refused(given):
     with pytest.raises(BadInput, match="--rotary-scaling must be none"):

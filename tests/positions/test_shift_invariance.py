@@ -58,7 +58,7 @@ def largest_difference(name: str, start: int, length: int, seed: int, layer: int
     return (here - there).abs().max().item()
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - ABSOLUTE))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - ABSOLUTE - {"fire"}))
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(text=texts)
 @torch.no_grad()
@@ -70,3 +70,14 @@ def test_relative_methods_see_distances_only(name, text):
 @torch.no_grad()
 def test_absolute_methods_see_places(name):
     assert largest_difference(name, 17, 20, seed=1, layer=0) > 0.05
+
+
+@pytest.mark.parametrize("start, moves", [(700, False), (3000, True)])
+@torch.no_grad()
+def test_fire_sees_distances_only_up_to_its_threshold(start, moves):
+    """A quarter of the training length, 756 tokens, before it learns."""
+    torch.manual_seed(1)
+    method = build_position_method("fire", PositionConfig(WIDTH, HEADS, 4, FARTHEST + 24))
+    x = torch.randn(20, WIDTH)
+    here, there = (attention_weights(method, x, at, 0) for at in (0, start))
+    assert ((here - there).abs().max() > 1e-4) == moves
