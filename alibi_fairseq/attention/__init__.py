@@ -11,6 +11,7 @@ from . import eager
 from .chooser import BACKENDS, check_backend, choose
 from .documents import SEPARATORS, document_starts
 from .future_mask import FutureMask
+from .score_scale import SCORE_SCALINGS, ScoreScale
 
 
 def attend(
@@ -49,8 +50,10 @@ def attend(
 
 __all__ = [
     "BACKENDS",
+    "SCORE_SCALINGS",
     "SEPARATORS",
     "FutureMask",
+    "ScoreScale",
     "attend",
     "check_backend",
     "document_starts",

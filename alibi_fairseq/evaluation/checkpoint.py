@@ -149,12 +149,15 @@ def position_method(options) -> str:
 
     ALiBi with slopes other than the paper's is a method of its own in results, so that no table takes
     it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``, ``alibi_given_slopes``.
+    So is any method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``.
     """
     if "position_method" in options:
         slopes = getattr(options, "alibi_slopes", "paper")
+        scaling = getattr(options, "score_scaling", "none")
+        name = options.position_method
         if slopes != "paper":
-            return f"alibi_{slopes if slopes in KINDS else 'given'}_slopes"
-        return options.position_method
+            name = f"alibi_{slopes if slopes in KINDS else 'given'}_slopes"
+        return name if scaling == "none" else f"{name}_{scaling}"
     if options.no_token_positional_embeddings:
         return "none"
     return "learned" if options.decoder_learned_pos else "sinusoidal"

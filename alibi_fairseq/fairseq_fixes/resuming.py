@@ -29,6 +29,7 @@ OPTIONS = {
     "mem_len": 0,
     "clamp_learned_positions": False,
     "rotary_scaling": "none",
+    "score_scaling": "none",
     "activation_fn": None,
     "decoder_normalize_before": None,
     "no_scale_embedding": False,

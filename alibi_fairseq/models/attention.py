@@ -27,12 +27,14 @@ class AttentionContext:
         rotation: rotates queries and keys, or None.
         memory: (M, B, C) past states that precede the new tokens, or None.
         gate: gives the gates (B, H, T) of tokens from the layer's input (T, B, C), or None.
+        scale: scales the queries (B, H, T, D) by the number of keys they see, or None.
     """
 
     mask: FutureMask
     rotation: Rotation | None = None
     memory: Tensor | None = None
     gate: Callable[[Tensor], Tensor | None] = lambda x: None
+    scale: Callable[[Tensor, FutureMask], Tensor] | None = None
 
 
 class SelfAttention(MultiheadAttention):
@@ -76,6 +78,8 @@ class SelfAttention(MultiheadAttention):
         v = self._split_heads(self.v_proj(source))
         if context.rotation is not None:
             q, k = context.rotation(q, k)
+        if context.scale is not None:
+            q = context.scale(q, context.mask)
         mask, gates = context.mask, context.gate(source)
         total = None if gates is None else gates.double().cumsum(2)  # (B, H, M + T)
         if incremental_state is not None:

@@ -55,6 +55,14 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
             "distribution, by --seed), or a file with one number per head"
         },
     )
+    score_scaling: str = field(
+        default="none",
+        metadata={
+            "help": "multiply the queries by the logarithm of the number of keys they see, with any "
+            "position method: none, logn (over that of the training length, where that is more than "
+            "1) or ssmax (by a factor learned for every head and layer)"
+        },
+    )
     attention_window: int = field(
         default=0,
         metadata={"help": "attend to the last W tokens only, with any position method; 0: to all"},

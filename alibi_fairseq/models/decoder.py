@@ -14,7 +14,7 @@ from fairseq.models.transformer import TransformerDecoder
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from ..attention import FutureMask, document_starts
+from ..attention import FutureMask, ScoreScale, document_starts
 from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
@@ -51,6 +51,14 @@ class AlibiDecoder(TransformerDecoder):
                 **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )
+        self.score_scaling, self.score_scale = args.score_scaling, None
+        if args.score_scaling != "none":
+            self.score_scale = ScoreScale(
+                args.score_scaling,
+                args.decoder_attention_heads,
+                args.decoder_layers,
+                args.train_length,
+            )
         self.attention_window = args.attention_window
         self.block_diagonal = args.block_diagonal
         for layer in self._all_layers():
@@ -184,7 +192,8 @@ class AlibiDecoder(TransformerDecoder):
                 )
             layer_memory = memory[index] if memory else None
             gate = partial(method.gate, index)
-            contexts.append(AttentionContext(masks[bias], rotation, layer_memory, gate))
+            scale = None if self.score_scale is None else partial(self.score_scale, index)
+            contexts.append(AttentionContext(masks[bias], rotation, layer_memory, gate, scale))
         return contexts
 
     def _is_dropped(self) -> bool:

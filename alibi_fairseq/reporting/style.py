@@ -38,6 +38,13 @@ _SLOPES: dict[str, tuple[str, str, str | tuple]] = {
     "alibi_random_slopes": (_BLUE, "H", (0, (1, 2))),
     "alibi_given_slopes": (_BLUE, "8", (0, (7, 2, 1, 2, 1, 2))),
 }
+#: Methods later than xPos.
+_LATER: dict[str, tuple[str, str, str | tuple]] = {
+    "fox": (_BROWN, "p", "-"),
+    "fire": (_ORANGE, "h", (0, (4, 2))),
+    "cope": (_PURPLE, "<", (0, (2, 1))),
+    "bam": (_SKY, ">", (0, (6, 1, 2, 1))),
+}
 _OTHERS: list[tuple[str, str, str | tuple]] = [
     (_BROWN, "*", (0, (3, 1, 1, 1))),
     (_BLUE, "<", (0, (6, 2, 1, 2))),
@@ -86,8 +93,8 @@ def _lighter(color: str, share: float) -> str:
 
 def method_look(method: str) -> Look:
     """The line of a position method; methods from outside the package get one by their name."""
-    if method in _LINES or method in _SLOPES:
-        return Look(*(_LINES | _SLOPES)[method])
+    if method in (given := _LINES | _SLOPES | _LATER):
+        return Look(*given[method])
     known = list(METHOD_NAMES)
     place = known.index(method) if method in known else sum(method.encode())
     return Look(*_OTHERS[place % len(_OTHERS)])

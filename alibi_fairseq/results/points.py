@@ -20,6 +20,8 @@ METHOD_NAMES = {
     "kerple": "KERPLE",
     "sandwich": "Sandwich",
     "xpos": "xPos",
+    "fox": "FoX",
+    "fire": "FIRE",
     "alibi_trainable_slopes": "ALiBi, trainable slopes",
     "alibi_random_slopes": "ALiBi, random slopes",
     "alibi_given_slopes": "ALiBi, other slopes",
