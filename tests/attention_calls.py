@@ -37,6 +37,9 @@ class Call:
         )
         method, keys = build_position_method(self.method, config), self.length + self.cached
         generator = torch.Generator().manual_seed(7)
+        for parameter in method.parameters():
+            if not parameter.any():  # a bias that starts at zero would hide mistakes
+                parameter.data.normal_(std=0.5, generator=generator)
         gates = method.gate(0, torch.randn(keys, self.batch, config.embed_dim, generator=generator))
         if gates is not None:
             return GateBias(gates.detach().double().cumsum(2))

@@ -13,7 +13,7 @@ from .experiment_options import add_experiment_arguments, check_numbers, run_exp
 _LISTS = {
     "methods": (
         "alibi,sinusoidal",
-        "position methods, or 'all' for the seven that are no later than ALiBi",
+        "position methods; 'all' are the seven no later than ALiBi, 'later' the others",
     ),
     "train_lengths": ("128", "tokens per sample in training"),
     "eval_lengths": ("128,256,512,1024", "window lengths in evaluation"),

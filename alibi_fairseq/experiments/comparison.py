@@ -105,7 +105,8 @@ class Comparison:
                 hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
                 raise BadInput(
                     f"methods: there is no position method '{name}'.{hint} Choose from "
-                    f"{', '.join(METHODS)}, or 'all' for the seven that are no later than ALiBi."
+                    f"{', '.join(METHODS)}, 'all' for the seven that are no later than ALiBi, and "
+                    "'later' for the others."
                 )
         for length in self.train_lengths:
             if self.tokens_per_update % length:
@@ -168,8 +169,11 @@ def from_mapping(values: Mapping) -> Comparison:
     names = [corpus.name for corpus in values["corpora"]]
     if len(set(names)) < len(names):
         raise BadInput("corpora: two of them have the same name.")
-    if values.get("methods") in ("all", ["all"]):
-        values["methods"] = list(PAPER_METHODS)
+    if "methods" in values:
+        later = [name for name in METHODS if name not in PAPER_METHODS]
+        groups = {"all": list(PAPER_METHODS), "later": later}
+        given = _list("methods", values["methods"], str)
+        values["methods"] = [name for each in given for name in groups.get(each, [each])]
     for name, kind in (
         *(("methods", str), ("strides", str), ("order", str)),
         *(("train_lengths", int), ("eval_lengths", int), ("seeds", int)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import BadInput, did_you_mean
 from .alibi import Alibi, alibi_slopes
+from .bam import Bam
 from .base import (
     METHOD_OPTIONS,
     GateBias,
@@ -15,6 +16,7 @@ from .base import (
     ScoreBias,
     token_positions,
 )
+from .cope import Cope
 from .fire import Fire
 from .fox import Fox
 from .kerple import Kerple
@@ -40,6 +42,8 @@ METHODS: dict[str, type[PositionMethod]] = {
     "xpos": XPos,
     "fox": Fox,
     "fire": Fire,
+    "cope": Cope,
+    "bam": Bam,
 }
 #: Other names that papers and libraries give them.
 _ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}

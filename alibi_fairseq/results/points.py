@@ -22,6 +22,8 @@ METHOD_NAMES = {
     "xpos": "xPos",
     "fox": "FoX",
     "fire": "FIRE",
+    "cope": "CoPE",
+    "bam": "BAM",
     "alibi_trainable_slopes": "ALiBi, trainable slopes",
     "alibi_random_slopes": "ALiBi, random slopes",
     "alibi_given_slopes": "ALiBi, other slopes",

@@ -107,7 +107,7 @@ def test_the_table_has_every_method_and_its_file():
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_the_table_counts_parameters(name):
-    sizes = {"C": 48, "H": 6, "layers": 5, "train_length": 70}
+    sizes = {"C": 48, "H": 6, "D": 8, "layers": 5, "train_length": 70}
     config = PositionConfig(48, 6, num_layers=5, train_length=70)
     method = build_position_method(name, config)
     counted = sum(parameter.numel() for parameter in method.parameters())
