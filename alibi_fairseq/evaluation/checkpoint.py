@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from ..checkpoints.loading import wrong_parts
 from ..errors import BadInput
+from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..positions.slopes import KINDS
 from ..results.dictionaries import STATE_KEY, fingerprint
@@ -99,6 +100,7 @@ def load_checkpoint(
         str(path), {**(overrides or {}), "data": str(data)}
     )
     with wrong_parts(path):
+        add_later_options(state, overrides or {})
         check_overrides(state, overrides or {})
         check_dictionary(state, path, dictionary, trained_with)
         (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
@@ -127,6 +129,19 @@ def load_checkpoint(
         # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,
     )
+
+
+def add_later_options(state: dict, overrides: dict) -> None:
+    """Apply overrides of options that this project's models have had only since a checkpoint's training.
+
+    fairseq applies those alone that the stored configuration has.
+    """
+    model = (state.get("cfg") or {}).get("model") or {}
+    if "position_method" in model:
+        with open_dict(state["cfg"]):
+            for name in overrides:
+                if name in AlibiLanguageModelConfig.__dataclass_fields__ and name not in model:
+                    model[name] = overrides[name]
 
 
 def check_overrides(state: dict, overrides: dict) -> None:
