@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from alibi_fairseq.attention import FutureMask, attend
-from alibi_fairseq.positions import PositionConfig, build_position_method
+from alibi_fairseq.positions import GateBias, PositionConfig, build_position_method
 
 #: Where documents begin in each sequence: short, long, at and off the edges of blocks.
 DOCUMENTS = ([0, 1, 5, 128, 300], [0, 70, 257])
@@ -35,7 +35,15 @@ class Call:
         config = PositionConfig(
             embed_dim=self.heads * self.width, num_heads=self.heads, num_layers=2, train_length=32
         )
-        return build_position_method(self.method, config).bias(0, self.length + self.cached)
+        method, keys = build_position_method(self.method, config), self.length + self.cached
+        generator = torch.Generator().manual_seed(7)
+        for parameter in method.parameters():
+            if not parameter.any():  # a bias that starts at zero would hide mistakes
+                parameter.data.normal_(std=0.5, generator=generator)
+        gates = method.gate(0, torch.randn(keys, self.batch, config.embed_dim, generator=generator))
+        if gates is not None:
+            return GateBias(gates.detach().double().cumsum(2))
+        return method.bias(0, keys)
 
     def mask(self, window: int = 0) -> FutureMask:
         keys = self.length + self.cached

@@ -10,6 +10,7 @@ from torch import Tensor
 from . import eager
 from .chooser import BACKENDS, check_backend, choose
 from .future_mask import SEPARATORS, FutureMask, document_starts
+from .score_scale import SCORE_SCALINGS, ScoreScale
 
 
 def attend(
@@ -48,8 +49,10 @@ def attend(
 
 __all__ = [
     "BACKENDS",
+    "SCORE_SCALINGS",
     "SEPARATORS",
     "FutureMask",
+    "ScoreScale",
     "attend",
     "check_backend",
     "document_starts",

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BadInput
-from ..positions import ScoreBias
+from ..positions import GateBias, ScoreBias
 from ..positions.alibi import LinearBias
 from . import eager, flash, flex, fold, sdpa, skipping
 from .certificate import typical_share
@@ -141,6 +141,8 @@ def _automatic(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: flo
 
 
 def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
+    if isinstance(mask.bias, GateBias):
+        return ("fold",) if q.shape[2] > 1 else ()
     if mask.bias is None or not fold.supports(mask.bias):
         # FlexAttention needs no mask in memory; SDPA's causal kernel neither.
         causal = mask.bias is None and not mask.window and mask.document_start is None

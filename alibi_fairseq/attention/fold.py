@@ -11,6 +11,9 @@ then differs from float64 by less than 5e-6 of its largest value at any length (
 fp16 positions are split into two parts and i is not needed: softmax ignores what all keys of a row
 have in common, and rounding fp32 sums of up to m·S is finer than these types.
 
+The gates of FoX add c_i − c_j (:class:`~alibi_fairseq.positions.GateBias`), which is folded likewise:
+c_i·1 and 1·(−c_j), each in parts whose largest ones cancel first.
+
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head size,
 E extra dimensions.
 """
@@ -22,7 +25,7 @@ from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from ..positions import ScoreBias
+from ..positions import GateBias, ScoreBias
 from ..positions.alibi import LinearBias
 from .blocks import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
@@ -34,8 +37,8 @@ EXTRA = 8
 
 
 def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi, and no bias."""
-    return bias is None or isinstance(bias, LinearBias)
+    """ALiBi, gates, and no bias."""
+    return bias is None or isinstance(bias, (LinearBias, GateBias))
 
 
 def unsupported_reason(
@@ -43,7 +46,7 @@ def unsupported_reason(
 ) -> str | None:
     """Why this backend cannot compute a call, or None."""
     if not supports(mask.bias):
-        return "fold supports no bias other than ALiBi"
+        return "fold supports no bias other than ALiBi and gates"
     if mask.key_padding is not None:
         return "fold does not support padding in front of tokens"
     if mask.window:
@@ -52,6 +55,8 @@ def unsupported_reason(
         return "fold does not support several documents in a window"
     if dropout_p > 0 and q.device.type == "cpu":
         return "fold has no attention dropout on the CPU"
+    if q.dtype == torch.float16 and isinstance(mask.bias, GateBias):
+        return "fold has no room for running sums of gates in fp16"
     if k.shape[2] > _max_positions(q.dtype):
         return f"fold supports at most {_max_positions(q.dtype)} keys in {q.dtype}"
     return None
@@ -74,6 +79,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         )
         q, k = _prepend(for_queries, q), _prepend(for_keys, k)  # (B, H, T or S, E + D)
         v = pad(v, (0, EXTRA))  # fused kernels require equal widths
+    elif isinstance(mask.bias, GateBias):
+        for_queries, for_keys = gate_dimensions(mask.bias.total, mask.offset, width, q.dtype)
+        q, k = torch.cat([for_queries, q], dim=-1), torch.cat([for_keys, k], dim=-1)
+        v = pad(v, (0, EXTRA))
     if mask.offset == 0:
         out = scaled_dot_product_attention(
             q, k, v, dropout_p=dropout_p, is_causal=True, scale=width**-0.5
@@ -124,6 +133,41 @@ def extra_dimensions(
             for_queries[..., 2 * index + 1] = keys[0, mask.offset :]
             for_keys[..., 2 * index + 1] = -part
     return for_queries.to(dtype), for_keys.to(dtype)
+
+
+def gate_dimensions(
+    total: Tensor, offset: int, width: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """What to prepend to the queries and the keys for gates.
+
+    Args:
+        total: (B, H, S) running sums in fp64.
+        offset: number of keys before the first query's own.
+        width: head size D.
+
+    Returns:
+        (B, H, T, E) and (B, H, S, E) in ``dtype``. Only the keys' have a gradient: what all scores
+        of a query have in common has none behind softmax.
+    """
+    rest = (total - total[..., -1:].detach()) * width**0.5
+    parts = []
+    if dtype == torch.float32:
+        parts.append(rest.detach().round())  # integers, whose differences are exact
+    elif dtype != torch.float64:
+        for _ in range(EXTRA // 2 - 1):
+            parts.append((rest.detach() - sum(parts)).to(dtype).double())
+    parts.append(rest - sum(parts))
+    count = len(parts)
+    for_keys = torch.stack(parts, dim=-1)  # (B, H, S, parts)
+    for_queries = for_keys[:, :, offset:].detach()
+    ones = torch.ones_like
+    pairs = (
+        torch.stack([for_queries, ones(for_queries)], dim=-1),
+        torch.stack([ones(for_keys), -for_keys], dim=-1),
+    )
+    room = (0, EXTRA - 2 * count)
+    for_queries, for_keys = (pad(pair.flatten(3).to(dtype), room) for pair in pairs)
+    return for_queries, for_keys
 
 
 def slope_parts(slopes: Tensor, width: int) -> Tensor:

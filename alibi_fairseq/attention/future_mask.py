@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..positions.base import RelativeBias, ScoreBias
+from ..positions.base import PlaceBias, RelativeBias, ScoreBias, token_positions
 
 #: What ends a document: nothing, every ``</s>`` (a document per line), or an empty line, which is a
 #: ``</s>`` behind another one (the rule of ``--sample-break-mode complete_doc``).
@@ -69,6 +69,14 @@ class FutureMask:
         whole = self.key_padding is None and self.document_start is None and self.window == 0
         return self.bias is None and self.offset == 0 and whole
 
+    def with_bias(self, bias: ScoreBias) -> FutureMask:
+        """The same mask of a method without a bias, with one that belongs to a single layer."""
+        mask = FutureMask(
+            bias, self.queries, self.keys, self.key_padding, self.window, self.document_start
+        )
+        mask._shared = self._shared
+        return mask
+
     def first_key(self, start: int) -> int:
         """The first key visible to query number ``start`` or a later one, in any sequence."""
         first = max(0, self.offset + start + 1 - self.window) if self.window else 0
@@ -77,6 +85,19 @@ class FutureMask:
         # (T,), read from the device once for all blocks and layers.
         make = lambda: starts[:, self.offset :].amin(dim=0).tolist()  # noqa: E731
         return max(first, self.shared("document starts", make)[start])
+
+    def places(self, device: torch.device) -> Tensor:
+        """Position of each query in its own text, without padding or other documents: (B or 1, T)."""
+
+        def make() -> Tensor:
+            real = torch.ones(1, self.keys, dtype=torch.bool, device=device)
+            if self.key_padding is not None:
+                real = ~self.key_padding
+            elif self.document_start is not None:
+                real = real.expand_as(self.document_start)
+            return token_positions(real, self.document_start)[:, self.offset :].clamp(min=0)
+
+        return self.shared(("places", self.offset, device), make)
 
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What a backend derives from this mask alone, made for the first layer and kept for the others.
@@ -105,11 +126,15 @@ class FutureMask:
         if self.bias is None or isinstance(self.bias, RelativeBias):
             mask = self._relative(n, visible, q.device, dtype)
         else:
-            term, distance = self.bias.block(q, k, self.offset + start), self._distance
-            mask = term.masked_fill(distance(n, visible, q.device) < 0, -torch.inf).to(dtype)
+            distance = self._distance(n, visible, q.device)
+            if isinstance(self.bias, PlaceBias):
+                places = self.places(q.device)[:, start : start + n]
+                term = self.bias.at(places, distance.clamp(min=0))
+            else:
+                term = self.bias.block(q, k, self.offset + start)
+            mask = term.masked_fill(distance < 0, -torch.inf).to(dtype)
             if self.window:
-                far = distance(n, visible, q.device) >= self.window
-                mask = mask.masked_fill(far, -torch.inf)
+                mask = mask.masked_fill(distance >= self.window, -torch.inf)
         if self.document_start is not None:
             starts = self.document_start[:, None, visible - n : visible, None]  # (B, 1, n, 1)
             keys = torch.arange(visible, device=q.device)

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from ..checkpoints.loading import check_ties, wrong_parts
 from ..errors import BadInput
+from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..positions.alibi import SLOPE_KINDS
 from ..results.dictionaries import STATE_KEY, fingerprint
@@ -120,6 +121,7 @@ def load_checkpoint(
         str(path), {**(overrides or {}), "data": str(data)}
     )
     with wrong_parts(path):
+        add_later_options(state, overrides or {})
         check_overrides(state, overrides or {})
         check_dictionary(state, path, dictionary, trained_with)
         (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
@@ -152,6 +154,19 @@ def load_checkpoint(
     )
 
 
+def add_later_options(state: dict, overrides: dict) -> None:
+    """Apply overrides of options that this project's models have had only since a checkpoint's training.
+
+    fairseq applies those alone that the stored configuration has.
+    """
+    model = (state.get("cfg") or {}).get("model") or {}
+    if "position_method" in model:
+        with open_dict(state["cfg"]):
+            for name in overrides:
+                if name in AlibiLanguageModelConfig.__dataclass_fields__ and name not in model:
+                    model[name] = overrides[name]
+
+
 def check_overrides(state: dict, overrides: dict) -> None:
     """Raises BadInput if an override names no option in a group of the stored configuration.
 
@@ -172,12 +187,15 @@ def position_method(options) -> str:
 
     ALiBi with slopes other than the paper's is a method of its own in results, so that no table takes
     it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``, ``alibi_given_slopes``.
+    So is any method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``.
     """
     if "position_method" in options:
         slopes = getattr(options, "alibi_slopes", "paper")
+        scaling = getattr(options, "score_scaling", "none")
+        name = options.position_method
         if slopes != "paper":
-            return f"alibi_{slopes if slopes in SLOPE_KINDS else 'given'}_slopes"
-        return options.position_method
+            name = f"alibi_{slopes if slopes in SLOPE_KINDS else 'given'}_slopes"
+        return name if scaling == "none" else f"{name}_{scaling}"
     if options.no_token_positional_embeddings:
         return "none"
     return "learned" if options.decoder_learned_pos else "sinusoidal"

@@ -45,7 +45,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-def as_list(value: object) -> object:
+def as_list(value: object) -> list:
     """One value stands for a list of it; a value given twice counts once."""
     values = value if isinstance(value, list | tuple) else [value]
     return [each for number, each in enumerate(values) if each not in values[:number]]
@@ -90,7 +90,7 @@ class Comparison:
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     methods: Texts = Field(
         ("alibi", "sinusoidal"),
-        description="position methods, or 'all' for the seven published up to ALiBi",
+        description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
     train_lengths: Counts = Field((128,), description="tokens per sample in training")
     eval_lengths: Counts = Field((128, 256, 512, 1024), description="window lengths in evaluation")
@@ -118,7 +118,7 @@ class Comparison:
         for name in set(self.methods) - set(METHODS):
             raise ValueError(
                 f"methods: there is no position method '{name}'.{did_you_mean(name, METHODS)} Choose "
-                f"from {', '.join(METHODS)}, or 'all' for the seven published up to ALiBi"
+                f"from {', '.join(METHODS)}, 'all' for the seven published up to ALiBi, or 'later' for the others"
             )
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"order: must name {', '.join(AXES)}, each once")
@@ -176,8 +176,14 @@ def from_mapping(values: Mapping) -> Comparison:
             "corpora: must be a list of mappings, each with 'name', and 'text' or 'data'."
         )
     values = {**values, "corpora": [validated(Corpus, each) for each in corpora]}
-    if values.get("methods") in ("all", ["all"]):
-        values["methods"] = PAPER_METHODS
+    if "methods" in values:
+        later = [name for name in METHODS if name not in PAPER_METHODS]
+        groups = {"all": PAPER_METHODS, "later": later}
+        values["methods"] = [
+            name
+            for each in as_list(values["methods"])
+            for name in (groups.get(each, [each]) if isinstance(each, str) else [each])
+        ]
     return validated(Comparison, values)
 
 

@@ -28,6 +28,8 @@ OPTIONS = {
     "block_diagonal": "none",
     "mem_len": 0,
     "clamp_learned_positions": False,
+    "rotary_scaling": "none",
+    "score_scaling": "none",
     "activation_fn": None,
     "decoder_normalize_before": None,
     "no_scale_embedding": False,

@@ -119,8 +119,8 @@ def given_options(config: PositionConfig | None) -> dict[str, object]:
 
 
 def limits(decoder: Any) -> dict[str, object]:
-    """The options that keep attention from keys before the query; fairseq's decoders have none."""
-    defaults = {"attention_window": 0, "block_diagonal": "none"}
+    """The options of attention itself; fairseq's decoders have none."""
+    defaults = {"attention_window": 0, "block_diagonal": "none", "score_scaling": "none"}
     values = {name: getattr(decoder, name, default) for name, default in defaults.items()}
     return {name: value for name, value in values.items() if value != defaults[name]}
 

@@ -55,6 +55,14 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
             "distribution, by --seed), or a file with one number per head"
         },
     )
+    score_scaling: str = field(
+        default="none",
+        metadata={
+            "help": "multiply the queries by the logarithm of the number of keys they see, with any "
+            "position method: none, logn (over that of the training length, where that is more than "
+            "1) or ssmax (by a factor learned for every head and layer)"
+        },
+    )
     attention_window: int = field(
         default=0,
         metadata={"help": "attend to the last W tokens only, with any position method; 0: to all"},
@@ -69,6 +77,14 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     clamp_learned_positions: bool = field(
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},
+    )
+    rotary_scaling: str = field(
+        default="none",
+        metadata={
+            "help": "rotary: slow the rotation down past the training length: pi, ntk or yarn with a "
+            "factor or 'dynamic' (yarn:4, ntk:dynamic) and, when a model is continued, the length it "
+            "was trained at before (yarn:4:512)"
+        },
     )
     compile: bool = field(
         default=False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -16,7 +17,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from ..attention import FutureMask, document_starts
+from ..attention import FutureMask, ScoreScale, document_starts
 from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
@@ -96,6 +97,14 @@ class AlibiDecoder(TransformerDecoder):
                 **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )
+        self.score_scaling, self.score_scale = args.score_scaling, None
+        if args.score_scaling != "none":
+            self.score_scale = ScoreScale(
+                args.score_scaling,
+                args.decoder_attention_heads,
+                args.decoder_layers,
+                args.train_length,
+            )
         self.attention_window = args.attention_window
         self.block_diagonal = args.block_diagonal
         for layer in self._all_layers():
@@ -228,7 +237,9 @@ class AlibiDecoder(TransformerDecoder):
                     bias, length, keys, padding, self.attention_window, documents
                 )
             layer_memory = memory[index] if memory else None
-            contexts.append(AttentionContext(masks[bias], rotation, layer_memory))
+            gate = partial(method.gate, index)
+            scale = None if self.score_scale is None else partial(self.score_scale, index)
+            contexts.append(AttentionContext(masks[bias], rotation, layer_memory, gate, scale))
         return contexts
 
     def _is_dropped(self) -> bool:
@@ -299,7 +310,8 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
     mask = FutureMask(
         whole.bias, last, whole.keys, whole.key_padding, whole.window, whole.document_start
     )
-    return x, AttentionContext(mask, rotation_of_last(context.rotation), memory)
+    rotation = rotation_of_last(context.rotation)
+    return x, replace(context, mask=mask, rotation=rotation, memory=memory)
 
 
 def rotation_of_last(rotation: Rotation | None) -> Rotation | None:

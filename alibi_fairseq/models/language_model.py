@@ -12,7 +12,7 @@ from fairseq.models.transformer import Embedding
 from fairseq.modules import AdaptiveInput as FairseqAdaptiveInput
 from torch import Tensor
 
-from ..attention import SEPARATORS, check_backend
+from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
 from ..errors import BadInput
 from ..positions.alibi import slopes_option
 from ..results import manifest
@@ -209,6 +209,10 @@ def check_options(args: argparse.Namespace) -> None:
         raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
     if args.attention_window < 0:
         raise BadInput(f"--attention-window must be 0 or more, not {args.attention_window}.")
+    if args.score_scaling not in SCORE_SCALINGS:
+        raise BadInput(
+            f"--score-scaling must be one of {', '.join(SCORE_SCALINGS)}, not '{args.score_scaling}'."
+        )
     if args.block_diagonal not in SEPARATORS:
         raise BadInput(
             f"--block-diagonal must be one of {', '.join(SEPARATORS)}, not '{args.block_diagonal}'."

@@ -6,6 +6,7 @@ S = M or cached + T.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from ..attention import FutureMask, attend
-from ..positions import Rotation
+from ..positions import GateBias, Rotation
 
 #: Cached keys and values get room for this many tokens more, or for half of their number if that is more.
 _ROOM = 64
@@ -29,11 +30,15 @@ class AttentionContext:
         mask: the future mask with the position method's bias.
         rotation: rotates queries and keys, or None.
         memory: (M, B, C) past states that precede the new tokens, or None.
+        gate: gives the gates (B, H, T) of tokens from the layer's input (T, B, C), or None.
+        scale: scales the queries (B, H, T, D) by the number of keys they see, or None.
     """
 
     mask: FutureMask
     rotation: Rotation | None = None
     memory: Tensor | None = None
+    gate: Callable[[Tensor], Tensor | None] = lambda x: None
+    scale: Callable[[Tensor, FutureMask], Tensor] | None = None
 
 
 class SelfAttention(MultiheadAttention):
@@ -77,14 +82,20 @@ class SelfAttention(MultiheadAttention):
         v = self._split_heads(self.v_proj(source))
         if context.rotation is not None:
             q, k = context.rotation(q, k)
+        if context.scale is not None:
+            q = context.scale(q, context.mask)
+        mask, gates = context.mask, context.gate(source)
+        total = None if gates is None else gates.double().cumsum(2)  # (B, H, M + T)
         if incremental_state is not None:
-            k, v = self._append_to_cache(incremental_state, k, v)
+            k, v, total = self._append_to_cache(incremental_state, k, v, total)
+        if total is not None:
+            mask = mask.with_bias(GateBias(total))
         dropping = self.training or self.dropout_module.apply_during_inference
         output, weights = attend(
             q,
             k,
             v,
-            context.mask,
+            mask,
             dropout_p=self.dropout_module.p if dropping else 0.0,
             backend=self.backend,
             need_weights=need_weights or need_head_weights,
@@ -100,13 +111,18 @@ class SelfAttention(MultiheadAttention):
         x = x.view(length, batch, self.num_heads, self.head_dim)  # (T, B, H, D)
         return x.permute(1, 2, 0, 3)  # (B, H, T, D)
 
-    def _append_to_cache(self, incremental_state: dict, k: Tensor, v: Tensor):
+    def _append_to_cache(self, incremental_state: dict, k: Tensor, v: Tensor, total: Tensor | None):
         saved = self._get_input_buffer(incremental_state)
         if "prev_key" in saved:
             k = appended(saved["prev_key"], k)  # (B, H, S, D)
             v = appended(saved["prev_value"], v)
-        self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
-        return k, v
+        new = {"prev_key": k, "prev_value": v}
+        if total is not None:
+            if (before := saved.get("prev_total")) is not None:
+                total = torch.cat([before, before[..., -1:] + total], dim=2)  # (B, H, S)
+            new["prev_total"] = total
+        self._set_input_buffer(incremental_state, new)
+        return k, v, total
 
     def cached_length(self, incremental_state: dict | None) -> int:
         """Number of tokens whose keys are cached."""

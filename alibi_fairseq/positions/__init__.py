@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from ..errors import BadInput, did_you_mean
 from .alibi import Alibi, alibi_slopes
+from .bam import Bam
 from .base import (
     METHOD_OPTIONS,
+    GateBias,
+    PlaceBias,
     PositionConfig,
     PositionMethod,
     RelativeBias,
@@ -13,6 +16,9 @@ from .base import (
     ScoreBias,
     token_positions,
 )
+from .cope import Cope
+from .fire import Fire
+from .fox import Fox
 from .kerple import Kerple
 from .learned import Learned
 from .none import NoPositions
@@ -34,6 +40,10 @@ METHODS: dict[str, type[PositionMethod]] = {
     "kerple": Kerple,
     "sandwich": Sandwich,
     "xpos": XPos,
+    "fox": Fox,
+    "fire": Fire,
+    "cope": Cope,
+    "bam": Bam,
 }
 #: Other names that papers and libraries give them.
 _ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
@@ -86,6 +96,8 @@ def check_options(name: str, config: PositionConfig) -> None:
 __all__ = [
     "METHODS",
     "METHOD_OPTIONS",
+    "GateBias",
+    "PlaceBias",
     "PositionConfig",
     "PositionMethod",
     "RelativeBias",

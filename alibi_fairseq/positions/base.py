@@ -1,4 +1,4 @@
-"""The base class of position methods, and the four places where they can act.
+"""The base class of position methods, and the five places where they can act.
 
 A method overrides only what it needs:
 
@@ -6,6 +6,7 @@ A method overrides only what it needs:
 2. on the queries and keys          ``rotation``   (rotary, xPos)
 3. on the attention scores          ``bias``       (ALiBi, T5 bias, KERPLE, Sandwich)
 4. through a memory of past states  ``memory_length`` together with a ``bias`` of its own (Transformer-XL)
+5. through gates of the tokens      ``gate``       (FoX), from the input of each layer
 
 The decoder calls these methods and knows no method by name. Positions are arguments; no method stores
 a position, a length or a mask between calls, so training, evaluation, cached decoding and recurrence
@@ -29,7 +30,7 @@ Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 #: Fields of :class:`PositionConfig` that are options of particular methods.
 METHOD_OPTIONS = (
     *("mem_len", "alibi_scale", "alibi_bias_max", "alibi_slopes"),
-    "clamp_learned_positions",
+    *("clamp_learned_positions", "rotary_scaling"),
 )
 
 
@@ -50,6 +51,7 @@ class PositionConfig:
         alibi_slopes: of ALiBi: ``paper``, ``trainable``, ``random``, or one number per head, separated
             by commas.
         clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
+        rotary_scaling: of ``rotary``: ``none``, or how its rotation is slowed down for longer texts.
         seed: of the training, for what is drawn once and not learned.
     """
 
@@ -63,6 +65,7 @@ class PositionConfig:
     alibi_bias_max: float = 8.0
     alibi_slopes: str = "paper"
     clamp_learned_positions: bool = False
+    rotary_scaling: str = "none"
     seed: int = 1
 
     @property
@@ -114,6 +117,47 @@ class RelativeBias(ScoreBias):
         return self.at(distance.clamp(min=0)).unsqueeze(0)  # (1, H, n, K)
 
 
+class PlaceBias(ScoreBias):
+    """A score bias that depends on the distance and on where in its own text the query is."""
+
+    def at(self, place: Tensor, distance: Tensor) -> Tensor:
+        """Bias of some queries at each distance.
+
+        Args:
+            place: (B or 1, n) integers, position of each query in its own text, ≥ 0.
+            distance: (n, K) integers, query position − key position, ≥ 0.
+
+        Returns:
+            (B or 1, H, n, K) in fp32.
+        """
+        raise NotImplementedError
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        queries = torch.arange(first, first + q.shape[2], device=q.device)
+        distance = queries[:, None] - torch.arange(k.shape[2], device=q.device)
+        return self.at(queries[None], distance.clamp(min=0))
+
+
+@dataclass(frozen=True, eq=False)
+class GateBias(ScoreBias):
+    """What the gates of a layer add to its scores: c_i − c_j, c being the running sum of log gates.
+
+    Attributes:
+        total: (B, H, S) c of every key, in fp64: of a long text it is large, and differences count.
+    """
+
+    total: Tensor
+
+    needs_grad = True
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        last, precise = first + q.shape[2], torch.promote_types(q.dtype, torch.float32)
+        # Relative to the last query, so that the type's precision is spent on keys that matter.
+        here = self.total[..., last - 1 : last].detach()
+        near = (self.total[..., : k.shape[2]] - here).to(precise)  # (B, H, K)
+        return near[..., first:last, None] - near[..., None, :]
+
+
 class PositionMethod(nn.Module):
     """Base class of all methods. It acts nowhere, which is what "no positions" means."""
 
@@ -157,6 +201,22 @@ class PositionMethod(nn.Module):
         Args:
             layer: 0-based index of the decoder layer.
             keys: number of keys S of this forward pass.
+        """
+        return None
+
+    def gate(self, layer: int, x: Tensor) -> Tensor | None:
+        """The logarithm of each token's gate in one layer, or None.
+
+        The score of key j and query i gets the sum of the gates of tokens j + 1 … i, see
+        :class:`GateBias`. The running sums are cached beside the keys. A method with gates has no
+        ``bias``.
+
+        Args:
+            layer: 0-based index of the decoder layer.
+            x: (T, B, C) input of the layer's attention.
+
+        Returns:
+            (B, H, T), fp32 or wider.
         """
         return None
 

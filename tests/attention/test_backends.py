@@ -53,7 +53,10 @@ def test_sdpa_runs_every_method(method, cached, padded):
     torch.manual_seed(1)  # learned biases start random
     expected = rounded_reference(call)
     torch.manual_seed(1)
-    assert_close(results(call, "sdpa"), expected, TOLERANCE[torch.float32])
+    found = results(call, "sdpa")
+    # CoPE's gradient jumps where a count is a whole number, so rounding may take it to the other side.
+    assert_close(found, expected, 2e-2 if method == "cope" else TOLERANCE[torch.float32])
+    assert (found[0] - expected[0]).abs().max() < 5e-6 * expected[0].abs().max()
 
 
 @pytest.mark.parametrize("heads", [1, 2, 8, 12])
@@ -64,13 +67,16 @@ def test_auto_equals_the_reference(heads, length, padded):
     assert_close(results(call, "auto"), rounded_reference(call), TOLERANCE[torch.float32])
 
 
-@pytest.mark.parametrize("method", ["t5", "kerple", "transformer_xl"])
+@pytest.mark.parametrize("method", ["t5", "kerple", "transformer_xl", "fire", "cope", "bam"])
 def test_learned_biases_get_the_gradient_of_the_reference(method):
     call = Call(method=method, length=600, batch=1, heads=2)
     gradients = []
     for backend in ("eager", "sdpa"):
         torch.manual_seed(1)
         module = build_position_method(method, PositionConfig(32, 2, 2, 32, mem_len=0)).double()
+        for parameter in module.parameters():
+            if not parameter.any():
+                parameter.data.normal_()
         q, k, v, grad = (x.double() for x in call.tensors())
         mask = FutureMask(module.bias(0, 600), 600, 600)
         out, _ = attend(q, k, v, mask, backend=backend)

@@ -325,3 +325,21 @@ def test_updates_are_those_of_the_last_optimizer(sweep, trained, tmp_path):
     torch.save(state, path)
     (cell,) = run_sweep(sweep(checkpoints=[path], lengths=[16]))
     assert cell["updates"] == 12
+
+
+@pytest.mark.parametrize("overrides", [{"rotary_scaling": "yarn:2"}, {"score_scaling": "logn"}])
+def test_options_that_a_checkpoint_is_too_old_to_have(sweep, trained, tmp_path, overrides):
+    state = torch.load(trained("rotary"), weights_only=False)
+    for option in ("rotary_scaling", "score_scaling"):
+        del state["cfg"]["model"][option]
+    old = tmp_path / "old.pt"
+    torch.save(state, old)
+
+    def perplexity(path, **changes):
+        out = tmp_path / f"{path.stem}{len(changes)}.json"
+        (cell,) = run_sweep(sweep(checkpoints=[path], lengths=[64], out=out, **changes))
+        return cell["perplexity"]
+
+    changed = perplexity(trained("rotary"), overrides=overrides)
+    assert perplexity(old, overrides=overrides) == changed
+    assert perplexity(old) == perplexity(trained("rotary")) != changed

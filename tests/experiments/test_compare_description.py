@@ -9,6 +9,7 @@ from alibi_fairseq.cli import compare as cli
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments.comparison import PAPER_METHODS, as_mapping, from_mapping, load
+from alibi_fairseq.positions import METHODS
 
 CORPUS = {"name": "mine", "text": "book.txt"}
 
@@ -118,6 +119,8 @@ def test_options_describe_the_same_as_yaml(tmp_path, monkeypatch):
         }
     )
     assert cli.comparison_of(options("book.txt", "--methods", "all")).methods == PAPER_METHODS
+    every = cli.comparison_of(options("book.txt", "--methods", "all,later,alibi")).methods
+    assert every[:7] == PAPER_METHODS and sorted(every) == sorted(METHODS)
 
 
 def test_binary_data_yaml_and_missing_text(tmp_path):

@@ -16,9 +16,11 @@ EVERY_METHOD = sorted(METHODS)
 def method_model(method):
     """Everything except a learned table is used past its training length."""
     model = small_model(method, tokens_per_sample=LONGEST if method == "learned" else 16)
-    if method in ("t5", "transformer_xl"):  # biases that start near zero would hide mistakes
-        for parameter in model.decoder.embed_positions.parameters():
+    for parameter in model.decoder.embed_positions.parameters():
+        if method in ("t5", "transformer_xl"):  # biases that start near zero would hide mistakes
             parameter.data.mul_(10)
+        elif method in ("fox", "cope", "bam"):
+            parameter.data.normal_(std=0.5)
     return model
 
 

@@ -1,13 +1,16 @@
-"""KERPLE, Sandwich and xPos against their papers' formulas, derived another way."""
+"""KERPLE, Sandwich, xPos, FIRE, CoPE and BAM against their papers' formulas, derived another way."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 import torch
 
+from alibi_fairseq.attention import FutureMask
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.positions import PositionConfig, build_position_method
+from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.xpos import last_position
 
 HEADS = [1, 2, 8, 12]
@@ -94,3 +97,132 @@ def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
     assert all(y.isfinite().all() for y in rotated)
     with pytest.raises(BadInput, match=f"limited to position {last}"):
         method("xpos").rotation(last + 1, 1, x.device)(x, x)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_fire_interpolates_between_no_distance_and_the_whole_text(heads, dtype):
+    fire = build_position_method("fire", PositionConfig(8 * heads, heads, 2, 158)).to(dtype)
+    layer = fire.layers[1]
+    keys, queries = 60, 35  # positions 25 to 59: the threshold is 39.5
+    q, k = (torch.zeros(1, heads, n, 8, dtype=dtype) for n in (queries, keys))
+    mask = FutureMask(fire.bias(1, keys), queries, keys)
+    ours = mask.block(q, k, 0, torch.float32)
+    assert ours.shape == (1, heads, queries, keys)
+
+    c, threshold = layer.c.double().abs(), layer.log_threshold.double().exp()
+    assert threshold.item() == pytest.approx(39.5, rel=0.02)
+    (inner, inner_bias), (outer, outer_bias) = (
+        (linear.weight.double(), linear.bias.double()) for linear in (layer.hidden, layer.out)
+    )
+    expected = torch.full((1, heads, queries, keys), -torch.inf, dtype=torch.float64)
+    for t in range(queries):
+        i = keys - queries + t
+        for j in range(i + 1):
+            share = torch.log(c * (i - j) + 1) / torch.log(c * max(i, threshold) + 1)
+            hidden = torch.relu(inner @ share + inner_bias)
+            expected[0, :, t, j] = outer @ hidden + outer_bias
+    torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-5)
+
+    seen = expected.detach().isfinite()
+    direction = torch.randn(expected.shape, dtype=torch.float64)[seen]
+    inputs = list(layer.parameters())
+    for found, exact in zip(
+        torch.autograd.grad((ours[seen] * direction).sum(), inputs),
+        torch.autograd.grad((expected[seen] * direction).sum(), inputs),
+    ):
+        tolerance = 1e-4 if dtype == torch.float32 else 1e-2
+        torch.testing.assert_close(
+            found, exact, rtol=tolerance, atol=tolerance * exact.abs().max().item()
+        )
+    assert not [p for p in fire.layers[0].parameters() if p.grad is not None]
+
+
+def test_fire_counts_positions_from_the_start_of_each_text():
+    """Padding in front and other documents are no part of it."""
+    fire = method("fire")
+    padding = torch.zeros(2, 30, dtype=torch.bool)
+    padding[0, :12] = True
+    starts = torch.zeros(2, 30, dtype=torch.long)
+    starts[1, 20:] = 20
+    cpu = torch.device("cpu")
+    padded = FutureMask(fire.bias(0, 30), 15, 30, padding).places(cpu)
+    assert padded.tolist() == [list(range(3, 18)), list(range(15, 30))]
+    cut = FutureMask(fire.bias(0, 30), 15, 30, document_start=starts).places(cpu)
+    assert cut.tolist() == [list(range(15, 30)), [*range(15, 20), *range(10)]]
+    both = FutureMask(fire.bias(0, 30), 15, 30, padding, document_start=starts).places(cpu)
+    assert both.tolist() == [list(range(3, 18)), [*range(15, 20), *range(10)]]
+    assert math.isclose(fire.layers[0].log_threshold.exp().item(), 4, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_cope_adds_the_vector_of_the_count_to_the_key(heads, dtype):
+    cope = method("cope", heads)
+    vectors = cope.layers[1].vectors
+    assert vectors.shape == (8, 64) and not vectors.any()
+    vectors.data.normal_()
+    cope = cope.to(dtype)
+    vectors = cope.layers[1].vectors
+    # Long enough for counts past 63.
+    keys, queries = 150, 9
+    q, k = (torch.randn(2, heads, n, 8).to(dtype).requires_grad_() for n in (queries, keys))
+    mask = FutureMask(cope.bias(1, keys), queries, keys)
+    ours = mask.block(q, k, 0, torch.float32)
+
+    exact = [x.detach().double().requires_grad_() for x in (q, k, vectors)]
+    expected = torch.full(ours.shape, -torch.inf, dtype=torch.float64)
+    largest = 0.0
+    for t in range(queries):
+        count = torch.zeros(2, heads, dtype=torch.float64)
+        for j in range(keys - queries + t, -1, -1):
+            count = count + torch.sigmoid((exact[0][:, :, t] * exact[1][:, :, j]).sum(-1) / 8**0.5)
+            place = count.clamp(max=63)
+            below = place.detach().floor().long()
+            share = (place - below)[..., None]
+            vector = (1 - share) * exact[2].T[below] + share * exact[2].T[(below + 1).clamp(max=63)]
+            expected[:, :, t, j] = (exact[0][:, :, t] * vector).sum(-1) / 8**0.5
+        largest = max(largest, count.max().item())
+    assert largest > 64
+    torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-4)
+
+    seen = expected.detach().isfinite()
+    direction = torch.randn(expected.shape, dtype=torch.float64)[seen]
+    for found, right in zip(
+        torch.autograd.grad((ours[seen] * direction).sum(), (q, k, vectors)),
+        torch.autograd.grad((expected[seen] * direction).sum(), exact),
+    ):
+        tolerance = 1e-4 if dtype == torch.float32 else 1e-2
+        assert (found.double() - right).abs().max() < tolerance * right.abs().max()
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_bam_is_a_generalised_gaussian(heads, dtype):
+    bam = method("bam", heads)
+    distance = torch.arange(1000)
+    assert torch.equal(bam.bias(1, 1000).at(distance), -torch.ones(heads, 1000))  # at first
+    for parameter in bam.parameters():
+        parameter.data.normal_(std=0.5)
+    prior = bam.to(dtype).layers[1]
+    ours = bam.bias(1, 1000).at(distance)
+    exact = [p.detach().double().requires_grad_() for p in (prior.alpha, prior.beta)]
+    alpha, beta = (p[:, None] for p in exact)
+    expected = -alpha.exp() * (distance.double() + 1e-5) ** beta
+    torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-5)
+    direction = torch.randn(heads, 1000).double()
+    for found, right in zip(
+        torch.autograd.grad((ours * direction).sum(), (prior.alpha, prior.beta)),
+        torch.autograd.grad((expected * direction).sum(), exact),
+    ):
+        tolerance = 1e-3 if dtype == torch.float32 else 1e-2
+        assert (found.double() - right).abs().max() < tolerance * right.abs().max()
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_bam_with_an_exponent_of_one_is_alibi(heads):
+    bam, distance = method("bam", heads), torch.arange(1000)
+    bam.layers[0].alpha.data = alibi_slopes(heads).log()
+    bam.layers[0].beta.data.fill_(1)
+    alibi = method("alibi", heads).bias(0, 1000).at(distance)
+    torch.testing.assert_close(bam.bias(0, 1000).at(distance), alibi, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,140 @@
+"""``--score-scaling`` against its formula in float64, written out, with every position method."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from conftest import build_model, random_tokens, small_model
+from omegaconf import OmegaConf
+
+from alibi_fairseq.attention import FutureMask, ScoreScale, attend
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.checkpoint import position_method
+from alibi_fairseq.huggingface import own
+from alibi_fairseq.huggingface.description import describe
+from alibi_fairseq.positions import METHODS
+
+PAD = 1
+
+
+def scaled(method: str, kind: str, *flags: str, **options):
+    """A small model past its training length, with factors that differ by head and layer."""
+    options.setdefault("tokens_per_sample", 40 if method == "learned" else 16)
+    model = small_model(method, "--score-scaling", kind, *flags, **options)
+    if kind == "ssmax":
+        for parameter in model.decoder.score_scale.parameters():
+            parameter.data.mul_(torch.rand(parameter.shape) + 0.5)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["logn", "ssmax"])
+@pytest.mark.parametrize("heads", [1, 6, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_values_and_gradients(kind, heads, dtype):
+    scale = ScoreScale(kind, heads, layers=2, train_length=9)
+    q, k, v, grad = torch.randn(4, 2, heads, 30, 8).to(dtype).double()
+    queries, factors = q[:, :, 11:], [*scale.parameters()][1:]
+    inputs = [queries.to(dtype).requires_grad_(), *factors]
+    mask = FutureMask(None, 19, 30)
+    ours, _ = attend(scale(1, inputs[0], mask), k.to(dtype), v.to(dtype), mask)
+    found = torch.autograd.grad(ours, inputs, grad[:, :, 11:].to(dtype))
+
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    rows = []
+    for t in range(19):
+        n = 12 + t
+        factor = torch.tensor(max(1.0, math.log(n) / math.log(9)))
+        if kind == "ssmax":
+            factor = (exact[1] * math.log(n))[:, None]
+        scores = (exact[0][:, :, t, None] * k[:, :, :n]).sum(-1) * factor / 8**0.5
+        rows.append((scores.softmax(-1)[..., None] * v[:, :, :n]).sum(2))
+    expected = torch.stack(rows, dim=2)
+    tolerance = 1e-5 if dtype == torch.float32 else 3e-2
+    for a, b in zip(
+        (ours, *found), (expected, *torch.autograd.grad(expected, exact, grad[:, :, 11:]))
+    ):
+        assert (a.double() - b).abs().max() < tolerance * b.abs().max()
+
+
+@pytest.mark.parametrize("length", [64, 1024])
+def test_scores_keep_their_size_on_average_at_first(length):
+    factors = ScoreScale("ssmax", 8, 2, length).layers[0]["s"]
+    assert (factors * torch.arange(1, length + 1)[:, None].log()).mean().item() == pytest.approx(1)
+    if length == 1024:
+        assert factors[0].item() == pytest.approx(0.168, abs=5e-4)  # as published
+
+
+@torch.no_grad()
+def test_logn_is_the_plain_model_up_to_the_training_length():
+    plain, logn = small_model("rotary"), small_model("rotary", "--score-scaling", "logn")
+    assert plain.state_dict().keys() == logn.state_dict().keys()
+    logn.load_state_dict(plain.state_dict())
+    tokens = random_tokens(2, 100)
+    torch.testing.assert_close(logn(tokens)[0][:, :32], plain(tokens)[0][:, :32], rtol=0, atol=0)
+    assert (logn(tokens)[0] - plain(tokens)[0])[:, 60:].abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["logn", "ssmax"])
+@pytest.mark.parametrize("method", sorted(METHODS))
+@torch.no_grad()
+def test_decoding_padding_and_last_positions(kind, method):
+    model, tokens, state = scaled(method, kind), random_tokens(2, 40), {}
+    whole = model(tokens)[0]
+    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 7, 30, 40)]
+    torch.testing.assert_close(torch.cat(chunks, dim=1), whole, rtol=0, atol=2e-5)
+    padded = torch.cat([torch.full((2, 9), PAD), tokens[:, :31]], dim=1)
+    padded[1] = tokens[1]
+    alone = model(tokens[:1, :31])[0]
+    torch.testing.assert_close(model(padded)[0][:1, 9:], alone, rtol=0, atol=2e-5)
+    last, _ = model.decoder.extract_features(tokens, last=3)
+    every, _ = model.decoder.extract_features(tokens)
+    torch.testing.assert_close(last, every[:, -3:], rtol=0, atol=2e-5)
+
+
+def test_keys_outside_of_a_window_and_of_the_document_do_not_count():
+    starts = torch.tensor([[0] * 10 + [10] * 20])
+    q = torch.ones(1, 1, 30, 4)
+    scale = ScoreScale("ssmax", 1, 1, 16)
+    seen = scale(0, q, FutureMask(None, 30, 30, None, 6, starts))[0, 0, :, 0] / scale.layers[0]["s"]
+    expected = [min(6, n) for n in (*range(1, 11), *range(1, 21))]
+    torch.testing.assert_close(seen.exp(), torch.tensor(expected, dtype=torch.float32))
+
+
+def test_activation_checkpointing_gives_the_same_gradients():
+    flags = ["--arch", "alibi_lm_tiny", "--score-scaling", "ssmax"]
+    plain, frugal = (
+        build_model(*flags, *more).train() for more in ((), ("--checkpoint-activations",))
+    )
+    frugal.load_state_dict(plain.state_dict())
+    tokens = random_tokens(2, 24)
+    for model in (plain, frugal):
+        torch.manual_seed(3)
+        model(tokens)[0].log_softmax(-1).square().mean().backward()
+    for one, other in zip(plain.parameters(), frugal.parameters(), strict=True):
+        assert one.grad.abs().max() > 0
+        torch.testing.assert_close(other.grad, one.grad)
+
+
+def test_layers_can_be_pruned():
+    full, pruned = (
+        scaled("alibi", "ssmax"),
+        scaled("alibi", "ssmax", "--decoder-layers-to-keep", "1"),
+    )
+    options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
+    pruned.load_state_dict(full.state_dict(), model_cfg=options)
+    kept = pruned.decoder.score_scale.layers[0]["s"]
+    assert torch.equal(kept, full.decoder.score_scale.layers[1]["s"])
+
+
+def test_it_is_a_method_of_its_own_in_results_and_not_exported():
+    model = scaled("alibi", "logn")
+    assert position_method(model.decoder.args) == "alibi_logn"
+    with pytest.raises(BadInput, match="--score-scaling"):
+        own.config(describe(model.decoder, "alibi", 16))
+
+
+def test_anything_else_is_refused():
+    with pytest.raises(BadInput, match="--score-scaling must be one of none, logn, ssmax"):
+        small_model("alibi", "--score-scaling", "log")
