@@ -136,7 +136,7 @@ def test_methods_from_outside_keep_their_name():
     shown = length_table(
         document(evaluation_cell(position_method="mine"), evaluation_cell(position_method="none"))
     )
-    assert [row[0] for row in cells_of(shown)[1:]] == ["No positions, L=64", "mine, L=64"]
+    assert [row[0] for row in cells_of(shown)[1:]] == ["mine, L=64", "No positions, L=64"]
 
 
 def test_csv_holds_every_cell_unrounded():
