@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from alibi_fairseq.attention import FutureMask, ScoreScale, attend
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import position_method
-from alibi_fairseq.huggingface import own
+from alibi_fairseq.huggingface import conversion
 from alibi_fairseq.huggingface.description import describe
 from alibi_fairseq.positions import METHODS
 
@@ -132,7 +132,7 @@ def test_it_is_a_method_of_its_own_in_results_and_not_exported():
     model = scaled("alibi", "logn")
     assert position_method(model.decoder.args) == "alibi_logn"
     with pytest.raises(BadInput, match="--score-scaling"):
-        own.config(describe(model.decoder, "alibi", 16))
+        conversion.own_config(describe(model.decoder, "alibi", 16))
 
 
 def test_anything_else_is_refused():
