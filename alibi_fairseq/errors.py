@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+#: This project's command.
+PROGRAM = "alibi-fairseq"
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
@@ -97,7 +99,7 @@ wording: Callable[[str], str] = _as_it_is
 
 def program_name() -> str:
     """What the user typed, for messages."""
-    return Path(sys.argv[0]).name.replace("-m", "alibi-fairseq")
+    return Path(sys.argv[0]).name.replace("-m", PROGRAM)
 
 
 @contextmanager

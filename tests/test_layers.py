@@ -37,6 +37,15 @@ def imports(graph) -> list[tuple[str, str]]:
     ]
 
 
+def test_no_modules_import_each_other_in_a_circle():
+    graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
+    following = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    # What imports nothing that is left, taken away again and again, leaves only circles.
+    while done := {name for name, imported in following.items() if not imported & {*following}}:
+        following = {name: found for name, found in following.items() if name not in done}
+    assert not following
+
+
 def is_in(module: str, packages) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 

@@ -11,9 +11,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__, errors
-from ..errors import BadInput, did_you_mean
-
-PROGRAM = "alibi-fairseq"
+from ..errors import PROGRAM, BadInput, did_you_mean
 
 #: Our own verbs: module and one line of help.
 VERBS = {

@@ -7,9 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from ..errors import BadInput
+from ..errors import PROGRAM, BadInput
 from ..fairseq_fixes.invocation import FOLDER, is_this_package
-from . import PROGRAM
 
 
 def run(verb: str, arguments: list[str]) -> int:

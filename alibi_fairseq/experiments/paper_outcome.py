@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..files import atomic_write
 from ..paper import published
@@ -22,7 +23,9 @@ from ..reporting import comparison
 from ..reporting.comparison import Row
 from ..results.points import Point, document_points, model_label
 from ..results.schema import load_document
-from .paper_tables import PaperTables
+
+if TYPE_CHECKING:
+    from .paper_tables import PaperTables
 
 #: Everything that the paper numbers.
 NUMBERED = (
