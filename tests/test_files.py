@@ -72,6 +72,15 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path):
         check_disk(tmp_path / "not" / "there", 1e18, "The preparation")
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_only_a_file_is_replaced(tmp_path, make):
+    make(tmp_path / "there")
+    with pytest.raises(BadInput, match="there"), atomic_write(tmp_path / "there") as stream:
+        stream.write("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert not (tmp_path / "there").is_file()
+
+
 _HAMMER = """
 import os, sys, time
 from alibi_fairseq.errors import BadInput
