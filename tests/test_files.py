@@ -29,11 +29,14 @@ def test_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_failed_rename_leaves_nothing(tmp_path):
-    (tmp_path / "folder" / "inside").mkdir(parents=True)
-    with pytest.raises(OSError), atomic_write(tmp_path / "folder") as stream:
+def test_failed_rename_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError), atomic_write(tmp_path / "file") as stream:
         stream.write("text")
-    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_permissions_follow_the_umask(tmp_path):
