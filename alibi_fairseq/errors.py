@@ -12,7 +12,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 #: This project's command.
@@ -48,8 +48,11 @@ def install_excepthook() -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
     def hook(kind, exception, trace):
+        # In a distributed run torch's hook calls this one, and would keep what it writes for itself.
+        with redirect_stderr(sys.__stderr__):
+            code = report(exception, program_name())
         # Python ends with the code of a SystemExit that its hook raises.
-        raise SystemExit(report(exception, program_name()))
+        raise SystemExit(code)
 
     sys.excepthook = hook
 
@@ -66,11 +69,12 @@ def report(exception: BaseException, program: str) -> int:
     """
     flush_output()
     if isinstance(exception, KeyboardInterrupt):
-        print(f"{program}: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    sentence = explain(exception)
-    code = 1 if sentence is None else 2
-    print(f"{program}: error: {wording(sentence or unexpected(exception))}", file=sys.stderr)
+        sentence, code = "interrupted", INTERRUPTED
+    else:
+        known = explain(exception)
+        sentence, code = f"error: {wording(known or unexpected(exception))}", 2 if known else 1
+    # Not print, which fairseq replaces in the processes of a distributed run.
+    sys.stderr.write(f"{program}: {sentence}\n")
     return code
 
 

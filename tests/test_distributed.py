@@ -36,6 +36,11 @@ def test_one_job_that_can_be_resumed(data_bin, tmp_path, port):
     assert state["optimizer_history"][-1]["num_updates"] == 5
     cells = load_document(tmp_path / "training.json")["cells"]
     assert [(cell["updates"], cell["processes"]) for cell in cells] == [(3, 2), (5, 2)]
+
+    refused = torchrun(port, *command, "--position-method", "rotary")
+    assert refused.returncode == 1  # torchrun's
+    assert "error:" in refused.stderr and "--position-method alibi and this" in refused.stderr
+    assert "_check_options" not in refused.stderr  # a traceback of ours
     # 128 tokens of each process in an update, but for the end of the text
     for cell in cells:
         assert 0 <= cell["updates"] * 2 * 128 - cell["trained_tokens"] < 16

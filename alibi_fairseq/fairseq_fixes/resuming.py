@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
@@ -112,6 +113,8 @@ def _check_progress(extra_state: dict) -> None:
     progress = {**extra_state, **(extra_state.get("train_iterator") or {})}
     for key in ("best", "previous_training_time", "epoch", "iterations_in_epoch"):
         value = progress.get(key, 1)
+        if torch.is_tensor(value) and value.numel() == 1:  # the mean over several processes
+            value = value.item()
         if not isinstance(value, (int, float)) or (key != "best" and value < 0):
             raise TypeError(f"'{key}' of its training state is {str(value)[:60]!r}")
 

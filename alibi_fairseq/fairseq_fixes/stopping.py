@@ -125,8 +125,10 @@ def updates_expected(request: StopRequest) -> Iterator[None]:
     """
     with tempfile.TemporaryDirectory(prefix="alibi-fairseq-") as folder:
         os.environ[_UPDATED] = str(Path(folder) / "updated")
-        yield
-        updated = Path(os.environ.pop(_UPDATED)).exists()
+        try:
+            yield
+        finally:
+            updated = Path(os.environ.pop(_UPDATED)).exists()
     if not updated and request.signal is None:
         raise BadInput(
             "The training ended without an update; fairseq's messages above say why, or "

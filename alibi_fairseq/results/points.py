@@ -242,7 +242,7 @@ def series(points: Iterable[Point], over: str = "length") -> list[Series]:
         places[method] = place
     return [
         Series(method, train_length, _average_seeds(members, over), variant)
-        for method, train_length in sorted(by_model, key=lambda k: (*method_order(k[0]), k[1]))
+        for method, train_length in sorted(by_model, key=lambda k: (places[k[0]], k[1]))
         for variant, members in _variants(by_model[method, train_length], over).items()
     ]
 

@@ -283,7 +283,7 @@ def test_a_file_of_another_schema(sweep):
         ({"lengths": [16, 0]}, "at least 1 token, not 0"),
         ({"lengths": [64, 16], "strides": [32]}, "stride of 32 tokens is longer"),
         ({"subsets": ["dev"]}, "no split 'dev'"),
-        ({"checkpoints": [Path("nowhere.pt")]}, "no checkpoint 'nowhere.pt'"),
+        ({"checkpoints": [Path("nowhere.pt")]}, "nowhere.pt"),
         ({"overrides": {"no_such_option": 1}}, "no option 'no_such_option'"),
     ],
 )

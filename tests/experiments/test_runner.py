@@ -70,7 +70,7 @@ def send_when(number, *paths):
 
 
 def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
-    program = "import sys; print('fine'); sys.exit('the disk is full')"
+    program = "import sys; print('fine', flush=True); sys.exit('the disk is full')"
     command = python(program, tmp_path / "a.log", updates=1)
     with pytest.raises(
         Failed, match=r"copying failed .*a\.log; the last line is: the disk"
