@@ -325,11 +325,12 @@ def caption(points: Iterable[Point]) -> str:
     parts += [f"mean and standard deviation of {max(seeds)} seeds"] if max(seeds) > 1 else []
     parts += [single] if 1 in seeds else []
     guessing = {model_label(p.position_method, p.train_length) for p in ours if p.is_chance}
-    parts += [f"near chance: {_listed(guessing)}"] if guessing else []
+    few = ", ".join(sorted(guessing)) if len(guessing) <= 4 else f"{len(guessing)} models"
+    parts += [f"near chance: {few}"] if guessing else []
     return "; ".join(part for part in parts if part)
 
 
 def _listed(names: Iterable[str | None]) -> str:
-    """The different names, or how many where there are more than four."""
+    """The different names, or their number where there are more than four."""
     different = sorted({name for name in names if name})
     return ", ".join(different) if len(different) <= 4 else f"{len(different)} different"
