@@ -26,6 +26,7 @@ TOLD = {
 
 
 def model_card(
+    run: str,
     name: str,
     facts: dict,
     state: dict,
@@ -36,7 +37,8 @@ def model_card(
     """Markdown with the metadata block of model hubs.
 
     Args:
-        name: of the folder.
+        run: name of the run, that of the checkpoint's folder.
+        name: name of the exported folder.
         facts: of the checkpoint, as results have them.
         state: what the checkpoint file holds.
         converted: the exported model.
@@ -52,7 +54,7 @@ library_name: transformers
 pipeline_tag: text-generation
 ---
 
-# {literal(name)}
+# {literal(run)}
 
 A causal language model with position method `{facts["position_method"]}`, trained with
 [fairseq](https://github.com/facebookresearch/fairseq) and alibi_fairseq on texts of

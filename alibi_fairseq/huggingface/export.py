@@ -67,7 +67,15 @@ def export(
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
         state = read_checkpoint(checkpoint)
         (folder / "README.md").write_text(
-            model_card(out.name, loaded.facts, state, converted, tokenizer, cells),
+            model_card(
+                checkpoint.resolve().parent.name,
+                out.name,
+                loaded.facts,
+                state,
+                converted,
+                tokenizer,
+                cells,
+            ),
             encoding="utf-8",
         )
     return converted

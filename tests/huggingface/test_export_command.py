@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -116,6 +117,8 @@ def test_segments_with_a_memory_equal_eval(trained, tmp_path, no_tokenizer_check
 def test_the_card_tells_training_and_measurements(exported):
     folder, cells = exported("bloom")
     card = (folder / "README.md").read_text()
+    run = Path(cells[0]["checkpoint"]).parent.name
+    assert f"\n# {run}\n" in card.replace("\\", "") and run != folder.name
     assert "| optimizer | adam |" in card and "| max_update | 12 |" in card
     for cell in cells:
         assert f"| {cell['length']} | {cell['tokens']} | {cell['perplexity']:.2f} |" in card
