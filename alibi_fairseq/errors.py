@@ -93,12 +93,8 @@ def unexpected(exception: BaseException) -> str:
     return f"{kind}: {' '.join(message.split())[:500]}{place}"
 
 
-def _as_it_is(sentence: str) -> str:
-    return sentence
-
-
 #: Rewrites messages before they are printed: under Hydra, options are keys of a YAML file.
-wording: Callable[[str], str] = _as_it_is
+wording: Callable[[str], str] = str
 
 
 def program_name() -> str:

@@ -101,7 +101,9 @@ TRAINING = {
     "--criterion adaptive_loss --adaptive-softmax-cutoff 0,9": "takes increasing numbers of words",
     "--adaptive-input --adaptive-input-cutoff 9 --adaptive-input-factor 0": "smaller factor",
     "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim must be at least 1",
-    # fairseq returns from these as if it had trained.
+}
+#: fairseq would train nothing, or from random weights, and end with 0; hang; or die of a signal.
+SILENT = {
     "--distributed-init-method nosuch": "--distributed-init-method",
     "--write-checkpoints-asynchronously": "without an update",
     "--finetune-from-model .": "--finetune-from-model",
@@ -116,10 +118,10 @@ UNEXPECTED = (
 )
 
 
-@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 6))
+@pytest.mark.parametrize("flags", [*mostly_slow(TRAINING, 6), *SILENT])
 def test_mistakes_in_options_of_a_training(data_bin, tmp_path, refuse, flags):
     said = refuse("train", data_bin, *SHORT, *flags.split(), "--save-dir", tmp_path / "run")
-    assert TRAINING[flags] in said
+    assert {**TRAINING, **SILENT}[flags] in said
     assert not (tmp_path / "run").exists()
 
 

@@ -154,8 +154,9 @@ def note_updates(trainer, epochs) -> None:
 
     def train_step(samples, raise_oom=False):
         output = update(samples, raise_oom)
-        if trainer.get_num_updates() > before and not updated.exists():
+        if trainer.get_num_updates() > before:
             updated.touch()
+            trainer.train_step = update  # once is enough
         return output
 
     trainer.train_step = train_step
