@@ -127,7 +127,7 @@ def run(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
         return Outcome(part, "left out", "no time was left")
     # Beside the folder: what comes back from a borrowed machine is few files.
     log = args.out.with_name(f"{args.out.name}.log")
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     if args.rehearse:
         environment |= {"CUDA_VISIBLE_DEVICES": "", "ALIBI_GPU_REHEARSAL": "1"}
     began = time.monotonic()

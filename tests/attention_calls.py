@@ -92,3 +92,17 @@ def assert_close(found, expected, tolerance: float):
         assert a.shape == b.shape
         error = (a - b).abs().max() / b.abs().max().clamp(min=1e-30)
         assert error < tolerance, f"{name} is off by {error:.1e}"
+
+
+def assert_same_gradients(found, expected, inputs, exact=None, tolerance: float = 1e-5):
+    """Gradients of both by their inputs, in a random direction; relative to the largest of each."""
+    direction = torch.randn(expected.shape, dtype=torch.float64)
+    exact = inputs if exact is None else exact
+    for one, other in zip(
+        torch.autograd.grad((found * direction.to(found)).sum(), inputs, retain_graph=True),
+        torch.autograd.grad((expected * direction.to(expected)).sum(), exact, retain_graph=True),
+        strict=True,
+    ):
+        assert other.abs().max() > 0
+        error = (one.double() - other.double()).abs().max() / other.double().abs().max()
+        assert error < tolerance, f"gradients differ by {error:.1e}"

@@ -44,7 +44,8 @@ def test_a_failure_stops_nothing_and_is_named(check):
     lines = {line.split()[1]: line for line in summary.splitlines()[2:] if "left out" not in line}
     assert code == 1
     assert lines["tests"].startswith("FAILED")
-    assert "1 failed, 1 passed, 1 skipped; FAILED test_few.py::test_bad" in lines["tests"]
+    assert "1 failed, 1 passed, 1 skipped; FAILED " in lines["tests"]
+    assert lines["tests"].endswith("test_few.py::test_bad - AssertionError: one is not two")
     assert lines["train"].startswith("FAILED") and lines["train"].endswith("ValueError: no kernel")
     assert lines["attention"].startswith("proven")
     assert summary.count("left out") == len(gpu_check.PARTS) - 3
