@@ -109,7 +109,7 @@ def test_comparing_biases_compares_no_tensors(name, options):
 
 @torch.no_grad()
 def test_the_guides_method_decodes_with_a_cache(tmp_path, monkeypatch):
-    """The guide's code as a package outside of this one; its commands run in test_documents_run."""
+    """The guide's code as a package outside of this one; its commands run in test_documented_commands."""
     guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
     (tmp_path / "my_plugin").mkdir()
     code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
