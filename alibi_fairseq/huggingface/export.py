@@ -17,7 +17,6 @@ from ..results.schema import load_document
 from .card import model_card
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import Converted, convert
-from .description import describe
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
 from .tokenizer import NO_FILES, TokenizerFiles, build_tokenizer, check_tokenizer, find_files
@@ -57,7 +56,7 @@ def export(
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(data, split, dictionary), dictionary.unk())
                 break
-        converted = convert(loaded.decoder, describe(loaded.decoder, method, length))
+        converted = convert(loaded.decoder, method, length)
         cells = measured(checkpoint, results)
         save(converted.model, folder)
         if isinstance(tokenizer, AlibiLmTokenizer):

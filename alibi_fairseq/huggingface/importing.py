@@ -14,6 +14,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from fairseq import models
@@ -27,12 +28,15 @@ from ..checkpoints.released import checkpoint_state, read_dictionary
 from ..errors import BadInput
 from ..files import atomic_folder
 from ..results.json_files import read_json
-from .architectures import NATIVE, Architecture
+from .architectures import NATIVE, OPTIONS, Architecture, option_value
+from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import TOLERANCE, compare
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
 #: Weights with one row per word.
 BY_WORD = ("embed_tokens.weight", "output_projection.weight")
+#: Keys of config.json that are safe to read though transformers' classes do not list them, or hide them.
+MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
 
 @dataclass(frozen=True)
@@ -74,25 +78,16 @@ def import_folder(folder: Path) -> ImportedModel:
         BadInput: it is no such folder, a weight is missing, or our decoder has no such model.
     """
     architecture, config = read_config(folder)
-    options = {"no_scale_embedding": True, **architecture.options(config)}
+    described = architecture.read(config)
     model = read_model(folder, config).eval()
-    options["share_decoder_input_output_embed"] = (
+    described.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
     vocabulary = read_vocabulary(folder, config)
-    weights = model.state_dict()
-    inner = {
-        name.removeprefix(architecture.prefix): tensor
-        for name, tensor in weights.items()
-        if name.startswith(architecture.prefix)
-    }
-    ours = architecture.imported(
-        options["decoder_layers"], options["decoder_attention_heads"], inner
-    )
-    ours["output_projection.weight"] = weights["lm_head.weight"]
+    ours = architecture.imported(described, model.state_dict())
     for name in BY_WORD:
         ours[name] = reordered(ours[name], vocabulary.rows)
-    cfg, flags = configuration(options, config)
+    cfg, flags = configuration(described)
     decoder = build_decoder(cfg, vocabulary.dictionary, ours)
     difference = compare(decoder, Renumbered(model, vocabulary.rows), cfg.model.train_length)
     if not difference <= TOLERANCE:
@@ -127,8 +122,8 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     try:
         default = AutoConfig.for_model(model_type)
         # Any other key may ask for code: of attention kernels, quantisation or an adapter.
-        known = {*default.to_dict(), *default.attribute_map, "n_embed"}
-        kept = {key: value for key, value in content.items() if key in known and key[0] != "_"}
+        known = {key for key in (*default.to_dict(), *default.attribute_map) if key[0] != "_"}
+        kept = {key: content[key] for key in known.union(MORE_KEYS).intersection(content)}
         return BY_TYPE[model_type], AutoConfig.for_model(**kept)
     except Exception as error:  # whatever transformers raises for values that cannot be
         raise BadInput(f"{path} is damaged ({' '.join(str(error).split())}).") from error
@@ -218,35 +213,33 @@ def reordered(words: Tensor, rows: list[int | None]) -> Tensor:
     return with_zeros[[len(words) if row is None else row for row in rows]]
 
 
-def configuration(options: dict, config: PreTrainedConfig):
+def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
     """fairseq's whole configuration, and the flags that ``fairseq-train`` needs for the same model."""
-    dropouts = {
-        "dropout": getattr(config, "dropout", getattr(config, "hidden_dropout", 0.0)),
-        "attention_dropout": config.attention_dropout,
-    }
+    options = {name: option_value(ours, getattr(model, ours)) for ours, name in OPTIONS.items()}
     names = {
         "arch": "alibi_lm",
         "task": "language_modeling",
         "criterion": "cross_entropy",
         "optimizer": "adam",
         "lr_scheduler": "fixed",
-        "max_tokens": options["tokens_per_sample"],
+        "max_tokens": model.train_length,
+        "train_length": model.train_length,
     }
-    train_length = {"train_length": options["tokens_per_sample"]}
-    namespace = argparse.Namespace(**names, **options, **dropouts, **train_length)
+    dropouts = {
+        name: getattr(model, name)
+        for name in ("dropout", "attention_dropout", "activation_dropout")
+    }
+    cfg = convert_namespace_to_omegaconf(argparse.Namespace(**names, **options, **dropouts))
     flags = ["--arch", "alibi_lm"]
     for name, value in options.items():
         flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            flags += [f"--{flag}"] * value
-            if not value and name in (
-                "share_decoder_input_output_embed",
-                "decoder_normalize_before",
-            ):
-                flags.append(f"--no-{flag}")
-        else:
+        if not isinstance(value, bool):
             flags += [f"--{flag}", str(value)]
-    return convert_namespace_to_omegaconf(namespace), flags
+        elif value:
+            flags.append(f"--{flag}")
+        elif name in ("share_decoder_input_output_embed", "decoder_normalize_before"):
+            flags.append(f"--no-{flag}")  # as they are on in this architecture
+    return cfg, flags
 
 
 def build_decoder(cfg, dictionary: Dictionary, weights: dict[str, Tensor]) -> torch.nn.Module:

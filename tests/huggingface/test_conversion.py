@@ -10,7 +10,6 @@ from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.huggingface.conversion import convert
-from alibi_fairseq.huggingface.description import describe
 from alibi_fairseq.huggingface.export import save
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
@@ -102,7 +101,7 @@ def test_parts_without_a_place_are_refused():
     options = "--arch transformer_lm --decoder-layers 2 --decoder-embed-dim 32 --scale-heads"
     model = build_model(*options.split())
     with pytest.raises(BadInput, match="--scale-heads"):
-        describe(model.decoder, "sinusoidal", 32)
+        convert(model.decoder, "sinusoidal", 32)
 
 
 def test_a_model_that_computes_something_else_is_refused(monkeypatch):
@@ -110,7 +109,7 @@ def test_a_model_that_computes_something_else_is_refused(monkeypatch):
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
     model.decoder.embed_positions._divisor = 3.0  # an option that the description does not know
     with pytest.raises(BadInput, match="other scores"):
-        convert(model.decoder, describe(model.decoder, "alibi", 32))
+        convert(model.decoder, "alibi", 32)
 
 
 @torch.no_grad()

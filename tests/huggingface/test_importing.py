@@ -21,7 +21,6 @@ from transformers import (
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.conversion import convert
-from alibi_fairseq.huggingface.description import describe
 
 WORDS = 70
 TOKENS = dict(vocab_size=WORDS, bos_token_id=5, eos_token_id=6, pad_token_id=7)
@@ -142,7 +141,7 @@ def test_a_pickle_is_read_for_its_values_alone(folder, tmp_path, capsys):
 
 def test_exported_and_imported_again(tmp_path, capsys):
     model = perturbed("rotary")
-    exported = convert(model.decoder, describe(model.decoder, "rotary", 32)).model
+    exported = convert(model.decoder, "rotary", 32).model
     exported.save_pretrained(tmp_path / "model")
     model.decoder.dictionary.save(str(tmp_path / "model" / "dict.txt"))
     assert main(["import-hf", str(tmp_path / "model"), "--out", str(tmp_path / "out")]) == 0
@@ -165,8 +164,11 @@ def test_bad_input(folder, tmp_path, capsys):
     good = json.loads(config.read_text())
     for change, said in (
         ({"model_type": "llama"}, "llama"),
-        ({"use_parallel_residual": True}, "parallel residual"),
-        ({"rope_parameters": {**good["rope_parameters"], "partial_rotary_factor": 0.25}}, "25%"),
+        ({"use_parallel_residual": True}, "use_parallel_residual"),
+        (
+            {"rope_parameters": {**good["rope_parameters"], "partial_rotary_factor": 0.25}},
+            "partial_rotary_factor",
+        ),
         ({"hidden_act": "silu"}, "silu"),
         ({"num_hidden_layers": 3}, "do not fit"),
         ({"intermediate_size": 64}, "("),
