@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, chooser
-from alibi_fairseq.attention.certificate import certify, typical_share
+from alibi_fairseq.attention.skipping import certify, typical_share
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common

@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from alibi_fairseq.attention.certificate import certify
+from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import _disable_current_modes
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, flash, flex_kernel
+from alibi_fairseq.attention import BACKENDS, FutureMask, flash, flex
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation import scoring
 from alibi_fairseq.evaluation.measure import Stream, measure
@@ -57,7 +57,7 @@ def gpu(monkeypatch):
     """A fake GPU: ``gpu.mode`` makes tensors on it, ``gpu.host.waits`` counts who waits for it."""
     for chunks in (linear_cross_entropy.CHUNK, scoring.CHUNK):
         monkeypatch.setitem(chunks, DEVICE.type, 20 * WORDS)
-    monkeypatch.setattr(flex_kernel, "compiled", lambda: dense)
+    monkeypatch.setattr(flex, "compiled", lambda: dense)
     monkeypatch.delattr(FakeTensor, "tolist")  # asks for one number after the other
     alibi._slopes_on.cache_clear()
     with FakeTensorMode() as mode, Host() as host:

@@ -194,10 +194,8 @@ def pages():
 @pytest.mark.parametrize(("document", "lines"), pages())
 def test_every_command_runs(document, lines, monkeypatch):
     if document == "checkpoints.md":
-        from alibi_fairseq.huggingface.tokenizer import TokenizerFiles
-
         # No sentencepiece model made the pieces of the toy text.
-        nothing = lambda *arguments: TokenizerFiles()  # noqa: E731
+        nothing = lambda *arguments: {}  # noqa: E731
         monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", nothing)
     for words in lines:
         print(" ".join(words))

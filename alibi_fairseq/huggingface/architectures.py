@@ -18,10 +18,8 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig
 
 from ..errors import BadInput
-from .configuration_alibi_lm import AlibiLmConfig
+from .configuration_alibi_lm import SYMBOLS, AlibiLmConfig
 
-#: Numbers of fairseq's special symbols; its language models start a text with </s>.
-SPECIAL = {"bos_token_id": 2, "pad_token_id": 1, "eos_token_id": 2}
 #: fairseq's activation functions by transformers' names.
 ACTIVATIONS = {
     "relu": "relu",
@@ -125,7 +123,7 @@ class Architecture:
         """The configuration of a model that fits."""
         tied = model.tie_word_embeddings and (self.scales or model.embedding_scale == 1)
         values = {theirs: getattr(model, ours) for ours, theirs in self._fields().items()}
-        values |= {**self.fixed, **SPECIAL, **more}
+        values |= {**self.fixed, **SYMBOLS, **more}
         return AutoConfig.for_model(self.model_type, **values, tie_word_embeddings=tied)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:

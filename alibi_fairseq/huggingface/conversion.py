@@ -12,16 +12,22 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import BadInput
 from ..positions import METHOD_OPTIONS, PositionConfig
-from .architectures import ACTIVATIONS, NATIVE, OWN_OPTIONS, SPECIAL, Weights
+from .architectures import ACTIVATIONS, NATIVE, OWN_OPTIONS, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .positions_alibi_lm import POSITIONS
 
 NAME = "alibi_lm"
-#: Options of fairseq's transformer that add parameters no exported model has a place for.
-WITHOUT_A_PLACE = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
-#: Options of attention itself and their defaults, which fairseq's own decoders do not have.
-LIMITS = {"attention_window": 0, "block_diagonal": "none", "score_scaling": "none"}
+#: Options beyond those of fairseq's plain transformer, and their defaults.
+MORE_OPTIONS = {
+    **{
+        field.name: field.default
+        for field in fields(PositionConfig)
+        if field.name in METHOD_OPTIONS
+    },
+    **{"attention_window": 0, "block_diagonal": "none", "score_scaling": "none"},
+    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids"), False),
+}
 
 #: Our decoder's names of weights, as patterns, and those of the modelling files.
 RENAMED = (
@@ -165,19 +171,18 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         attention_dropout=args.attention_dropout,
         activation_dropout=args.activation_dropout,
         tie_word_embeddings=tied,
-        **SPECIAL,
     )
 
 
 def given_options(decoder: Any) -> dict[str, Any]:
-    """The options beyond a transformer's that are not at their defaults."""
-    config = getattr(decoder.embed_positions, "config", None)
-    defaults = {field.name: field.default for field in fields(PositionConfig)}
-    given = {name: getattr(config, name, defaults[name]) for name in METHOD_OPTIONS}
-    given |= {name: getattr(decoder, name, default) for name, default in LIMITS.items()}
-    given |= {name: getattr(decoder.args, name, False) for name in WITHOUT_A_PLACE}
-    defaults |= {**LIMITS, **dict.fromkeys(WITHOUT_A_PLACE, False)}
-    return {name: value for name, value in given.items() if value != defaults[name]}
+    """Those of ``MORE_OPTIONS`` that are not at their defaults."""
+    holders = (getattr(decoder.embed_positions, "config", None), decoder, decoder.args)
+    given = {}
+    for option, default in MORE_OPTIONS.items():
+        values = (getattr(holder, option) for holder in holders if hasattr(holder, option))
+        if (value := next(values, default)) != default:
+            given[option] = value
+    return given
 
 
 def bands_of_input(embedding: Any) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from attention_calls import Call
 from commands import ROOT
 
 from alibi_fairseq.attention import FutureMask, attend, chooser, flash, skipping
-from alibi_fairseq.attention.certificate import certify
+from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.positions.alibi import LinearBias
 from alibi_fairseq.results.schema import load_document
