@@ -132,8 +132,3 @@ def test_it_is_a_method_of_its_own_in_results_and_not_exported():
     assert position_method(model.decoder.args) == "alibi_logn"
     with pytest.raises(BadInput, match="--score-scaling"):
         conversion.describe(model.decoder, "alibi", 16)
-
-
-def test_anything_else_is_refused():
-    with pytest.raises(BadInput, match="--score-scaling must be one of none, logn, ssmax"):
-        small_model("alibi", "--score-scaling", "log")

@@ -173,7 +173,7 @@ BAD_CONFIGS = [
     ({"rope_parameters": ROPE}, "partial_rotary_factor"),
     ({"hidden_act": "silu"}, "silu"),
     ({"num_hidden_layers": 3}, "config.json"),
-    ({"intermediate_size": 64}, str(64)),
+    ({"intermediate_size": 64}, "model"),
     (None, "config.json"),
 ]
 
