@@ -54,8 +54,8 @@ class AlibiLmConfig(PreTrainedConfig):
     def __init__(self, **kwargs):
         for name, default in FIELDS.items():
             setattr(self, name, kwargs.pop(name, default))
-        self.embedding_width = self.embedding_width or self.hidden_size
-        self.output_width = self.output_width or self.hidden_size
+        for width in ("embedding_width", "output_width"):
+            setattr(self, width, getattr(self, width) or self.hidden_size)
         super().__init__(**{"tie_word_embeddings": True, **SYMBOLS, **kwargs})
 
     @property

@@ -47,6 +47,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
                 symbol = line.rsplit(" ", 1)[0]
                 self._numbers[symbol] = len(self._symbols)
                 self._symbols.append(symbol)
+        self._segmenter: Words | SentencePieces | ByteLevel | WordPieces
         if files["sentencepiece_file"]:
             self._segmenter = SentencePieces(files["sentencepiece_file"])
         elif files["encoder_file"]:
@@ -82,7 +83,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         return self._symbols[index]
 
     def convert_tokens_to_string(self, tokens):
-        lines = [[]]
+        lines: list[list[str]] = [[]]
         for token in tokens:
             if token == LINE_END:
                 lines.append([])
