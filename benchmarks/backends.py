@@ -16,7 +16,7 @@ from itertools import product
 import torch
 
 from alibi_fairseq.attention import BACKENDS, FutureMask
-from alibi_fairseq.attention.certificate import typical_share
+from alibi_fairseq.attention.skipping import typical_share
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common

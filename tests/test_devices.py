@@ -13,7 +13,7 @@ from fake_gpu import DEVICE, TARGETS, Host, moved
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, flex_kernel
+from alibi_fairseq.attention import BACKENDS, FutureMask, flex
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation import scoring
 from alibi_fairseq.evaluation.measure import Stream, measure
@@ -53,7 +53,7 @@ def gpu(monkeypatch):
     """A fake GPU: ``gpu.mode`` makes tensors on it, ``gpu.host.waits`` counts who waits for it."""
     for chunks in (linear_cross_entropy.CHUNK, scoring.CHUNK):
         monkeypatch.setitem(chunks, DEVICE.type, 20 * WORDS)
-    monkeypatch.setattr(flex_kernel, "compiled", lambda: dense)
+    monkeypatch.setattr(flex, "compiled", lambda: dense)
     monkeypatch.delattr(FakeTensor, "tolist")  # asks for one number after the other
     alibi._slopes_on.cache_clear()
     with FakeTensorMode() as mode, Host() as host:
