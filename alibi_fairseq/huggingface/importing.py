@@ -26,7 +26,7 @@ from ..checkpoints import read_checkpoint
 from ..checkpoints.released import checkpoint_state, read_dictionary
 from ..errors import BadInput
 from ..files import atomic_folder
-from ..results.json_files import read_json
+from ..results.schema import read_json
 from .architectures import NATIVE, Architecture
 from .conversion import TOLERANCE, compare
 
