@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ...files import atomic_write
 from ...reporting import markdown, plots
-from ...reporting.early_token_curse import context
-from ...reporting.perplexity_by_length import draw_panels, without_length
+from ...reporting.own_results import context, without_length
 from ...results.points import Point, Series, caption, method_name, method_order, series
 from .claims import FAILS, HOLDS, SO_FAR, Finding, Tried, claims
 from .description import Key, Study
@@ -186,7 +185,7 @@ def draw(corpora: Sequence[str], outcomes: dict[Key, Outcome], folder: Path) -> 
         for name, panels in ((corpus, by_length(lines)), (f"{corpus}-methods", by_method(lines))):
             if panels:
                 made.append(folder / f"{name}.png")
-                draw_panels(title, panels, made[-1], made[-1].with_suffix(".svg"))
+                plots.draw_panels(title, panels, made[-1], made[-1].with_suffix(".svg"))
         shown = [outcome for outcome in of_corpus if outcome.positions and outcome.key.seed == 1]
         if shown:
             made.append(draw_positions(corpus, shown, folder / f"{corpus}-positions.png"))
