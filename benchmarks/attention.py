@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
-from alibi_fairseq.attention.certificate import certify
+from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
-from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
+from ..reporting.own_results import draw_lengths, length_csv, length_table
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document

@@ -31,7 +31,7 @@ from transformers import (
 from ..checkpoints.released import checkpoint_state, read_dictionary
 from ..errors import BadInput
 from ..files import atomic_folder
-from ..results.json_files import read_json
+from ..results.schema import read_json
 from .architectures import NATIVE, OPTIONS, Architecture, option_value
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import TOLERANCE, compare
