@@ -38,8 +38,8 @@ class TrainingRecord:
         self.cells: list[dict] = list(state["cells"])
         self.totals: dict[str, float] = dict(state["totals"])
         self.subset = "valid"
+        self.last: float | None = None  # when the last update, validation or save ended
         self._counted = time.monotonic()
-        self._last: float | None = None  # when the last update, validation or save ended
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None
 
@@ -47,16 +47,12 @@ class TrainingRecord:
         """Note the end of an update on a number of tokens in all processes."""
         now = time.perf_counter()
         self._add(tokens=tokens)
-        if self._last is not None:
-            self._add(timed_tokens=tokens, timed_seconds=now - self._last)
-        self._last = now
-
-    def paused(self) -> None:
-        """Leave the time since the last update out of the training speed."""
-        self._last = time.perf_counter()
+        if self.last is not None:
+            self._add(timed_tokens=tokens, timed_seconds=now - self.last)
+        self.last = now
 
     def validated(self, loss_bits: float, tokens: int) -> None:
-        """A validation on ``subset`` has ended; writes the document."""
+        """Note the end of a validation on ``subset``, and write the document."""
         self._count_time()
         updates = self.trainer.get_num_updates()
         cell = {
@@ -77,7 +73,7 @@ class TrainingRecord:
             cell["tokens_per_second"] = round(speed, 1)
         same = (updates, self.subset)
         self.cells = [c for c in self.cells if (c["updates"], c["subset"]) != same] + [cell]
-        self.paused()
+        self.last = time.perf_counter()
         if self.trainer.is_data_parallel_master:
             self._write()
 
@@ -172,7 +168,7 @@ def record(trainer, extra_state: dict | None) -> None:
 
     def save_checkpoint(filename, state):
         save(filename, {**state, STATE_KEY: kept.state()})
-        kept.paused()
+        kept.last = time.perf_counter()
 
     trainer.train_step, trainer.save_checkpoint = train_step, save_checkpoint
     trainer.get_valid_iterator, task.post_validate = get_valid_iterator, after_validation
