@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import tempfile
+import textwrap
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
@@ -92,7 +93,7 @@ def _unexpected(exception: BaseException) -> str:
         place = f"; its traceback is in {file.name}"
     except OSError:  # a full disk
         place = f"\n{trace}"
-    return f"{kind}: {' '.join(message.split())[:500]}{place}"
+    return f"{kind}: {textwrap.shorten(message, 500, placeholder=' …')}{place}"
 
 
 def program_name() -> str:
@@ -158,7 +159,8 @@ def explain(exception: BaseException) -> str | None:
         return f"{sentence}; pip install {_OPTIONAL[exception.name or '']}."
     for pattern, advice in _BAD_INPUT.items():
         if re.search(pattern, f"{kind}: {message}", re.DOTALL):
-            return f"{sentence[:500].rstrip('.')}; {advice}." if advice else sentence[:500]
+            short = textwrap.shorten(message, 500, placeholder=" …")
+            return f"{short.rstrip('.')}; {advice}." if advice else short
     return None
 
 
@@ -180,7 +182,10 @@ _OF_THE_MACHINE = {
 #: What is installed on demand, and how.
 _OPTIONAL = {
     **{name: name for name in ("matplotlib", "tensorboard")},
-    **{name: "'alibi-fairseq[huggingface]'" for name in ("transformers", "safetensors")},
+    **{
+        name: "'alibi-fairseq[huggingface]'"
+        for name in ("transformers", "tokenizers", "safetensors")
+    },
     "submitit": "'alibi-fairseq[slurm]'",
 }
 #: Errors of fairseq, torch and YAML in what the user gave, by "Type: message"; and what to do

@@ -1,12 +1,10 @@
 """Ends a training: saves and stops when it receives a signal, and parts the processes.
 
-Clusters take machines back with a warning: a signal, then a minute or so. fairseq's loop handles no
-signals, so a run would lose everything since its last checkpoint. Here SIGTERM, SIGHUP, SIGUSR1 and
-Ctrl-C only set a flag. It is read after each update (``Trainer.train_step``, the innermost public method
-that every path through the loop calls); all processes agree on it by summing their flags, and the
-loop is then made to believe that its time is up (fairseq's ``--stop-time-hours``): it saves
-``checkpoint_last.pt`` in the middle of the epoch and returns. The command exits with code 75, and
-the same command resumes with the numbers of an uninterrupted run.
+SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each update
+(``Trainer.train_step``, the innermost public method that every path through fairseq's loop calls).
+All processes agree on it by summing their flags; the loop is then made to believe that its time is
+up (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch and returns. The
+command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
 
 Longest delay between the signal and the start of the save: one update with all its passes; if a
 validation or another save is in progress, the rest of it and one more update. A second Ctrl-C
@@ -223,14 +221,11 @@ def process_groups_destroyed_at_exit() -> bool:
 def destroy_process_groups() -> None:
     """Destroy the process groups that fairseq leaves open, and with them gloo's threads.
 
-    gloo's threads drop the tensors of finished collectives, for which they need the interpreter
-    lock. An interpreter that is shutting down ends a thread that asks for the lock, in the middle
-    of C++ code that cannot be unwound, and the process dies with "terminate called without an
-    active exception" (SIGABRT) although its work is done. ``destroy_process_group`` ends no thread
-    as long as anything refers to a group: fairseq's cache, or the frames of an uncaught exception.
-
-    Nor may DDP's reducer be the last that refers to one. It is freed with the interpreter lock
-    held, then waits for gloo's threads, and these wait for the lock: the job never ends.
+    The threads need the interpreter lock to drop the tensors of finished collectives. Where the
+    interpreter is shutting down, asking for it ends them in C++ code that cannot be unwound, and
+    the process dies (SIGABRT). A group ends when nothing refers to it: fairseq's cache, the frames
+    of an uncaught exception, and DDP's reducer, which is freed with the lock held and would wait
+    for threads that wait for the lock.
     """
     cached = vars(distributed_utils.get_global_group)
     if not distributed.is_initialized() or "_global_group" not in cached:

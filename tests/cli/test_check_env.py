@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -50,31 +49,18 @@ def test_by_its_path_where_fairseq_is_broken(tmp_path):
     )
     done = as_process(FILE, cwd=tmp_path, PYTHONPATH=tmp_path)
     assert done.returncode == 1
-    assert "cannot be imported (ValueError: numpy.dtype size changed); `pip" in done.stdout
+    assert "fairseq cannot be imported (ValueError: numpy.dtype size changed)" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("installed", "said"),
-    [
-        ({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"}, "both installed"),
-        pytest.param(
-            {"fairseq": "0.12.2", "fairseq-fixed": None},
-            "pip install fairseq-fixed",
-            marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="works there"),
-        ),
-    ],
-)
-def test_the_wrong_fairseq(versions, installed, said):
-    versions.update(installed)
-    assert said in problems()
+def test_two_fairseqs(versions):
+    versions.update({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"})
+    assert "pip uninstall fairseq fairseq-fixed" in problems()
 
 
 @pytest.mark.parametrize(
     ("place", "name", "value", "said"),
     [
-        (check_env.sys, "version_info", (3, 9, 1), "older than 3.10"),
-        (check_env, "PACKAGE", Path("/elsewhere/alibi_fairseq"), str(PACKAGE)),
-        (check_env, "MODULES", {"fairseq.data.no_part": "fairseq"}, "--no-build-isolation"),
+        (check_env, "MODULES", {"fairseq.data.no_part": "fairseq==1"}, "fairseq==1"),
         (check_env.shutil, "which", lambda name: "/usr/bin/nvidia-smi", "NVIDIA GPU"),
     ],
 )
