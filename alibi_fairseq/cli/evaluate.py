@@ -15,6 +15,7 @@ import torch
 
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
+from ..evaluation.data import DOCUMENTS
 from ..evaluation.measure import bucket_edges
 from ..evaluation.merge import merge_shards
 from ..evaluation.sweep import Sweep, run_sweep
@@ -113,6 +114,25 @@ class SweepOptions(Verb):
         "full",
         flag="--stride",
         type=strides,
+    )
+    documents: str | None = option(
+        "tell the documents of a split apart: eval also gives the loss of each, and --score-from "
+        "counts in each; " + "; ".join(f"{kind}: {how}" for kind, how in DOCUMENTS.items()) + " "
+        "(default: empty-lines; a documents.json beside the data comes first)",
+        None,
+        flag="--per-document",
+        nargs="?",
+        const="empty-lines",
+        choices=list(DOCUMENTS),
+    )
+    score_from: int | None = option(
+        "score only tokens with at least N tokens before them in the split, or in their document: "
+        "the same ones at every length and stride; no window reaches into the document before",
+        None,
+        metavar="N",
+    )
+    score_to: int | None = option(
+        "score only the first M tokens of the split, or of each document", None, metavar="M"
     )
     subsets: list[str] = option("for example valid,test", "valid", flag="--subset", type=names)
     out: Path = option("results (JSON)", required=True, metavar="FILE")
