@@ -69,7 +69,7 @@ def examine() -> tuple[dict[str, str], list[str]]:
         else:
             if "." not in module:
                 name = requirement.partition("==")[0]
-                facts[module] = version_of(name) or getattr(imported, "__version__", "unknown")
+                facts[module] = version_of(name) or str(imported.__version__)
     if not problems:
         examine_running(facts, problems)
     for module in filter(version_of, OPTIONAL):

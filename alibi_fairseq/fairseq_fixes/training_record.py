@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 from ..results.provenance import collect_provenance
@@ -36,7 +36,7 @@ class TrainingRecord:
 
         self.trainer, self.cfg = trainer, trainer.cfg
         self.cells: list[dict] = list(state["cells"] if state else [])
-        self.totals: Counter = Counter(state["totals"] if state else {})
+        self.totals = defaultdict(float, state["totals"] if state else {})
         self.subset = "valid"
         self.last: float | None = None  # when the last update, validation or save ended
         self._counted = time.monotonic()
