@@ -104,9 +104,8 @@ def examine_running(facts: dict[str, str], problems: list[str]) -> None:
     facts["alibi_fairseq"] = f"{version} ({Path(attention.__file__).parents[1]})"
     config = positions.PositionConfig(embed_dim=256, num_heads=4, num_layers=1, train_length=128)
     bias = positions.build_position_method("alibi", config).bias(0, 128)
-    q = torch.zeros(
-        1, 4, 128, 64, **({"device": "cuda", "dtype": torch.bfloat16} if on_gpu else {})
-    )
+    device, dtype = ("cuda", torch.bfloat16) if on_gpu else ("cpu", torch.float32)
+    q = torch.zeros(1, 4, 128, 64, device=device, dtype=dtype)
     call = (q, q, q, attention.FutureMask(bias, 128, 128), 0.0)
     for name, backend in attention.BACKENDS.items():
         facts[f"attention: {name}"] = backend.unsupported_reason(*call) or "can be used"
