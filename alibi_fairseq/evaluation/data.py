@@ -99,8 +99,8 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     if tokens.min() < 0 or tokens.max() >= len(dictionary):
         raise BadInput(
-            f"The split '{name}' in '{data}' has words beyond the {len(dictionary)} entries of its "
-            "dictionary; prepare the data again."
+            f"The split '{name}' in '{data}' has a word number beyond the {len(dictionary)} "
+            "entries of its dictionary; prepare the data again."
         )
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
     counts = described["splits"].get(name) if described is not None else None

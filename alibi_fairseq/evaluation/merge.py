@@ -83,11 +83,11 @@ def check_shards(parts: list[dict]) -> None:
         bits = float(sum(_nats(part))) / part["tokens"] / math.log(2)
         if not math.isclose(bits, part["loss_bits"], rel_tol=1e-9):
             raise BadInput(f"{name}: shard_nats and loss_bits of {part['shard']} are not the same.")
-        of_one = {**_shared(part), "n": shard[2]}
-        differing = (
-            of_one.items() ^ {**_shared(parts[0]), "n": parts[0]["shard"].split("/")[1]}.items()
+        one, other = (
+            {**_shared(each), "number of shards": each["shard"].partition("/")[2]}
+            for each in (part, parts[0])
         )
-        if differing := {key for key, _ in differing} - _POSITION:
+        if differing := {key for key, _ in one.items() ^ other.items()} - _POSITION:
             raise BadInput(
                 f"The shards of {name} differ in {', '.join(sorted(differing))}, so they are not of "
                 "one sweep."

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -221,7 +221,7 @@ class Results:
         )
         if text := manifest.summary(sweep.data):
             provenance["text"] = text
-        self._document = {
+        self._document: dict[str, Any] = {
             "kind": "evaluation" if sweep.buckets is None else "position_loss",
             "corpus": corpus_name(sweep.data),
             "provenance": provenance,
@@ -250,7 +250,7 @@ class Results:
     def cells_of(self, point: Point, checkpoint_sha256: str) -> list[dict]:
         """Finished cells of a measurement; empty if it has not been made yet."""
         everything = (self._earlier["cells"] if self._earlier else []) + self._new
-        names = point._replace(checkpoint=str(point.checkpoint))._asdict().items()
+        names = {**point._asdict(), "checkpoint": str(point.checkpoint)}.items()
         cells = [cell for cell in everything if names <= cell.items()]
         if any(cell["checkpoint_sha256"] != checkpoint_sha256 for cell in cells):
             raise BadInput(
