@@ -7,6 +7,7 @@ number of updates it has reached and each sweep it has finished, so that what is
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -24,6 +25,8 @@ from .command import Command, StopRequest
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
 Environment = Mapping[str, str] | None
+#: Beside binary data: where the documents of a split begin, in tokens, by split.
+DOCUMENTS = "documents.json"
 
 
 class Tuning(Protocol):
@@ -191,6 +194,9 @@ class Sweep:
         subset: the split.
         updates: of the model (default: all).
         flags: further options.
+        name: tells it apart from the others of its run with the same split and strides.
+        data: another corpus than the run's.
+        settings: JSON values of the flags that determine the results; not those about the machine.
     """
 
     results: Path
@@ -199,12 +205,16 @@ class Sweep:
     subset: str = "valid"
     updates: int | None = None
     flags: tuple[str, ...] = ()
+    name: str = ""
+    data: str = ""
+    settings: dict = field(default_factory=dict)
 
     def command(self, run: Run) -> Command:
-        argv = [*ALIBI, "eval", run.data, "--path", str(run.model(self.updates))]
+        argv = [*ALIBI, "eval", self.data or run.data, "--path", str(run.model(self.updates))]
         argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", ",".join(self.strides)]
         argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
-        return Command(f"evaluating {run.name}", argv, run.folder / "evaluate.log")
+        what = " ".join(filter(None, ("evaluating", run.name, self.name)))
+        return Command(what, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
         cells = self._cells(run)
@@ -224,10 +234,12 @@ class Sweep:
 
     def _stamp(self, run: Run) -> Stamp:
         model = run.model(self.updates)
-        name = f"evaluated-{model.stem}-{self.subset}-{','.join(self.strides)}.json"
-        splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
+        case = [model.stem, self.subset, ",".join(self.strides), *filter(None, [self.name])]
+        name = f"evaluated-{'-'.join(case)}.json"
+        folders = (self.data or run.data).split(":")
+        splits = [Path(folder) / f"{self.subset}.bin" for folder in folders]
         there = [split for split in splits if split.is_file()]
-        return Stamp(run.folder / name, {}, [model, *there])
+        return Stamp(run.folder / name, self.settings, [model, *there])
 
     def _cells(self, run: Run) -> list[dict]:
         """The results of this model."""
@@ -245,7 +257,12 @@ class Sweep:
         }
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
+        data = Path((self.data or run.data).split(":")[0])
+        tokens, documents = tokens_in(data, self.subset), data / DOCUMENTS
+        if last := self.settings.get("score_to"):
+            listed = documents.is_file() and json.loads(documents.read_text(encoding="utf-8"))
+            count = len(listed.get(self.subset, [0])) if listed else 1
+            tokens = min(tokens, count * (last - self.settings.get("score_from", 0)))
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
 
