@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from ..data.progress import progress
+from ..data.parallel import progress
 from ..errors import BadInput
 from ..files import locked, sha256_file
 from ..results.schema import TRAINING_FILE, load_document

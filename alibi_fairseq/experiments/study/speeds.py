@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...data.progress import progress
+from ...data.parallel import progress
 from ...evaluation.data import corpus_name
 from ...files import locked
 from ...results.provenance import collect_provenance
