@@ -13,11 +13,13 @@ import yaml
 from ..data.own_text import OwnText
 from ..data.parallel import cores
 from ..data.pipeline import prepare as prepare_text
+from ..data.probes import MULTIPLES, PROBES
+from ..data.probes import prepare as prepare_probe
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from .comparison import Comparison, Corpus, as_mapping
 from .hours import measure, updates_that_fit
-from .run import Run, Sweep
+from .run import Evaluation, ProbeSweep, Run, Sweep
 from .runner import Experiment, default_parallel
 
 EXPORT = (
@@ -49,8 +51,8 @@ class Compare(Experiment):
 
     @property
     def prepared(self) -> bool:
-        folders = [data_folder(corpus, self.folder) for corpus in self.comparison.corpora]
-        return all((folder / "train.bin").is_file() for folder in folders)
+        runs = runs_of(self.comparison, self.folder)
+        return all((Path(run.data) / "train.bin").is_file() for run in runs)
 
     def prepare(self) -> None:
         """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
@@ -58,12 +60,15 @@ class Compare(Experiment):
         with atomic_write(self.folder / "comparison.yaml") as file:
             yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
         for corpus in self.comparison.corpora:
-            data = data_folder(corpus, self.folder)
-            if not corpus.data:
+            data = text_folder(corpus, self.folder)
+            if corpus.text:
                 text = OwnText(corpus.text, corpus.tokenizer, corpus.vocabulary)
                 prepare_text(text, data.parent, cores())
-            if not (data / "train.bin").is_file():
+            if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
                 raise BadInput(f"{data} has no train.bin; prepare the data again.")
+            for length in self.comparison.train_lengths if corpus.probe else ():
+                probe, made = PROBES[corpus.probe], data_folder(corpus, length, self.folder)
+                prepare_probe(probe, length, data if probe.in_text else None, made)
         if self.budget:
             print(self.budget["said"], flush=True)
 
@@ -125,19 +130,19 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
     """The runs in their order."""
     runs = []
     for corpus, method, length, seed in comparison.cells():
-        data = data_folder(corpus, folder)
+        data = data_folder(corpus, length, folder)
         name = f"{corpus.name}/{method}-{length}-seed{seed}"
         run = run_of(comparison, name, method, length, seed, data, folder / name)
         overrides = overrides_of(method)
         flags = ("--model-overrides", json.dumps(overrides)) if overrides else ()
-        sweep = Sweep(
-            run.folder / "results.json",
-            comparison.eval_lengths,
-            comparison.strides,
-            comparison.subset,
-            flags=(*flags, *_user_dir(comparison)),
+        flags, results = (*flags, *_user_dir(comparison)), run.folder / "results.json"
+        evaluation: Evaluation = Sweep(
+            results, comparison.eval_lengths, comparison.strides, comparison.subset, flags=flags
         )
-        runs.append(replace(run, evaluations=(sweep,)))
+        if corpus.probe:
+            lengths = tuple(multiple * length for multiple in MULTIPLES)
+            evaluation = ProbeSweep(results, lengths, flags)
+        runs.append(replace(run, evaluations=(evaluation,)))
     return runs
 
 
@@ -195,7 +200,12 @@ def _sha256(path: Path, changed: int) -> str:
     return sha256_file(path)
 
 
-def data_folder(corpus: Corpus, out: Path) -> Path:
+def data_folder(corpus: Corpus, length: int, out: Path) -> Path:
+    """The binary data to train on; sequences of a probe are as long as the training's."""
+    return out / corpus.name / f"data-{length}" if corpus.probe else text_folder(corpus, out)
+
+
+def text_folder(corpus: Corpus, out: Path) -> Path:
     return Path(corpus.data) if corpus.data else out / corpus.name / "data-bin"
 
 

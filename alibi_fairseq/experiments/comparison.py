@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
+from ..data.probes import PROBES
 from ..errors import BadInput, did_you_mean
 from ..files import is_plain_name
 from ..positions import METHODS
@@ -77,9 +78,15 @@ class Corpus:
     vocabulary: int | None = Field(
         None, description="of text: dictionary entries; without it by size"
     )
+    probe: Literal["copy", "passkey"] | None = Field(
+        None, description="train and test on a probe instead; passkey is filled with the text"
+    )
 
     def __post_init__(self):
-        if bool(self.text) == bool(self.data):
+        if self.probe and not PROBES[self.probe].in_text:
+            if self.text or self.data:
+                raise ValueError(f"the probe '{self.probe}' takes no text")
+        elif bool(self.text) == bool(self.data):
             raise ValueError("each needs 'name', and either 'text' or 'data'")
 
 
@@ -122,6 +129,9 @@ class Comparison:
             )
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"order: must name {', '.join(AXES)}, each once")
+        for corpus, length in itertools.product(self.corpora, self.train_lengths):
+            if corpus.probe:
+                PROBES[corpus.probe].check(length)
         given = [flag.partition("=")[0] for flag in self.train_flags]
         if taken := [flag for flag in RESERVED if flag in given]:
             raise ValueError(f"train_flags: the comparison itself sets {', '.join(taken)}")
