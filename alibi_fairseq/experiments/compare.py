@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 import yaml
 
+from ..data.probes import MULTIPLES
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from ..results.points import model_label
 from .comparison import Comparison, Corpus, as_mapping, at_length
-from .corpora import data_folder, is_prepared, prepare
+from .corpora import data_folder, is_prepared, prepare, text_folder
 from .hours import measure, updates_that_fit
-from .run import Run, Sweep, trials_of
+from .run import Evaluation, ProbeSweep, Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
 from .tuning import Trial, Tuning, tuning_table
 
@@ -50,14 +51,16 @@ class Compare(Experiment):
 
     @property
     def prepared(self) -> bool:
-        return all(is_prepared(corpus, self.folder) for corpus in self.comparison.corpora)
+        what = self.comparison
+        return all(is_prepared(corpus, what.train_lengths, self.folder) for corpus in what.corpora)
 
     def prepare(self) -> None:
         """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
         check_model(self.comparison)
         with atomic_write(self.folder / "comparison.yaml") as file:
             yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
-        prepare(self.comparison.corpora, self.comparison.shared_vocabulary, self.folder)
+        what = self.comparison
+        prepare(what.corpora, what.train_lengths, what.shared_vocabulary, self.folder)
         if self.budget:
             print(self.budget["said"], flush=True)
 
@@ -137,13 +140,17 @@ def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> 
     """
     runs = []
     for corpus, method, length, seed in comparison.cells():
-        data = data_folder(corpus, folder)
+        data = data_folder(corpus, length, folder)
         model = f"{corpus.name}/{method}-{length}"
         tuning = tuning_of(comparison, model, method, length, data, folder, tuned or folder)
         name = f"{model}-seed{seed}"
         run = run_of(comparison, name, method, length, seed, data, folder / name, tuning.lr)
-        sweeps = sweeps_of(comparison, corpus, method, length, run.folder, folder)
-        runs.append(replace(run, evaluations=tuple(sweeps), tuning=tuning))
+        evaluations: list[Evaluation]
+        if corpus.probe:
+            evaluations = [probe_of(comparison, method, length, run.folder)]
+        else:
+            evaluations = [*sweeps_of(comparison, corpus, method, length, run.folder, folder)]
+        runs.append(replace(run, evaluations=tuple(evaluations), tuning=tuning))
     return runs
 
 
@@ -178,14 +185,21 @@ def sweeps_of(
             settings={**cut, "overrides": changed},
         )
     for other in what.corpora:
-        if other.name in what.also_on and other != corpus:
+        if other.name in what.also_on and other != corpus and not other.probe:
             yield replace(
                 plain,
                 name=f"on {other.name}",
                 results=results / f"results-on-{other.name}.json",
-                data=str(data_folder(other, folder)),
+                data=str(text_folder(other, folder)),
                 flags=(*_overriding(base), *flags),
             )
+
+
+def probe_of(what: Comparison, method: str, length: int, results: Path) -> ProbeSweep:
+    """The evaluation of a model of a probe."""
+    lengths = tuple(multiple * length for multiple in MULTIPLES)
+    flags = (*_overriding(overrides_of(method)), *_user_dir(what))
+    return ProbeSweep(results / "results.json", lengths, flags)
 
 
 def overrides_of(method: str) -> dict:

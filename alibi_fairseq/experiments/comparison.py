@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
+from ..data.probes import PROBES
 from ..errors import BadInput, did_you_mean
 from ..files import is_plain_name
 from ..positions import METHODS
@@ -117,6 +118,9 @@ class Corpus:
     vocabulary: int | None = Field(
         None, description="of text: dictionary entries; without it by size"
     )
+    probe: Literal["copy", "passkey"] | None = Field(
+        None, description="train and test on a probe instead; passkey is filled with the text"
+    )
     documents: Literal["files", "titles"] = Field(
         "files", description="of text: a file each, or titles as in WikiText's *.tokens files"
     )
@@ -127,7 +131,10 @@ class Corpus:
     excerpt: Excerpt | None = Field(None, description="what is kept of the prepared text")
 
     def __post_init__(self):
-        if bool(self.text) == bool(self.data):
+        if self.probe and not PROBES[self.probe].in_text:
+            if self.text or self.data:
+                raise ValueError(f"the probe '{self.probe}' takes no text")
+        elif bool(self.text) == bool(self.data):
             raise ValueError("each needs 'name', and either 'text' or 'data'")
 
 
@@ -216,6 +223,9 @@ class Comparison:
             raise ValueError(f"there is no corpus '{min(unknown)}'")
         if self.also_on and not self.shared_vocabulary and any(each.text for each in self.corpora):
             raise ValueError("also_on: the texts need one dictionary; give shared_vocabulary")
+        for corpus, length in itertools.product(self.corpora, self.train_lengths):
+            if corpus.probe:
+                PROBES[corpus.probe].check(length)
         for length in self.train_lengths:
             if self.tokens_per_update % length:
                 multiple = -(-self.tokens_per_update // length) * length

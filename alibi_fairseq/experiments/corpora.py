@@ -16,7 +16,9 @@ from ..data.own_text import ENDINGS, OwnText
 from ..data.parallel import cores
 from ..data.pipeline import Text
 from ..data.pipeline import prepare as prepare_text
-from ..data.sources import is_archive, members, text_files, texts
+from ..data.probes import PROBES
+from ..data.probes import prepare as prepare_probe
+from ..data.sources import text_files, texts
 from ..data.tokenisers import SentencePiece, Tokeniser, train_sentencepiece
 from ..errors import BadInput
 from ..evaluation.data import load_dictionary, load_split
@@ -30,22 +32,33 @@ from .run import DOCUMENTS
 TITLE = re.compile(rb"^ ?= (?!= ).* = ?$", re.MULTILINE)
 
 
-def data_folder(corpus: Corpus, out: Path) -> Path:
-    """The binary data that is trained and tested on."""
+def data_folder(corpus: Corpus, length: int, out: Path) -> Path:
+    """The binary data to train on; sequences of a probe are as long as the training's."""
+    return out / corpus.name / f"data-{length}" if corpus.probe else text_folder(corpus, out)
+
+
+def text_folder(corpus: Corpus, out: Path) -> Path:
+    """The binary data of the text, which fills a probe that needs one."""
     return Path(corpus.data) if corpus.data else out / corpus.name / "data-bin"
 
 
-def is_prepared(corpus: Corpus, out: Path) -> bool:
-    data = data_folder(corpus, out)
-    if not (data / "train.bin").is_file() or not corpus.excerpt:
-        return (data / "train.bin").is_file()
-    return (manifests.load(data) or {}).get("excerpt") == asdict(corpus.excerpt)
+def is_prepared(corpus: Corpus, lengths: Sequence[int], out: Path) -> bool:
+    folders = [data_folder(corpus, length, out) for length in lengths]
+    if not all((folder / "train.bin").is_file() for folder in folders):
+        return False
+    data = text_folder(corpus, out)
+    return not corpus.excerpt or (manifests.load(data) or {}).get("excerpt") == asdict(
+        corpus.excerpt
+    )
 
 
-def prepare(corpora: Sequence[Corpus], shared_vocabulary: int | None, out: Path) -> None:
+def prepare(
+    corpora: Sequence[Corpus], lengths: Sequence[int], shared_vocabulary: int | None, out: Path
+) -> None:
     """Make the data of all corpora.
 
     Args:
+        lengths: that models are trained at.
         shared_vocabulary: entries of one sentencepiece dictionary, learned from the training splits
             of all texts; None: each text has its own dictionary.
         out: the folder for everything.
@@ -55,17 +68,20 @@ def prepare(corpora: Sequence[Corpus], shared_vocabulary: int | None, out: Path)
     if shared_vocabulary and sources:
         model = shared_model(sources, shared_vocabulary, out / "vocabulary")
     for corpus in corpora:
-        data = data_folder(corpus, out)
+        data = text_folder(corpus, out)
         if corpus.text:
             text = OwnText(sources[corpus.name], corpus.tokenizer, corpus.vocabulary)
             if shared_vocabulary:
                 text = SharedVocabulary(text.sources, vocab_size=shared_vocabulary, model=model)
             folder = data.parent / "prepared" if corpus.excerpt else data.parent
             prepare_text(text, folder, cores())
-            if corpus.excerpt and not is_prepared(corpus, out):
+            if corpus.excerpt and not is_prepared(corpus, (), out):
                 cut(folder / "data-bin", data, corpus.excerpt)
-        if not (data / "train.bin").is_file():
+        if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
             raise BadInput(f"{data} has no train.bin; prepare the data again.")
+        for length in lengths if corpus.probe else ():
+            probe, made = PROBES[corpus.probe], data_folder(corpus, length, out)
+            prepare_probe(probe, length, data if probe.in_text else None, made)
 
 
 def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
@@ -73,11 +89,14 @@ def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
     if corpus.documents == "files" and not corpus.sample:
         return corpus.text
     drawn = out / corpus.name / "documents" / manifests.other_name(corpus.text[0])
-    files = [file for source in corpus.text for file in source_files(source, corpus.documents)]
+    titles = corpus.documents == "titles"
+    ending = ".tokens" if titles else ".txt"
+    files = text_files(corpus.text, (ending,) if titles else ENDINGS)
     settings = {"documents": corpus.documents, "sample": corpus.sample}
     stamp = Stamp(drawn.with_suffix(".json"), settings, files)
     if not (drawn.is_dir() and stamp.holds()):
-        found = [each for file in files for each in documents_of(file, corpus.documents)]
+        contents = (stream.read() for file in files for _, stream in texts(file, ending))
+        found = [part for text in contents for part in (articles(text) if titles else [text])]
         shutil.rmtree(drawn, ignore_errors=True)
         with atomic_folder(drawn) as folder:
             taken = 0
@@ -90,20 +109,10 @@ def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
     return [str(drawn)]
 
 
-def source_files(source: str, documents: str) -> list[Path]:
-    return text_files(source, (".tokens",) if documents == "titles" else ENDINGS)
-
-
-def documents_of(file: Path, documents: str) -> Iterator[bytes]:
-    """The text of each document of a file or an archive."""
-    if documents == "files":
-        yield from (stream.read() for _, stream in texts(file))
-        return
-    streams = members(file, ".tokens") if is_archive(file) else [(file.name, file.open("rb"))]
-    for _, stream in streams:
-        text = stream.read()
-        starts = [found.start() for found in TITLE.finditer(text)]
-        yield from (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)]))
+def articles(text: bytes) -> list[bytes]:
+    """The articles of a file of WikiText's, each with its title."""
+    starts = [found.start() for found in TITLE.finditer(text)]
+    return [text[begin:end] for begin, end in zip(starts, [*starts[1:], len(text)])]
 
 
 @dataclass
@@ -139,7 +148,7 @@ def shared_model(sources: Mapping[str, Sequence[str]], entries: int, folder: Pat
         for name, sample in samples.items():
             shutil.rmtree(folder / name, ignore_errors=True)
             prepare_text(sample, folder / name, cores())
-        print("training sentencepiece on all texts …", flush=True)
+        model.unlink(missing_ok=True)
         train_sentencepiece(
             _lines([folder / name / "sample.txt" for name in samples]), model, entries
         )

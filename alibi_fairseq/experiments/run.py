@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ..data.probes import DEPTHS, SETTINGS, TRIALS
 from ..errors import BadInput
 from ..files import locked
 from ..results.schema import load_document
@@ -265,6 +266,42 @@ class Sweep:
             tokens = min(tokens, count * (last - self.settings.get("score_from", 0)))
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
+
+
+@dataclass(frozen=True)
+class ProbeSweep:
+    """One ``alibi-fairseq eval-probe``: the accuracy of a probe at some lengths.
+
+    Attributes:
+        results: the results document.
+        lengths: of test sequences, in tokens.
+        flags: further options.
+    """
+
+    results: Path
+    lengths: tuple[int, ...]
+    flags: tuple[str, ...] = ()
+
+    def command(self, run: Run) -> Command:
+        argv = [*ALIBI, "eval-probe", run.data, "--path", str(run.model()), *self.flags]
+        argv += ["--lengths", ",".join(map(str, self.lengths)), "--out", str(self.results)]
+        return Command(f"probing {run.name}", argv, run.folder / "evaluate.log")
+
+    def done(self, run: Run) -> bool:
+        return self._stamp(run).holds()
+
+    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
+        self.command(run).run(stop, environment)
+        self._stamp(run).write()
+
+    def _stamp(self, run: Run) -> Stamp:
+        settings = {"lengths": self.lengths, "flags": self.flags}
+        made_of = [run.model(), Path(run.data) / SETTINGS]
+        return Stamp(run.folder / "probed.json", settings, made_of, [self.results])
+
+    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
+        for length in self.lengths:
+            yield length, length * TRIALS * len(DEPTHS)
 
 
 def trials_of(runs: Iterable[Run]) -> list[Run]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from alibi_fairseq.errors import BadInput
@@ -18,14 +18,21 @@ _CSV_COLUMNS = (
 )
 
 
-def length_table(points: Iterable[Point]) -> str:
+#: Further columns of a table: header -> (position method, training length) -> text.
+Columns = Mapping[str, Mapping[tuple[str, int], str]]
+
+
+def length_table(points: Iterable[Point], more: Columns | None = None) -> str:
     """Perplexity in Markdown, one row per model and one column per length.
 
     One table for each split, inference (non-overlapping, S=1, …) and text, each under a line that
     says which.
+
+    Args:
+        more: columns of what was measured beside.
     """
     tables = [
-        f"Perplexity on {markdown.literal(name)}:\n\n{_length_table(part)}"
+        f"Perplexity on {markdown.literal(name)}:\n\n{_length_table(part, more or {})}"
         for name, part in split_by_evaluation(points).items()
     ]
     text = "\n".join(tables)
@@ -51,15 +58,17 @@ def _inference_order(point: Point) -> tuple:
     return (point.subset != "valid", point.subset, not point.nonoverlapping, overlap)
 
 
-def _length_table(points: list[Point]) -> str:
+def _length_table(points: list[Point], more: Columns) -> str:
     lengths = sorted({point.length for point in points})
     rows = []
     for model in series(points):
         at = {point.length: point for point in model.points}
         shorter = {n for n in lengths if n < (model.train_length or 0)} - at.keys()
         cells = (markdown.NOTHING if n in shorter else markdown.point(at.get(n)) for n in lengths)
-        rows.append([model.label, *cells])
-    return markdown.table([markdown.CORNER, *map(str, lengths)], rows)
+        key = (model.position_method, model.train_length)
+        others = (of_model.get(key, markdown.NOTHING) for of_model in more.values())
+        rows.append([model.label, *cells, *others])
+    return markdown.table([markdown.CORNER, *map(str, lengths), *more], rows)
 
 
 def length_csv(*documents: dict) -> str:

@@ -40,6 +40,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hol
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Date = Annotated[str, AfterValidator(lambda date: _utc_date(date))]
@@ -172,6 +173,20 @@ class PositionLoss(Evaluation):
         return self
 
 
+class ProbeAccuracy(Cell):
+    """How much of a string a model repeats."""
+
+    position_method: Text
+    train_length: PositiveCount
+    length: PositiveCount
+    depth: Share
+    gap: Count
+    trials: PositiveCount
+    accuracy: Share
+    whole: Share
+    chance: Share
+
+
 class Benchmark(Cell):
     """A speed."""
 
@@ -188,7 +203,7 @@ class Document(JsonObject, Generic[AnyCell]):
 
     schema_: Literal["alibi_fairseq/results"] = Field(alias="schema")
     version: Literal[1]
-    kind: Literal["evaluation", "training", "benchmark", "position_loss"]
+    kind: Literal["evaluation", "training", "benchmark", "position_loss", "probe"]
     corpus: Text
     provenance: Provenance
     cells: list[AnyCell]
@@ -199,6 +214,7 @@ KINDS: Mapping[str, type[Document]] = {
     "training": Document[Training],
     "benchmark": Document[Benchmark],
     "position_loss": Document[PositionLoss],
+    "probe": Document[ProbeAccuracy],
 }
 
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
@@ -210,6 +226,7 @@ _IDENTITY = {
     "evaluation": (*_RUN, "subset", "length", "stride", "shard"),
     "training": (*_RUN, "subset", "length"),
     "position_loss": (*_RUN, "subset", "length", "stride", "shard", "position_from"),
+    "probe": (*_RUN, "length", "depth"),
 }
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
 _MEASURED = (
@@ -229,7 +246,7 @@ def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) ->
     """A valid document of this project's schema.
 
     Args:
-        kind: ``evaluation``, ``training``, ``benchmark`` or ``position_loss``.
+        kind: ``evaluation``, ``training``, ``benchmark``, ``position_loss`` or ``probe``.
         corpus: name of the text measured on, e.g. ``wikitext-103``.
         provenance: as :func:`alibi_fairseq.results.provenance.collect_provenance` gives it.
         cells: the measurements.
