@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..data import probes
-from ..data.progress import progress
+from ..data.parallel import progress
 from ..files import sha256_file
 from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document

@@ -15,7 +15,7 @@ from ..data.probes import MULTIPLES
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from ..results.points import model_label
-from .comparison import Comparison, Corpus, as_mapping, at_length
+from .comparison import Comparison, Corpus, as_mapping, at_length, tokens_at
 from .corpora import data_folder, is_prepared, prepare, text_folder
 from .hours import measure, updates_that_fit
 from .run import Evaluation, ProbeSweep, Run, Sweep, trials_of
@@ -168,11 +168,14 @@ def sweeps_of(
     flags = [*_user_dir(what)]
     for key, value in cut.items():
         flags += [f"--{key.replace('_', '-')}", str(value)]
-    plain = Sweep(
-        results / "results.json", what.lengths(length), what.strides, what.subset, settings=cut
-    )
+    lengths = tokens_at(what.eval_lengths, length)
+    plain = Sweep(results / "results.json", lengths, what.strides, what.subset, settings=cut)
     base = overrides_of(method)
-    yield replace(plain, flags=(*_overriding(base), *flags))
+    trained = replace(plain, flags=(*_overriding(base), *flags))
+    yield trained
+    for stride, some in what.sliding.items() if method != "transformer_xl" else ():
+        if longer := tuple(each for each in tokens_at(some, length) if each > stride):
+            yield replace(trained, lengths=longer, strides=(str(stride),))
     for name, options in what.variants.get(method, {}).items():
         changed = {
             key: length if value == "train_length" else value for key, value in options.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -58,11 +58,13 @@ def as_flags(value: Any) -> Any:
     return shlex.split(value) if isinstance(value, str) else value
 
 
-def tokens_at(length: int | str, train_length: int) -> int:
-    """Tokens of a window, which may be given as ``4x`` the training length or ``+50`` tokens more."""
-    if isinstance(length, int):
-        return length
-    return train_length * int(length[:-1]) if length.endswith("x") else train_length + int(length)
+def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
+    """Tokens of windows, which may be given as ``4x`` the training length or ``1x+50``, 50 more."""
+    found = {}
+    for length in lengths:
+        times, _, more = str(length).rpartition("x")
+        found[int(times or 0) * train_length + int(more or 0)] = None
+    return tuple(found)
 
 
 def at_length(text: str, train_length: int) -> str:
@@ -76,8 +78,8 @@ def at_length(text: str, train_length: int) -> str:
 
 FolderName = Annotated[str, AfterValidator(plain_name)]
 Count = Annotated[int, Field(ge=1)]
-#: An evaluation length: tokens, a multiple of the training length, or tokens more than it.
-Length = Count | Annotated[str, Field(pattern=r"^([1-9]\d*x|\+[1-9]\d*)$")]
+#: An evaluation length: tokens, or a multiple of the training length and perhaps tokens more.
+Length = Count | Annotated[str, Field(pattern=r"^[1-9]\d*x(\+[1-9]\d*)?$")]
 Lengths = Annotated[tuple[Length, ...], BeforeValidator(as_list), Field(min_length=1)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
 Integers = Annotated[tuple[int, ...], BeforeValidator(as_list), Field(min_length=1)]
@@ -150,7 +152,7 @@ class Comparison:
     train_lengths: Counts = Field((128,), description="tokens per sample in training")
     eval_lengths: Lengths = Field(
         (128, 256, 512, 1024),
-        description="window lengths in evaluation; 4x: times the training length, +50: tokens more",
+        description="window lengths in evaluation; 4x: times the training length, 1x+50: 50 more",
     )
     seeds: Integers = Field((1,), description="of initialization and data order")
     strides: Texts = Field(("full",), description="tokens that each window scores; full: all")
@@ -179,11 +181,6 @@ class Comparison:
     per_document: Literal["empty-lines", "titles"] | None = Field(
         None, description="how documents are told apart, to sum the loss of each"
     )
-    variants: dict[str, dict[FolderName, dict[str, Any]]] = Field(
-        default_factory=dict,
-        description="by method and name: options of the model to override in further evaluations; "
-        "the value train_length stands for the training length",
-    )
     train_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
         (), description="names of the corpora that models are trained on; none: all"
     )
@@ -193,14 +190,22 @@ class Comparison:
     shared_vocabulary: Count | None = Field(
         None, description="entries of one sentencepiece dictionary for all texts"
     )
+    title: str = Field("Perplexity by evaluation length", description="of table and figure")
+    user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
+    order: Texts = Field(AXES, description="the axes by importance: the first varies slowest")
+    sliding: dict[Count, Lengths] = Field(
+        default_factory=dict, description="further strides, and the window lengths that have them"
+    )
+    variants: dict[str, dict[FolderName, dict[str, Any]]] = Field(
+        default_factory=dict,
+        description="by method and name: options of the model to override in further evaluations; "
+        "the value train_length stands for the training length",
+    )
     method_flags: dict[str, Flags] = Field(
         default_factory=dict,
         description="by method: further options of fairseq-train; {train_length} or "
         "{0.75 train_length} stands for that number of tokens",
     )
-    title: str = Field("Perplexity by evaluation length", description="of table and figure")
-    user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
-    order: Texts = Field(AXES, description="the axes by importance: the first varies slowest")
 
     def __post_init__(self):
         names = [corpus.name for corpus in self.corpora]
@@ -241,10 +246,6 @@ class Comparison:
             of = dict(zip(self.order, values))
             if not self.train_on or of["corpora"].name in self.train_on:
                 yield of["corpora"], of["methods"], of["train_lengths"], of["seeds"]
-
-    def lengths(self, train_length: int) -> tuple[int, ...]:
-        """Window lengths in the evaluation of a model."""
-        return tuple(dict.fromkeys(tokens_at(length, train_length) for length in self.eval_lengths))
 
     @property
     def tokens(self) -> int:

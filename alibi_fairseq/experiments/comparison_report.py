@@ -116,6 +116,6 @@ def document_of(
             {"label": each.name} if isinstance(each, Sweep) and not each.data and each.name else {}
         )
         for cell in document["cells"]:
-            if kind == "probe" or cell["length"] in each.lengths:
+            if isinstance(each, ProbeSweep) or each.has(cell):
                 asked.append(cell | variant)
     return new_document(kind, documents[0]["corpus"], provenance, asked)

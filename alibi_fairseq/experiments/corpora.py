@@ -28,6 +28,8 @@ from ..results.stamps import Stamp
 from .comparison import Corpus, Excerpt
 from .run import DOCUMENTS
 
+#: Per cent of an excerpt's text for each of validation and test: many documents, of which little is kept.
+HELD_OUT = 20.0
 #: A line " = Title = " of WikiText; " = = Section = = " has two marks.
 TITLE = re.compile(rb"^ ?= (?!= ).* = ?$", re.MULTILINE)
 
@@ -66,22 +68,32 @@ def prepare(
     sources = {corpus.name: sources_of(corpus, out) for corpus in corpora if corpus.text}
     model = Path()
     if shared_vocabulary and sources:
-        model = shared_model(sources, shared_vocabulary, out / "vocabulary")
+        samples = {
+            each.name: TrainingSample(
+                sources[each.name], "words", held_out=HELD_OUT if each.excerpt else 5.0
+            )
+            for each in corpora
+            if each.text
+        }
+        model = shared_model(samples, shared_vocabulary, out / "vocabulary")
     for corpus in corpora:
         data = text_folder(corpus, out)
         if corpus.text:
-            text = OwnText(sources[corpus.name], corpus.tokenizer, corpus.vocabulary)
+            files, held_out = sources[corpus.name], HELD_OUT if corpus.excerpt else 5.0
+            text = OwnText(files, corpus.tokenizer, corpus.vocabulary, held_out)
             if shared_vocabulary:
-                text = SharedVocabulary(text.sources, vocab_size=shared_vocabulary, model=model)
+                text = SharedVocabulary(files, held_out=held_out, model=model)
             folder = data.parent / "prepared" if corpus.excerpt else data.parent
             prepare_text(text, folder, cores())
             if corpus.excerpt and not is_prepared(corpus, (), out):
                 cut(folder / "data-bin", data, corpus.excerpt)
         if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
             raise BadInput(f"{data} has no train.bin; prepare the data again.")
-        for length in lengths if corpus.probe else ():
-            probe, made = PROBES[corpus.probe], data_folder(corpus, length, out)
-            prepare_probe(probe, length, data if probe.in_text else None, made)
+        if corpus.probe:
+            probe = PROBES[corpus.probe]
+            for length in lengths:
+                made = data_folder(corpus, length, out)
+                prepare_probe(probe, length, data if probe.in_text else None, made)
 
 
 def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
@@ -132,16 +144,15 @@ class SharedVocabulary(OwnText):
     model: Path = Path()
 
     def settings(self) -> dict:
-        return {**super().settings(), "sentencepiece": sha256_file(self.model)}
+        return {**super().settings(), "vocabulary_sha256": sha256_file(self.model)}
 
     def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         return SentencePiece(self.model)
 
 
-def shared_model(sources: Mapping[str, Sequence[str]], entries: int, folder: Path) -> Path:
+def shared_model(samples: Mapping[str, TrainingSample], entries: int, folder: Path) -> Path:
     """A sentencepiece model, learned from the training splits of several texts."""
     model = folder / "sentencepiece.model"
-    samples = {name: TrainingSample(text, "words", entries) for name, text in sources.items()}
     texts = {name: sample.settings() for name, sample in samples.items()}
     stamp = Stamp(model.with_suffix(".json"), {"entries": entries, "texts": texts}, [], [model])
     if not stamp.holds():
@@ -199,7 +210,7 @@ def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
     for name in ("train", "valid", "test"):
         split = load_split(out, name, dictionary)
         size = {"tokens": len(split.tokens), "lines": len(split.line_starts)}
-        if split.text.bytes:  # where the pieces tell
+        if split.text.bytes and split.text.words:  # where the pieces tell
             size |= {"words": split.text.words - size["lines"], "bytes": split.text.bytes}
             splits[name] = size
     described = {key: whole[key] for key in ("identified_by", "tokenizer", "sources", "settings")}

@@ -37,7 +37,8 @@ class Tuning(Protocol):
         trials: trainings that have to be done before it is known.
     """
 
-    trials: Sequence[Run]
+    @property
+    def trials(self) -> Sequence[Run]: ...
 
 
 class Evaluation(Protocol):
@@ -256,6 +257,10 @@ class Sweep:
             for length in self.lengths
             for stride in self.strides
         }
+
+    def has(self, cell: dict) -> bool:
+        """Whether a cell of the results document is one of this sweep's."""
+        return (cell["subset"], cell["length"], cell["stride"]) in self.points
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
         data = Path((self.data or run.data).split(":")[0])
