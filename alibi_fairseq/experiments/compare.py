@@ -11,15 +11,18 @@ from pathlib import Path
 import torch
 import yaml
 
+from ..data.parallel import cores
 from ..data.probes import MULTIPLES
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from ..results.points import model_label
+from ..results.schema import load_document
 from .comparison import Comparison, Corpus, as_mapping, at_length, tokens_at
 from .corpora import data_folder, is_prepared, prepare, text_folder
 from .hours import measure, updates_that_fit
 from .run import Evaluation, ProbeSweep, Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
+from .speeds import Columns, measure_speeds, speed_columns, with_baseline
 from .tuning import Trial, Tuning, tuning_table
 
 EXPORT = (
@@ -39,6 +42,7 @@ class Compare(Experiment):
         parallel: number of runs at a time, for which ``hours`` are planned.
         results: the folder for table and figure (default: ``folder``).
         command: the command to name in the results (default: this program's own).
+        speeds: also time the models in turns.
     """
 
     comparison: Comparison
@@ -46,6 +50,7 @@ class Compare(Experiment):
     parallel: int | None = None
     results: Path | None = None
     command: list[str] | None = None
+    speeds: bool = False
 
     option = "--out"
 
@@ -112,10 +117,22 @@ class Compare(Experiment):
         notes = [self.budget["said"]] if self.budget else []
         notes += [tuned] if (tuned := tuning_table(self.runs)) else []
         folder = self.results or self.folder
-        text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
+        columns = self.speed_columns(folder) if self.speeds else {}
+        text, files = write_report(self.comparison, self.runs, folder, self.command, notes, columns)
         print(f"\n{text}\n", *files, sep="\n")
         if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
             print(f"\n{EXPORT}")
+
+    def speed_columns(self, folder: Path) -> Columns:
+        """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
+        runs, path = with_baseline(self.runs), folder / "speeds.json"
+        document = load_document(path) if path.is_file() else None
+        if document is None or len(document["cells"]) != 2 * len(runs):
+            lengths = (
+                tokens_at(self.comparison.eval_lengths, n) for n in self.comparison.train_lengths
+            )
+            document = measure_speeds(runs, max(map(max, lengths)), path, cores())
+        return speed_columns(document["cells"])
 
     def cost(self) -> str:
         runs, what = self.runs, self.comparison

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
-from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
+from ..reporting.perplexity_by_length import Columns, draw_lengths, length_csv, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
@@ -22,6 +22,7 @@ def write_report(
     folder: Path,
     command: list[str] | None = None,
     notes: Sequence[str] = (),
+    columns: Columns | None = None,
 ) -> tuple[str, list[Path]]:
     """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
 
@@ -32,6 +33,7 @@ def write_report(
         runs: evaluated ones; the first part of their names is that of the corpus.
         command: to name in the results; this program's own by default.
         notes: sentences to stand below the tables.
+        columns: of the tables of perplexity, beside those of probes.
 
     Returns:
         The tables in Markdown, and all files.
@@ -46,7 +48,7 @@ def write_report(
             document = kept  # nothing was measured again
         save_document(document, path)
         documents[corpus] = path, document
-    columns: dict = {}
+    columns = dict(columns or {})
     for corpus, (_, document) in documents.items():
         if document["kind"] == "probe":
             columns |= probe_columns(corpus, document["cells"])
