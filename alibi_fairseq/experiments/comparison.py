@@ -68,9 +68,9 @@ def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...
 
 
 def at_length(text: str, train_length: int) -> str:
-    """A text with the training length, or a part of it, in place of ``{0.75 train_length}``."""
+    """A text with the training length, or a part of it, in place of ``{0.75*train_length}``."""
     return re.sub(
-        r"\{(?:(\d*\.?\d+) )?train_length\}",
+        r"\{(?:(\d*\.?\d+)\*)?train_length\}",
         lambda found: str(round(float(found[1] or 1) * train_length)),
         text,
     )
@@ -204,7 +204,7 @@ class Comparison:
     method_flags: dict[str, Flags] = Field(
         default_factory=dict,
         description="by method: further options of fairseq-train; {train_length} or "
-        "{0.75 train_length} stands for that number of tokens",
+        "{0.75*train_length} stands for that number of tokens",
     )
 
     def __post_init__(self):

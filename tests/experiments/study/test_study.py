@@ -25,7 +25,7 @@ DESCRIPTION = {
     ],
     "training": {
         **{"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64, "lr": [0.002, 0.004]},
-        "method_flags": {"t5": "--t5-max-distance {1.5 train_length}"},
+        "method_flags": {"t5": "--t5-max-distance {1.5*train_length}"},
     },
     "evaluation": {
         **{"eval_lengths": ["1x", "2x"], "sliding": {1: ["1x"]}, "subset": "test"},
@@ -102,7 +102,7 @@ def test_one_dictionary_needs_all_texts(texts, capsys):
 
 def test_lengths_and_flags_by_training_length():
     assert tokens_at((64, "1x", "4x", "1x+50", "2x"), 32) == (64, 32, 128, 82)
-    assert at_length("{train_length} {0.75 train_length}", 64) == "64 48"
+    assert at_length("{train_length} {0.75*train_length}", 64) == "64 48"
 
 
 def test_documents():
