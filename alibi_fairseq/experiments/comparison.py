@@ -60,7 +60,7 @@ def as_flags(value: Any) -> Any:
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
     """Tokens of windows, which may be given as ``4x`` the training length or ``1x+50``, 50 more."""
-    found = {}
+    found: dict[int, None] = {}
     for length in lengths:
         times, _, more = str(length).rpartition("x")
         found[int(times or 0) * train_length + int(more or 0)] = None

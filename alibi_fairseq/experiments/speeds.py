@@ -97,7 +97,7 @@ def speed_columns(cells: Sequence[dict]) -> Columns:
 
 def with_baseline(runs: Sequence[Run], flag: str = "--position-method") -> list[Run]:
     """The runs of the first seed and corpus, and the baseline at each length that lacks it."""
-    first = {}
+    first: dict[tuple[str, str], Run] = {}
     for run in runs:
         value = dict(zip(run.flags, run.flags[1:]))
         key = value[flag], value["--tokens-per-sample"]
