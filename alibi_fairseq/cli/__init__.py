@@ -17,6 +17,7 @@ from ..errors import PROGRAM, BadInput, did_you_mean
 #: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
     "compare": ("compare", "compare position methods on your own text, from text to figure"),
+    "probe": ("probe", "compare how position methods copy, or find a key, past their length"),
     "demo": ("demo", "compare two position methods in minutes, on the documentation of Python"),
     "models": ("launch:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
@@ -28,6 +29,7 @@ VERBS = {
         "evaluate:PositionLoss",
         "measure the loss by position within the window",
     ),
+    "eval-probe": ("eval_probe", "measure how much of a probe's strings a model repeats"),
     "merge-shards": ("evaluate:MergeShards", "merge the results of all shards of a sweep"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
@@ -40,7 +42,7 @@ VERBS = {
 }
 
 #: Verbs that load models, which a plugin may define.
-LOADING = ("compare", "models", "eval", "position-loss")
+LOADING = ("compare", "probe", "models", "eval", "position-loss", "eval-probe")
 
 #: fairseq's commands with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {

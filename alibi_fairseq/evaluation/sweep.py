@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..data.progress import progress
+from ..data.parallel import progress
 from ..errors import BadInput
 from ..files import locked, sha256_file
 from ..results import manifest

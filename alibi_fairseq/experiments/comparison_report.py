@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
-from ..reporting.own_results import draw_lengths, length_csv, length_table
+from ..reporting.own_results import Columns, draw_lengths, length_csv, length_table
+from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison
-from .run import Run, Sweep
+from .run import ProbeSweep, Run, Sweep
 
 
 def write_report(
@@ -21,37 +22,52 @@ def write_report(
     folder: Path,
     command: list[str] | None = None,
     notes: Sequence[str] = (),
+    columns: Columns | None = None,
 ) -> tuple[str, list[Path]]:
     """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
 
-    With several corpora the names of the latter begin with that of the corpus.
+    With several corpora the names of the latter begin with that of the corpus. A probe has no
+    ``.csv``; its accuracies also stand beside the perplexities of the other corpora.
 
     Args:
         runs: evaluated ones; the first part of their names is that of the corpus.
         command: to name in the results; this program's own by default.
         notes: sentences to stand below the tables.
+        columns: of the tables of perplexity, beside those of probes.
 
     Returns:
         The tables in Markdown, and all files.
     """
     sections, files = [f"# {comparison.title}", trained(comparison)], [folder / "table.md"]
     several = len(comparison.corpora) > 1
-    for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
-        path = folder / (f"{corpus}-results.json" if several else "results.json")
-        of_corpus = [run for run in runs if run.name.startswith(f"{corpus}/")]
-        document = document_of(comparison, of_corpus, command)
+    documents: dict[str, tuple[Path, dict]] = {}
+    for corpus, evaluations in evaluations_of(runs).items():
+        path = folder / (f"{corpus.replace(' ', '-')}-results.json" if several else "results.json")
+        document = document_of(comparison, evaluations, command)
         if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
             document = kept  # nothing was measured again
         save_document(document, path)
-        with atomic_write(path.with_suffix(".csv")) as file:
-            file.write(length_csv(document))
-        points = document_points(document)
-        sections += [*([f"## {corpus}"] if several else []), length_table(points).rstrip()]
+        documents[corpus] = path, document
+    columns = dict(columns or {})
+    for corpus, (_, document) in documents.items():
+        if document["kind"] == "probe":
+            columns |= probe_columns(corpus, document["cells"])
+    for corpus, (path, document) in documents.items():
         name = path.name.replace("results.json", "figure")
         figures = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
         title = f"{comparison.title}: {corpus}" if several else comparison.title
+        files += [*figures, path]
+        sections += [f"## {corpus}"] if several else []
+        if document["kind"] == "probe":
+            sections.append(accuracy_table(document["cells"]).rstrip())
+            draw_heat_maps(document["cells"], f"Accuracy of the probe: {corpus}", *figures)
+            continue
+        points = document_points(document)
+        sections.append(length_table(points, with_bytes=True, more=columns).rstrip())
         draw_lengths(points, title, *figures)
-        files += [*figures, path, path.with_suffix(".csv")]
+        with atomic_write(path.with_suffix(".csv")) as file:
+            file.write(length_csv(document))
+        files.append(path.with_suffix(".csv"))
     text = "\n\n".join([*sections, *notes])
     with atomic_write(folder / "table.md") as file:
         file.write(text + "\n")
@@ -69,17 +85,39 @@ def trained(comparison: Comparison) -> str:
     )
 
 
-def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:
-    """The results of all runs of a corpus as one document."""
-    paths = [each.results for run in runs for each in run.evaluations if isinstance(each, Sweep)]
-    documents = [load_document(path) for path in paths]
+def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep | ProbeSweep]]]:
+    """The evaluations by what was trained on, and where it was another, tested on."""
+    found: dict[str, list[tuple[Run, Sweep | ProbeSweep]]] = {}
+    for run in runs:
+        for each in run.evaluations:
+            if isinstance(each, Sweep | ProbeSweep):
+                other = f" {each.name}" if isinstance(each, Sweep) and each.data else ""
+                found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
+    return found
+
+
+def document_of(
+    comparison: Comparison,
+    evaluations: list[tuple[Run, Sweep | ProbeSweep]],
+    command: list[str] | None,
+) -> dict:
+    """The results of evaluations on the same data as one document."""
+    documents = [load_document(each.results) for _, each in evaluations]
+    kind = documents[0]["kind"]
+    run, first = evaluations[0]
     provenance = collect_provenance(
         seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
         seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
-        data=runs[0].data,
-        subsets=["train", comparison.subset],
+        data=(first.data if isinstance(first, Sweep) else "") or run.data,
+        subsets=["train"] if kind == "probe" else ["train", comparison.subset],
         command=command,
     )
-    found = [cell for document in documents for cell in document["cells"]]
-    asked = [cell for cell in found if cell["length"] in comparison.eval_lengths]
-    return new_document("evaluation", documents[0]["corpus"], provenance, asked)
+    asked = []
+    for (_, each), document in zip(evaluations, documents):
+        variant = (
+            {"label": each.name} if isinstance(each, Sweep) and not each.data and each.name else {}
+        )
+        for cell in document["cells"]:
+            if isinstance(each, ProbeSweep) or each.has(cell):
+                asked.append(cell | variant)
+    return new_document(kind, documents[0]["corpus"], provenance, asked)

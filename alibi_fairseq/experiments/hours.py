@@ -16,8 +16,7 @@ from pathlib import Path
 
 import torch
 
-from ..data.parallel import cores
-from ..data.progress import progress
+from ..data.parallel import cores, progress
 from ..errors import BadInput
 from .run import Run, tokens_in, trials_of
 

@@ -7,6 +7,7 @@ number of updates it has reached and each sweep it has finished, so that what is
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ..data.probes import DEPTHS, SETTINGS, TRIALS
 from ..errors import BadInput
 from ..files import locked
 from ..results.schema import load_document
@@ -24,6 +26,8 @@ from .command import Command, StopRequest
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
 Environment = Mapping[str, str] | None
+#: Beside binary data: where the documents of a split begin, in tokens, by split.
+DOCUMENTS = "documents.json"
 
 
 class Tuning(Protocol):
@@ -33,7 +37,8 @@ class Tuning(Protocol):
         trials: trainings that have to be done before it is known.
     """
 
-    trials: Sequence[Run]
+    @property
+    def trials(self) -> Sequence[Run]: ...
 
 
 class Evaluation(Protocol):
@@ -191,6 +196,9 @@ class Sweep:
         subset: the split.
         updates: of the model (default: all).
         flags: further options.
+        name: tells it apart from the others of its run with the same split and strides.
+        data: another corpus than the run's.
+        settings: JSON values of the flags that determine the results; not those about the machine.
     """
 
     results: Path
@@ -199,12 +207,16 @@ class Sweep:
     subset: str = "valid"
     updates: int | None = None
     flags: tuple[str, ...] = ()
+    name: str = ""
+    data: str = ""
+    settings: dict = field(default_factory=dict)
 
     def command(self, run: Run) -> Command:
-        argv = [*ALIBI, "eval", run.data, "--path", str(run.model(self.updates))]
+        argv = [*ALIBI, "eval", self.data or run.data, "--path", str(run.model(self.updates))]
         argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", ",".join(self.strides)]
         argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
-        return Command(f"evaluating {run.name}", argv, run.folder / "evaluate.log")
+        what = " ".join(filter(None, ("evaluating", run.name, self.name)))
+        return Command(what, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
         cells = self._cells(run)
@@ -224,10 +236,12 @@ class Sweep:
 
     def _stamp(self, run: Run) -> Stamp:
         model = run.model(self.updates)
-        name = f"evaluated-{model.stem}-{self.subset}-{','.join(self.strides)}.json"
-        splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
+        case = [model.stem, self.subset, ",".join(self.strides), *filter(None, [self.name])]
+        name = f"evaluated-{'-'.join(case)}.json"
+        folders = (self.data or run.data).split(":")
+        splits = [Path(folder) / f"{self.subset}.bin" for folder in folders]
         there = [split for split in splits if split.is_file()]
-        return Stamp(run.folder / name, {}, [model, *there])
+        return Stamp(run.folder / name, self.settings, [model, *there])
 
     def _cells(self, run: Run) -> list[dict]:
         """The results of this model."""
@@ -244,10 +258,55 @@ class Sweep:
             for stride in self.strides
         }
 
+    def has(self, cell: dict) -> bool:
+        """Whether a cell of the results document is one of this sweep's."""
+        return (cell["subset"], cell["length"], cell["stride"]) in self.points
+
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
+        data = Path((self.data or run.data).split(":")[0])
+        tokens, documents = tokens_in(data, self.subset), data / DOCUMENTS
+        if last := self.settings.get("score_to"):
+            listed = documents.is_file() and json.loads(documents.read_text(encoding="utf-8"))
+            count = len(listed.get(self.subset, [0])) if listed else 1
+            tokens = min(tokens, count * (last - self.settings.get("score_from", 0)))
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
+
+
+@dataclass(frozen=True)
+class ProbeSweep:
+    """One ``alibi-fairseq eval-probe``: the accuracy of a probe at some lengths.
+
+    Attributes:
+        results: the results document.
+        lengths: of test sequences, in tokens.
+        flags: further options.
+    """
+
+    results: Path
+    lengths: tuple[int, ...]
+    flags: tuple[str, ...] = ()
+
+    def command(self, run: Run) -> Command:
+        argv = [*ALIBI, "eval-probe", run.data, "--path", str(run.model()), *self.flags]
+        argv += ["--lengths", ",".join(map(str, self.lengths)), "--out", str(self.results)]
+        return Command(f"probing {run.name}", argv, run.folder / "evaluate.log")
+
+    def done(self, run: Run) -> bool:
+        return self._stamp(run).holds()
+
+    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
+        self.command(run).run(stop, environment)
+        self._stamp(run).write()
+
+    def _stamp(self, run: Run) -> Stamp:
+        settings = {"lengths": self.lengths, "flags": self.flags}
+        made_of = [run.model(), Path(run.data) / SETTINGS]
+        return Stamp(run.folder / "probed.json", settings, made_of, [self.results])
+
+    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
+        for length in self.lengths:
+            yield length, length * TRIALS * len(DEPTHS)
 
 
 def trials_of(runs: Iterable[Run]) -> list[Run]:

@@ -14,7 +14,7 @@ import io
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from alibi_fairseq.errors import BadInput
@@ -27,7 +27,13 @@ _CSV_COLUMNS = (
 )
 
 
-def length_table(points: Iterable[Point], with_bytes: bool = False) -> str:
+#: Further columns of a table: header -> (position method, training length) -> text.
+Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
+
+
+def length_table(
+    points: Iterable[Point], with_bytes: bool = False, more: Columns | None = None
+) -> str:
     """Perplexity in Markdown, one row per model and one column per length.
 
     One table for each split, inference (non-overlapping, S=1, …) and text, each under a line that
@@ -35,10 +41,11 @@ def length_table(points: Iterable[Point], with_bytes: bool = False) -> str:
 
     Args:
         with_bytes: add bits per byte, which other tokenisers share, where they are known.
+        more: columns of what was measured beside.
     """
     tables = []
     for name, part in split_by_evaluation(points).items():
-        tables.append(f"Perplexity on {markdown.literal(name)}:\n\n{_by_length(part)}")
+        tables.append(f"Perplexity on {markdown.literal(name)}:\n\n{_by_length(part, more=more)}")
         if with_bytes and any(point.bits_per_byte is not None for point in part):
             table = _by_length(part, _bits_per_byte)
             tables.append(f"Bits per byte on {markdown.literal(name)}:\n\n{table}")
@@ -65,15 +72,22 @@ def split_by_evaluation(points: Iterable[Point]) -> dict[str, list[Point]]:
     return parts
 
 
-def _by_length(points: list[Point], show: Callable[[Point | None], str] = markdown.point) -> str:
+def _by_length(
+    points: list[Point],
+    show: Callable[[Point | None], str] = markdown.point,
+    more: Columns | None = None,
+) -> str:
+    more = more or {}
     lengths = sorted({point.length for point in points})
     rows = []
     for model in series(points):
         at = {point.length: point for point in model.points}
         shorter = {n for n in lengths if n < (model.train_length or 0)} - at.keys()
         cells = (markdown.NOTHING if n in shorter else show(at.get(n)) for n in lengths)
-        rows.append([model.label, *cells])
-    return markdown.table([markdown.CORNER, *map(str, lengths)], rows)
+        key = (model.position_method, model.train_length)
+        others = (of_model.get(key, markdown.NOTHING) for of_model in more.values())
+        rows.append([model.label, *cells, *others])
+    return markdown.table([markdown.CORNER, *map(str, lengths), *more], rows)
 
 
 def _bits_per_byte(point: Point | None) -> str:

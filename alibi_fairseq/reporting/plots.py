@@ -38,7 +38,7 @@ _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_ROWS = 18
 _MOST_TIMES = 100
 _LEAST_SPAN = 0.2  # of a perplexity axis, as a share of its middle: less would magnify noise
-_SETTINGS = {
+SETTINGS = {
     "font.size": 10,
     "axes.titlesize": 10,
     "figure.titlesize": 11,
@@ -186,17 +186,21 @@ def only(values: set):
 
 
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:
-    """Write a figure in the formats of the suffixes: whole or not at all, the same bytes each time."""
+    """Write a figure in the formats of the suffixes, see :func:`save`."""
+    with matplotlib.rc_context(SETTINGS):
+        save(compose(title, panels, caption), *paths)
+
+
+def save(figure: Figure, *paths: str | os.PathLike) -> None:
+    """Write a figure: whole or not at all, the same bytes each time."""
     dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
-    with matplotlib.rc_context(_SETTINGS):
-        figure = compose(title, panels, caption)
-        for path in paths:
-            kind = Path(path).suffix.lstrip(".")
-            buffer = io.BytesIO()
-            metadata = dict.fromkeys(dates.get(kind, ("Software",)))
-            figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-            with atomic_write(path, "wb") as stream:
-                stream.write(buffer.getvalue())
+    for path in paths:
+        kind = Path(path).suffix.lstrip(".")
+        buffer = io.BytesIO()
+        metadata = dict.fromkeys(dates.get(kind, ("Software",)))
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+        with atomic_write(path, "wb") as stream:
+            stream.write(buffer.getvalue())
 
 
 def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
@@ -204,7 +208,7 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
 
     The figure grows by the legend's width, so that the panels keep theirs.
     """
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(SETTINGS):
         columns = min(len(panels), len(_PANEL_WIDTHS))
         rows = -(-len(panels) // columns)
         width, height = _PANEL_WIDTHS[columns - 1] * columns, 4.0 * rows

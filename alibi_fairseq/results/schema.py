@@ -41,6 +41,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hol
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Date = Annotated[str, AfterValidator(lambda date: _utc_date(date))]
@@ -131,6 +132,12 @@ class Cell(JsonObject):
     phase: Literal["train", "evaluate"] = _ABSENT
     baseline: Text | None = None
     ratio: Positive | None = None
+    depth: Share = _ABSENT
+    gap: Count = _ABSENT
+    trials: PositiveCount = _ABSENT
+    accuracy: Share = _ABSENT
+    whole: Share = _ABSENT
+    chance: Share = _ABSENT
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Cell:
@@ -154,13 +161,17 @@ KINDS: dict[str, tuple[str, ...]] = {
     "training": (*_LOSS, "updates"),
     "benchmark": ("name", "baseline", "ratio"),
     "position_loss": (*_LOSS, "length", "stride", "tokens", "position_from", "position_to"),
+    "probe": (
+        *("position_method", "train_length", "length", "depth", "gap", "trials"),
+        *("accuracy", "whole", "chance"),
+    ),
 }
 
 
 class Document(JsonObject):
     schema_: Literal["alibi_fairseq/results"] = Field(alias="schema")
     version: Literal[1]
-    kind: Literal["evaluation", "training", "benchmark", "position_loss"]
+    kind: Literal["evaluation", "training", "benchmark", "position_loss", "probe"]
     corpus: Text
     provenance: Provenance
     cells: list[Cell]
@@ -176,6 +187,7 @@ _IDENTITY = {
     "evaluation": (*_RUN, "stride", "shard"),
     "training": _RUN,
     "position_loss": (*_RUN, "stride", "shard", "position_from"),
+    "probe": (*_RUN, "depth"),
 }
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
 _MEASURED = (
@@ -195,7 +207,7 @@ def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) ->
     """A valid document of this project's schema.
 
     Args:
-        kind: ``evaluation``, ``training``, ``benchmark`` or ``position_loss``.
+        kind: ``evaluation``, ``training``, ``benchmark``, ``position_loss`` or ``probe``.
         corpus: name of the text measured on, e.g. ``wikitext-103``.
         provenance: as :func:`alibi_fairseq.results.provenance.collect_provenance` gives it.
         cells: the measurements.

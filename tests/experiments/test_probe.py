@@ -1,0 +1,198 @@
+"""Probes: their sequences, a model's accuracy against a naive count, and one from data to heat map."""
+
+import numpy as np
+import pytest
+import torch
+from commands import as_process
+from results_documents import cells_of
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.data import probes
+from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
+from alibi_fairseq.evaluation.data import load_dictionary
+from alibi_fairseq.evaluation.probe import correct
+from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
+from alibi_fairseq.results.schema import load_document
+
+TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
+COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
+
+
+@pytest.fixture
+def few_sequences(monkeypatch):
+    monkeypatch.setattr(probes, "TOKENS", 64 * 64)
+    monkeypatch.setattr(probes, "HELD_OUT", 8)
+
+
+@pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
+@pytest.mark.parametrize("probe", [COPY, PASSKEY], ids=lambda probe: probe.name)
+def test_a_sequence_is_a_string_a_gap_and_the_string_again(probe, depth):
+    text, first, length = np.arange(1000, 1400), 50, 128
+    filling = text if probe.in_text else None
+    rows = probe.sequences(np.random.default_rng(3), first, filling, 40, length, depth)
+    assert rows.shape == (40, length) and (rows[:, -1] == 2).all()
+    places = set()
+    for row in rows.tolist():
+        before, last = [place for place, token in enumerate(row) if token == first]
+        string = row[last + 1 : -1]
+        assert row[before + 1 : before + 1 + probe.size] == string
+        assert len(set(string)) == probe.size
+        assert all(first + 2 <= symbol < first + 2 + probe.symbols for symbol in string)
+        rest = row[:before] + row[before + 1 + probe.size : last]
+        if probe.in_text:  # one stretch of text, cut where the key is planted
+            assert rest == list(range(rest[0], rest[0] + len(rest)))
+        else:
+            assert set(rest) == {first + 1}
+        if depth is not None:
+            assert last - before - 1 - probe.size == probe.gap(length, depth)
+            assert depth != 0 or before == 0
+        places.add(before)
+    assert len(places) == 1 if depth is not None else len(places) > 10
+
+
+def test_sequences_to_train_on_repeat_the_string_more_often():
+    rows = COPY.sequences(np.random.default_rng(3), 4, None, 40, 64, copies=5)
+    for row in rows.tolist():
+        marks = [place for place, token in enumerate(row) if token == 4]
+        strings = {tuple(row[place + 1 : place + 9]) for place in marks}
+        assert len(marks) == 5 and len(strings) == 1 and row.count(5) == 64 - 1 - 5 * 9
+
+
+def test_the_blocks_of_a_training_are_the_sequences(few_sequences, tmp_path):
+    from fairseq.data import TokenBlockDataset, data_utils
+
+    prepare(COPY, 64, None, tmp_path / "data")
+    lines = data_utils.load_indexed_dataset(str(tmp_path / "data" / "train"))
+    blocks = TokenBlockDataset(lines, lines.sizes, 64, pad=1, eos=2, break_mode="none")
+    assert len(blocks) == len(lines) == 64
+    assert all((blocks[n] == lines[n]).all() for n in range(64))
+    assert len(load_dictionary(tmp_path / "data")) == 4 + 2 + COPY.symbols
+    before = (tmp_path / "data" / "train.bin").stat().st_mtime_ns
+    prepare(COPY, 64, None, tmp_path / "data")
+    assert (tmp_path / "data" / "train.bin").stat().st_mtime_ns == before
+    prepare(COPY, 64, None, tmp_path / "again")
+    same = [(tmp_path / name / "train.bin").read_bytes() for name in ("data", "again")]
+    assert same[0] == same[1]
+
+
+def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
+    """Learned positions are tested past their table, and what is done is not done again."""
+    out = tmp_path / "out"
+    words = ["probe", "copy", "--methods", "learned", "--updates", "2", "--train-lengths", "48"]
+    words += ["--tokens-per-update", "192", "--train-flags", TINY, "--out", str(out)]
+    assert main(words) == 0
+    assert "No model has learned the task" in capsys.readouterr().out
+    document = load_document(out / "results.json")
+    assert document["kind"] == "probe" and document["corpus"] == "copy"
+    measured = [(cell["length"], cell["depth"]) for cell in document["cells"]]
+    assert measured == [(48 * n, depth) for n in (1, 2, 4, 8, 16) for depth in DEPTHS]
+    assert (out / "figure.svg").stat().st_size > 1000 and (out / "table.md").is_file()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
+    assert main(words) == 0
+    assert "probing" not in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+
+    data, checkpoint = out / "copy" / "data-48", next(out.glob("copy/*/checkpoint_last.pt"))
+    checks_accuracy(data, checkpoint)
+    beyond = ["eval-probe", str(data), "--path", str(checkpoint), "--lengths", "96"]
+    assert main([*beyond, "--out", str(tmp_path / "x.json")]) == 2
+    assert "clamp_learned_positions" in capsys.readouterr().err
+
+
+def checks_accuracy(data, checkpoint):
+    """Symbol by symbol, from the scores of a whole pass over the sequence before it."""
+    cpu = torch.device("cpu")
+    model = load_checkpoint(checkpoint, data, load_dictionary(data), cpu)
+    rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
+    right = torch.cat(list(correct(model, rows, COPY.size, cpu)))
+    for row, found in zip(rows.tolist(), right.tolist()):
+        for n, place in enumerate(range(len(row) - 1 - COPY.size, len(row) - 1)):
+            scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
+            assert found[n] == (int(scores[0, -1].argmax()) == row[place])
+
+
+def cell(method, length, depth, accuracy, seed=1):
+    of_test = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
+    return {
+        "position_method": method,
+        "train_length": 64,
+        "seed": seed,
+        "accuracy": accuracy,
+        **of_test,
+    }
+
+
+def test_the_table_averages_depths_then_seeds():
+    cells = [cell("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
+    for seed, accuracy in ((1, 0.5), (2, 0.9)):
+        cells += [cell("alibi", 64, 0.0, accuracy, seed), cell("alibi", 64, 1.0, 1.0, seed)]
+        cells += [cell("alibi", 256, 0.0, 0.25, seed)]
+    text = accuracy_table(cells)
+    assert cells_of(text)[1:] == [
+        ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
+        ["No positions, L=64", "15 %", "–"],
+    ]
+    assert "guessing: 10 %" in text and "No model has learned" not in text
+    assert "No model has learned" in accuracy_table(cells[:2])
+    assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
+
+
+def test_a_comparison_shows_probes_beside_perplexity(few_sequences, data_bin, tmp_path, capsys):
+    words = [
+        "compare",
+        str(data_bin),
+        "--methods",
+        "alibi",
+        "--probes",
+        "passkey",
+        "--updates",
+        "2",
+    ]
+    words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "128"]
+    assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "passkey at 4 L" in printed and "## passkey" in printed
+    header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
+    assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
+    kinds = [load_document(path)["kind"] for path in sorted((tmp_path / "out").glob("*.json"))]
+    assert sorted(kinds) == ["evaluation", "probe"]
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (["copy", "--train-lengths", "16"], "at least 20 tokens"),
+        (["copy", "text.txt"], "takes no text"),
+        (["passkey"], "planted in a text"),
+        (["needle"], "probe"),
+        (["copy", "--methods", "alibii"], "alibi"),
+    ],
+)
+def test_wrong_descriptions_are_refused(words, named, tmp_path, capsys):
+    assert main(["probe", *words, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert named in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
+    few_sequences, data_bin, tmp_path
+):
+    words = [
+        "probe",
+        "passkey",
+        str(data_bin),
+        "--train-lengths",
+        "64",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    done = as_process("-m", "alibi_fairseq", *words)
+    assert done.returncode == 2 and "give a longer text" in done.stderr
+
+
+def test_dry_run_lists_training_and_test(tmp_path, capsys):
+    assert main(["probe", "copy", "--dry-run", "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "eval-probe" in printed and "--lengths 64,128,256,512,1024" in printed
