@@ -23,7 +23,7 @@ from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import load_dictionary
-from .memory_usage import default_budget, windows_per_batch
+from .memory_usage import windows_per_batch
 
 #: Of test sequences; those of training are drawn from others.
 SEED = 20_220_425
@@ -91,7 +91,7 @@ def correct(
         (b, n) bool, b sequences at a time.
     """
     length, decoder = rows.shape[1], model.decoder
-    batch = windows_per_batch(length, model.bytes_per_input, default_budget(device), device)
+    batch = windows_per_batch(length, model.bytes_per_input, device, None)
     for tokens in torch.from_numpy(rows).to(device).split(batch):
         # As in training </s> comes first; the last input is the last symbol but one.
         inputs = tokens.roll(1, dims=1)[:, :-1]  # (b, T - 1)

@@ -106,7 +106,8 @@ def collect(
         for point in document_points(document):
             unlike = why_not_comparable(corpus, point) or ""
             point = replace(point, other_text=other_text, unlike_paper=unlike)
-            case = replace(point, **dict.fromkeys(_MEASURED))
+            unmeasured: dict = dict.fromkeys(_MEASURED)
+            case = replace(point, **unmeasured)
             other_path, other = found.setdefault(case, (path, point))
             if other is point:
                 results.points.append(point)

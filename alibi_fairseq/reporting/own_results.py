@@ -91,8 +91,9 @@ def _by_length(
 
 
 def _bits_per_byte(point: Point | None) -> str:
-    known = point is not None and point.bits_per_byte is not None
-    return f"{point.bits_per_byte:.4f}" if known else markdown.MISSING
+    if point is None or point.bits_per_byte is None:
+        return markdown.MISSING
+    return f"{point.bits_per_byte:.4f}"
 
 
 def length_csv(*documents: dict) -> str:
@@ -169,7 +170,7 @@ def stride_table(points: Iterable[Point]) -> str:
     for label, whole, found in compared:
         line = [label, str(whole.length), markdown.point(whole)]
         for stride in sliding:
-            point = found.get(f"S={stride}")
+            point: Point | None = found.get(f"S={stride}")
             gain = markdown.NOTHING
             if point and point.perplexity is not None and whole.perplexity is not None:
                 gain = markdown.difference(whole.perplexity - point.perplexity)

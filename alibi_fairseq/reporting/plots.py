@@ -170,7 +170,8 @@ def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.Pa
     lengths: dict[str, set[int]] = defaultdict(set)
     if any(len({line.train_length for line in lines}) > 1 for lines in panels.values()):
         for line in everything:
-            lengths[line.position_method] |= {line.train_length} - {None}
+            if line.train_length is not None:
+                lengths[line.position_method].add(line.train_length)
     drawn = []
     for name, lines in panels.items():
         trained_at = {line.train_length for line in lines}

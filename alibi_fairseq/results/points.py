@@ -277,7 +277,9 @@ def _short_paths(paths: set[str | None]) -> dict[str | None, str]:
         folder = os.path.commonpath([os.path.dirname(path or "") for path in named])
     except ValueError:  # none at all, or relative and absolute ones
         folder = ""
-    short = {path: os.path.relpath(path, folder) if folder else path for path in named if path}
+    short: dict[str | None, str] = {
+        path: os.path.relpath(path, folder) if folder else path for path in named if path
+    }
     return {None: "unnamed", **short}
 
 

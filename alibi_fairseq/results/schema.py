@@ -229,7 +229,8 @@ def validate_document(document: Any, source: str = "the results") -> dict:
         BadInput: naming ``source`` and the first key that is wrong.
     """
     check(Document, document, source)
-    kind, seen = document["kind"], {}
+    kind: str = document["kind"]
+    seen: dict[tuple, int] = {}
     for index, cell in enumerate(document["cells"]):
         for key in KINDS[kind]:
             if key not in cell:

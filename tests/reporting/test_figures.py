@@ -5,13 +5,13 @@ import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import perplexity_by_length, plots
-from alibi_fairseq.reporting.perplexity_by_length import line_of
+from alibi_fairseq.reporting import own_results, plots
+from alibi_fairseq.reporting.plots import line_of
 from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, document_points, series
 
 
 def draw(measured, path):
-    perplexity_by_length.draw_lengths(document_points(measured), "demo", path)
+    own_results.draw_lengths(document_points(measured), "demo", path)
 
 
 def axes_of(*lines, **panel):

@@ -154,9 +154,8 @@ def papers(item: str, one: tuple[str, int, int], other: tuple[str, int, int], S:
         for point in published.points(item)
         if point.stride == (S or point.length) and point.subset == "valid"
     }
-    if not (found.get(one) and found.get(other)):
-        return math.nan
-    return found[one] / found[other] - 1
+    first, second = found.get(one), found.get(other)
+    return first / second - 1 if first and second else math.nan
 
 
 def equal_length(results: Results) -> Findings:
@@ -206,11 +205,10 @@ def order_of_breaking(results: Results) -> Findings:
         for worse, better in zip(BREAKING, BREAKING[1:]):
             far = [results.at(method, n, 4 * n) for method in (worse, better)]
             near = [results.at(method, n, n) for method in (worse, better)]
-            lost = [relative(*pair) for pair in zip(far, near) if None not in pair]
-            if len(lost) == 2:
-                names = f"{method_name(worse)} against {method_name(better)}"
-                what = f"{names}, trained at {n}: what 4 L loses"
-                yield from compared(what, *lost, paper=math.nan, direction=1)
+            lost = [relative(a, b) if a and b else None for a, b in zip(far, near)]
+            names = f"{method_name(worse)} against {method_name(better)}"
+            what = f"{names}, trained at {n}: what 4 L loses"
+            yield from compared(what, lost[0], lost[1], math.nan, direction=1)
 
 
 def relative(one: Losses, other: Losses) -> Losses:
@@ -311,8 +309,9 @@ def speed(results: Results) -> Findings:
         baseline = results.speeds.get((phase, "sinusoidal", n))
         if method not in BREAKING[1:] or baseline is None:
             continue
-        rows = [printed.get((each, n)) for each in (method, "sinusoidal")]
-        paper = rows[0][columns[phase]] / rows[1][columns[phase]] - 1 if all(rows) else math.nan
+        mine, theirs = (printed.get((each, n)) for each in (method, "sinusoidal"))
+        column = columns[phase]
+        paper = mine[column] / theirs[column] - 1 if mine and theirs else math.nan
         what = f"speed of {method_name(method)} against sinusoidal at {n}, {phase}"
         # Rotary and T5 bias were not optimised in the paper (footnotes 5 and 8): shown only.
         found, direction = speed_up(seconds, baseline), 0 if method == "alibi" else None
