@@ -14,7 +14,7 @@ FIELDS = Comparison.__pydantic_fields__ | Corpus.__pydantic_fields__  # type: ig
 #: Fields that describe the comparison; absent options keep their defaults.
 OPTIONS = (
     *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "arch", "updates"),
-    *("tokens_per_update", "lr", "train_flags", "subset", "title"),
+    *("tokens_per_update", "lr", "tune_share", "train_flags", "subset", "title"),
 )
 #: Fields of its corpus.
 TEXT = ("tokenizer", "vocabulary")

@@ -15,10 +15,12 @@ from ..data.parallel import cores
 from ..data.pipeline import prepare as prepare_text
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
+from ..results.points import model_label
 from .comparison import Comparison, Corpus, as_mapping
 from .hours import measure, updates_that_fit
-from .run import Run, Sweep
+from .run import Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
+from .tuning import Trial, Tuning, tuning_table
 
 EXPORT = (
     "`alibi-fairseq export` gives these models to Hugging Face with code of ours; with --arch "
@@ -69,10 +71,14 @@ class Compare(Experiment):
 
     @property
     def runs(self) -> list[Run]:
-        what = self.comparison
-        if self.budget:
-            what = replace(what, hours=None, updates=self.budget["updates"])
-        return runs_of(what, self.folder)
+        return runs_of(self.resolved, self.folder)
+
+    @property
+    def resolved(self) -> Comparison:
+        """The comparison, once the data is there with the updates that fit into its hours."""
+        if not self.budget:
+            return self.comparison
+        return replace(self.comparison, hours=None, updates=self.budget["updates"])
 
     @cached_property
     def budget(self) -> dict | None:
@@ -90,11 +96,15 @@ class Compare(Experiment):
             if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
                 return kept
         runs = runs_of(self.comparison, self.folder)
-        parallel = self.parallel or default_parallel(self, len(runs))
-        updates, seconds = updates_that_fit(measure(runs, parallel), hours, parallel)
+        trials, share = trials_of(runs), self.comparison.tune_share
+        parallel = self.parallel or default_parallel(self, max(len(runs), len(trials)))
+        costs = measure([*trials, *runs], parallel)
+        stages = [(costs[: len(trials)], share), (costs[len(trials) :], 1.0)]
+        updates, seconds = updates_that_fit(stages, hours, parallel)
+        also = f", with {share:g} of them in each of {len(trials)} trials," if trials else ""
         said = (
-            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs take about "
-            f"{seconds / 3600:.2g} of {hours:g} hours."
+            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs{also} take "
+            f"about {seconds / 3600:.2g} of {hours:g} hours."
         )
         budget = {"asked": asked, "updates": updates, "said": said}
         with atomic_write(path) as file:
@@ -105,6 +115,7 @@ class Compare(Experiment):
         from .comparison_report import write_report
 
         notes = [self.budget["said"]] if self.budget else []
+        notes += [tuned] if (tuned := tuning_table(self.runs)) else []
         folder = self.results or self.folder
         text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
         print(f"\n{text}\n", *files, sep="\n")
@@ -112,13 +123,17 @@ class Compare(Experiment):
             print(f"\n{EXPORT}")
 
     def cost(self) -> str:
-        count, what = len(self.runs), self.comparison
+        runs, what = self.runs, self.comparison
+        count, trials = len(runs), trials_of(runs)
         if what.hours is not None:
             return (
                 "--hours will set --max-update, the same for all, once the data is prepared.\n"
                 f"{count} runs at most, in {what.hours:g} hours"
             )
-        return f"{count} runs of {what.tokens:,} tokens, {count * what.tokens:,} in all"
+        tried = sum(trial.updates for trial in trials) * what.tokens_per_update
+        also = f" and {len(trials)} trials of {tried:,} tokens together" if trials else ""
+        total = count * what.tokens + tried
+        return f"{count} runs of {what.tokens:,} tokens{also}, {total:,} in all"
 
 
 def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
@@ -126,8 +141,12 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
     runs = []
     for corpus, method, length, seed in comparison.cells():
         data = data_folder(corpus, folder)
-        name = f"{corpus.name}/{method}-{length}-seed{seed}"
-        run = run_of(comparison, name, method, length, seed, data, folder / name)
+        model = f"{corpus.name}/{method}-{length}"
+        label = model_label(method, length)
+        label += f" ({corpus.name})" if len(comparison.corpora) > 1 else ""
+        tuning = tuning_of(comparison, model, label, method, length, data, folder)
+        name = f"{model}-seed{seed}"
+        run = run_of(comparison, name, method, length, seed, data, folder / name, tuning.lr)
         overrides = overrides_of(method)
         flags = ("--model-overrides", json.dumps(overrides)) if overrides else ()
         sweep = Sweep(
@@ -137,7 +156,7 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
             comparison.subset,
             flags=(*flags, *_user_dir(comparison)),
         )
-        runs.append(replace(run, evaluations=(sweep,)))
+        runs.append(replace(run, evaluations=(sweep,), tuning=tuning))
     return runs
 
 
@@ -146,8 +165,36 @@ def overrides_of(method: str) -> dict:
     return {"clamp_learned_positions": True} if method == "learned" else {}
 
 
+def tuning_of(
+    what: Comparison, model: str, label: str, method: str, length: int, data: Path, folder: Path
+) -> Tuning:
+    """How the learning rate of a model is chosen.
+
+    Args:
+        model: the beginning of the names of its runs.
+        label: as tables name it.
+        folder: of everything.
+    """
+    if len(what.lr) == 1:
+        return Tuning(label, what.lr[0])
+    short = replace(what, hours=None, updates=max(1, round(what.tune_share * what.updates)))
+    trials = []
+    for lr in what.lr:
+        name = f"{model}-seed{what.seeds[0]}-lr{lr:g}"
+        run = run_of(short, name, method, length, what.seeds[0], data, folder / name, lr)
+        trials.append(Trial(**vars(run), lr=lr))
+    return Tuning.of(label, tuple(trials), folder / f"{model}-tuning.json")
+
+
 def run_of(
-    what: Comparison, name: str, method: str, length: int, seed: int, data: Path, folder: Path
+    what: Comparison,
+    name: str,
+    method: str,
+    length: int,
+    seed: int,
+    data: Path,
+    folder: Path,
+    lr: float,
 ) -> Run:
     """The training of one model of a comparison, without evaluations."""
     task = ["--task", "language_modeling"]
@@ -160,7 +207,7 @@ def run_of(
         *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
         *("--max-update", str(what.updates), "--seed", str(seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
-        *("--lr", str(what.lr), "--lr-scheduler", "inverse_sqrt"),
+        *("--lr", str(lr), "--lr-scheduler", "inverse_sqrt"),
         *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
         *_user_dir(what),
         *what.train_flags,

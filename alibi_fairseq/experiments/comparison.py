@@ -61,6 +61,9 @@ Count = Annotated[int, Field(ge=1)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
 Integers = Annotated[tuple[int, ...], BeforeValidator(as_list), Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(as_list), Field(min_length=1)]
+Rates = Annotated[
+    tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list), Field(min_length=1)
+]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
@@ -102,8 +105,13 @@ class Comparison:
         None, description="as many updates as fit into them on this machine, instead of updates"
     )
     tokens_per_update: Count = Field(4096, description="of each run, whatever its training length")
-    lr: float = Field(
-        0.001, description="peak learning rate of Adam, reached after a sixth of the updates"
+    lr: Rates = Field(
+        (0.001,),
+        description="peak learning rate of Adam, reached after a sixth of the updates; of several "
+        "the best by validation is chosen for each method and training length",
+    )
+    tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.25, description="part of the updates for which each of several learning rates is tried"
     )
     train_flags: Flags = Field((), description="further options of fairseq-train, in one string")
     subset: str = Field("valid", description="the split to evaluate on")
@@ -192,6 +200,8 @@ def as_mapping(comparison: Comparison) -> dict:
     plain = TypeAdapter(Comparison).dump_python(comparison, mode="json", exclude_none=True)
     if comparison.hours is not None:
         del plain["updates"]
+    if len(comparison.lr) == 1:
+        plain["lr"] = comparison.lr[0]
     return plain
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..files import atomic_write
 from ..paper import published
-from ..paper.scales import PAPER
+from ..paper.recipe import PAPER
 from ..paper.tables import (
     DRAWN,
     Evaluation,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,16 @@ from .command import Command, StopRequest
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
 Environment = Mapping[str, str] | None
+
+
+class Tuning(Protocol):
+    """How a setting of a run is chosen.
+
+    Attributes:
+        trials: trainings that have to be done before it is known.
+    """
+
+    trials: Sequence[Run]
 
 
 class Evaluation(Protocol):
@@ -57,6 +67,7 @@ class Run:
         stops: earlier numbers of updates at which the model is kept.
         final: the checkpoint to evaluate at the end.
         launcher: arguments of the interpreter in front of the training, such as torchrun's.
+        tuning: how a setting was or will be chosen; the trials for it are done first.
     """
 
     name: str
@@ -69,6 +80,7 @@ class Run:
     stops: tuple[int, ...] = ()
     final: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
+    tuning: Tuning | None = field(default=None, repr=False)
 
     def commands(self) -> list[Command]:
         """Training and evaluations, in their order."""
@@ -132,6 +144,8 @@ class Run:
         return self.folder / "settings.json"
 
     def _check(self, updates: int) -> None:
+        if left := trials_of([self]):
+            raise BadInput(f"{self.name}: the trial {left[0].name} has to be done first.")
         lock = self.folder / "training.lock"
         if lock.is_file():  # perhaps left by one that was killed
             with locked(lock, str(self.folder), "training"):
@@ -234,6 +248,13 @@ class Sweep:
         tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
+
+
+def trials_of(runs: Iterable[Run]) -> list[Run]:
+    """What is left of the trials that choose settings of these runs, each once."""
+    tuned = [run.tuning for run in runs if run.tuning]
+    trials = {trial.name: trial for tuning in tuned for trial in tuning.trials}
+    return [trial for trial in trials.values() if not trial.done]
 
 
 def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:

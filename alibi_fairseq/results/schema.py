@@ -169,7 +169,8 @@ class Document(JsonObject):
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
 _RUN = (
     *("model", "position_method", "train_length", "checkpoint", "updates", "seed"),
-    *("precision", "model_overrides", "subset", "length"),
+    *("precision", "model_overrides", "documents", "score_from", "score_to"),
+    *("subset", "length"),
 )
 _IDENTITY = {
     "evaluation": (*_RUN, "stride", "shard"),

@@ -184,7 +184,9 @@ class StudyExperiment(Experiment):
         for key, part in self.study.cells():
             data = self._data(key.corpus) or self.folder / key.corpus / "unprepared"
             folder = self.folder / key.corpus / key.name
-            run = run_of(part, key.name, key.method, key.train_length, key.seed, data, folder)
+            run = run_of(
+                part, key.name, key.method, key.train_length, key.seed, data, folder, part.lr[0]
+            )
             tests = self.study.tests.of(key.method, key.train_length)
             evaluation = StudyEvaluation(tests, self.description, data, overrides_of(key.method))
             files = ("train.bin", "test.bin", "dict.txt")
