@@ -101,7 +101,8 @@ def printed(item: str) -> list[Point]:
         model = (each.recipe.position_method, each.recipe.train_length)
         for length in each.lengths:
             point = Point(*model, length, length, each.subset, updates=each.updates, status=NOTHING)
-            found.append(point)
+            if not any(replace(other, perplexity=None) == point for other in found):
+                found.append(point)
     return found
 
 

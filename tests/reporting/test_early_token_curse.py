@@ -2,7 +2,7 @@ import shutil
 
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.reporting import early_token_curse
+from alibi_fairseq.reporting import own_results
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.reporting.report import write_report
 from alibi_fairseq.results.points import document_points
@@ -20,12 +20,12 @@ def test_stride_table_compares_what_was_measured_in_both_ways():
             evaluation_cell(18.2, length=256),
         )
     )
-    assert cells_of(early_token_curse.stride_table(points)) == [
+    assert cells_of(own_results.stride_table(points)) == [
         ["trained", "evaluated at", "non-overlapping", "S=1", "gain", "S=16", "gain"],
         ["ALiBi, L=64", "64", "20.00", "17.50", "+2.50", "missing", "–"],
         ["ALiBi, L=64", "128", "19.00", "18.00", "+1.00", "18.50", "+0.50"],
     ]
-    assert early_token_curse.stride_table(p for p in points if p.nonoverlapping) == ""
+    assert own_results.stride_table(p for p in points if p.nonoverlapping) == ""
 
 
 def position_cell(begin, end, loss, **changes):
@@ -41,7 +41,7 @@ def test_position_table_has_a_column_for_each_evaluation():
         position_cell(0, 1, 9.0, length=64),
         kind="position_loss",
     )
-    assert cells_of(early_token_curse.position_table(document_points(measured))) == [
+    assert cells_of(own_results.position_table(document_points(measured))) == [
         [
             "position in the window",
             "ALiBi, L=64, evaluated at 128",
@@ -59,18 +59,14 @@ def test_runs_that_differ_do_not_share_a_line():
         kind="position_loss",
     )
     points = document_points(measured)
-    lines = early_token_curse.position_lines(points)
+    lines = own_results.position_lines(points)
     assert [line.label for line in lines] == ["ALiBi, L=64 (a.pt)", "ALiBi, L=64 (b.pt)"]
-    assert early_token_curse.shared_window(points) == [
-        *("valid", "evaluated at 128", "non-overlapping")
-    ]
+    assert own_results.shared_window(points) == [*("valid", "evaluated at 128", "non-overlapping")]
 
 
 def test_positions_are_drawn(tmp_path):
     positions = document(position_cell(0, 1, 8.0), position_cell(1, 128, 4.0), kind="position_loss")
-    early_token_curse.draw_positions(
-        document_points(positions), "a title", tmp_path / "positions.svg"
-    )
+    own_results.draw_positions(document_points(positions), "a title", tmp_path / "positions.svg")
     text = (tmp_path / "positions.svg").read_text()
     assert "<!-- a title -->" in text
     assert "Loss (bits per token)" in text and "Context in the window (tokens)" in text
@@ -82,7 +78,7 @@ def test_seeds_make_one_line_with_their_spread():
         position_cell(0, 1, 4.0, position_method="none"),
         kind="position_loss",
     )
-    assert cells_of(early_token_curse.position_table(document_points(measured))) == [
+    assert cells_of(own_results.position_table(document_points(measured))) == [
         ["position in the window", "ALiBi, L=64", "No positions, L=64"],
         ["0", "9.500 ± 0.707", "4.000"],
     ]

@@ -5,13 +5,13 @@ import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.reporting import perplexity_by_length, plots
-from alibi_fairseq.reporting.perplexity_by_length import line_of
+from alibi_fairseq.reporting import own_results, plots
+from alibi_fairseq.reporting.plots import line_of
 from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, document_points, series
 
 
 def draw(measured, path):
-    perplexity_by_length.draw_lengths(document_points(measured), "demo", path)
+    own_results.draw_lengths(document_points(measured), "demo", path)
 
 
 def axes_of(*lines, **panel):
@@ -61,7 +61,7 @@ def test_methods_differ_without_colour():
     assert len({look.color for look in looks}) == len(METHOD_NAMES)
     assert len({look.marker for look in looks}) == len(METHOD_NAMES)
     assert len({plots.method_look(f"mine{n}").color for n in range(3)}) == 3
-    by_length = [plots.length_look("alibi", n, range(8)) for n in range(8)]
+    by_length = [plots.method_look("alibi", n, range(8)) for n in range(8)]
     assert len({look.marker for look in by_length}) == 8
 
 

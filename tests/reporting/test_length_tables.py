@@ -4,12 +4,12 @@ import io
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.reporting import markdown, perplexity_by_length
+from alibi_fairseq.reporting import markdown, own_results
 from alibi_fairseq.results.points import document_points
 
 
 def length_table(measured):
-    return perplexity_by_length.length_table(document_points(measured))
+    return own_results.length_table(document_points(measured))
 
 
 def test_markdown_columns_line_up():
@@ -141,7 +141,7 @@ def test_methods_from_outside_keep_their_name():
 
 def test_csv_holds_every_cell_unrounded():
     cells = [evaluation_cell(70.123456, length=64), evaluation_cell(71.5, subset="test")]
-    read = list(csv.DictReader(io.StringIO(perplexity_by_length.length_csv(document(*cells)))))
+    read = list(csv.DictReader(io.StringIO(own_results.length_csv(document(*cells)))))
     assert [float(row["perplexity"]) for row in read] == [70.123456, 71.5]
     assert [row["subset"] for row in read] == ["valid", "test"]
     assert float(read[0]["loss_bits"]) == cells[0]["loss_bits"]

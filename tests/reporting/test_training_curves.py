@@ -1,6 +1,6 @@
 from results_documents import cells_of, document
 
-from alibi_fairseq.reporting import training_curves
+from alibi_fairseq.reporting import own_results
 from alibi_fairseq.reporting.collect import collect
 from alibi_fairseq.reporting.report import write_report
 from alibi_fairseq.results.points import document_points
@@ -18,7 +18,7 @@ def training():
 
 
 def test_training_table_shows_where_each_run_ended():
-    rows = cells_of(training_curves.training_table(document_points(training())))
+    rows = cells_of(own_results.training_table(document_points(training())))
     assert [row[1:] for row in rows[1:]] == [
         ["train", "200", "4.000", "16.00", "–", "–", "0.25"],
         ["valid", "200", "5.000", "32.00", "1234", "–", "–"],
@@ -26,9 +26,7 @@ def test_training_table_shows_where_each_run_ended():
 
 
 def test_a_training_is_drawn(tmp_path):
-    training_curves.draw_training(
-        document_points(training()), "Training", tmp_path / "training.png"
-    )
+    own_results.draw_training(document_points(training()), "Training", tmp_path / "training.png")
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -8,7 +8,7 @@ from results_documents import cells_of, document
 
 from alibi_fairseq.reporting import paper_figures, paper_tables
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast
+from alibi_fairseq.reporting.speed import time_curve, times_as_fast
 from alibi_fairseq.results.points import Point
 
 UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...files import atomic_write
-from ...reporting import markdown
-from ...reporting.own_results import draw_panels, without_length
+from ...reporting import markdown, plots
+from ...reporting.own_results import without_length
 from ...results.points import Point, series
 from .bootstrap import LEVEL
 from .claims import CLAIMS, Claim, Finding, Results
@@ -98,4 +98,4 @@ def draw(title: str, points: Sequence[Point], path: Path) -> None:
         for length, found in sorted(by_length.items())
         if len({point.position_method for point in found}) > 2
     }
-    draw_panels(title, panels or {"": series(points)}, path, path.with_suffix(".svg"))
+    plots.draw_panels(title, panels or {"": series(points)}, path, path.with_suffix(".svg"))
