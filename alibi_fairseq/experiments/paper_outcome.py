@@ -101,7 +101,8 @@ def printed(item: str) -> list[Point]:
         model = (each.recipe.position_method, each.recipe.train_length)
         for length in each.lengths:
             point = Point(*model, length, length, each.subset, updates=each.updates, status=NOTHING)
-            found.append(point)
+            if not any(replace(other, perplexity=None) == point for other in found):
+                found.append(point)
     return found
 
 
@@ -114,14 +115,19 @@ def label(item: str, point: Point) -> str:
 
 
 def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
-    """Our perplexities of an evaluation, with the paper's number of updates."""
+    """Our perplexities of an evaluation, as those of the paper's model after its number of updates."""
     training = next(each for each in tables.trainings if each.recipe.path == evaluation.recipe.path)
     updates = tables.scale.updates_of(training.recipe, evaluation.updates)
     model = tables.run(training).model(updates).resolve()
     results = tables.results(training, evaluation.subset)
     for point in document_points(*([load_document(results)] if results.is_file() else [])):
         if Path(point.checkpoint or "").resolve() == model:
-            yield replace(point, updates=evaluation.updates)
+            yield replace(
+                point,
+                position_method=evaluation.recipe.position_method,
+                train_length=evaluation.recipe.train_length,
+                updates=evaluation.updates,
+            )
 
 
 def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:

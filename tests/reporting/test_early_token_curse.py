@@ -61,16 +61,12 @@ def test_runs_that_differ_do_not_share_a_line():
     points = document_points(measured)
     lines = own_results.position_lines(points)
     assert [line.label for line in lines] == ["ALiBi, L=64 (a.pt)", "ALiBi, L=64 (b.pt)"]
-    assert own_results.shared_window(points) == [
-        *("valid", "evaluated at 128", "non-overlapping")
-    ]
+    assert own_results.shared_window(points) == [*("valid", "evaluated at 128", "non-overlapping")]
 
 
 def test_positions_are_drawn(tmp_path):
     positions = document(position_cell(0, 1, 8.0), position_cell(1, 128, 4.0), kind="position_loss")
-    own_results.draw_positions(
-        document_points(positions), "a title", tmp_path / "positions.svg"
-    )
+    own_results.draw_positions(document_points(positions), "a title", tmp_path / "positions.svg")
     text = (tmp_path / "positions.svg").read_text()
     assert "<!-- a title -->" in text
     assert "Loss (bits per token)" in text and "Context in the window (tokens)" in text

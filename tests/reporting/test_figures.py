@@ -61,7 +61,7 @@ def test_methods_differ_without_colour():
     assert len({look.color for look in looks}) == len(METHOD_NAMES)
     assert len({look.marker for look in looks}) == len(METHOD_NAMES)
     assert len({plots.method_look(f"mine{n}").color for n in range(3)}) == 3
-    by_length = [plots.length_look("alibi", n, range(8)) for n in range(8)]
+    by_length = [plots.method_look("alibi", n, range(8)) for n in range(8)]
     assert len({look.marker for look in by_length}) == 8
 
 

@@ -169,13 +169,3 @@ def test_tables_11_and_12_tell_update_counts_apart():
 def test_no_verdict_where_no_noise_is_known():
     text = table("table12", ours("table12", 0.2))
     assert "+0.20 |" in text and "no verdict" in text
-
-
-def test_replications_stand_beside_the_cells_they_repeat():
-    rows = cells_of(paper_tables.replication_table())
-    assert len(rows) == 1 + len(paper.rows("replications"))
-    by_case = {tuple(row[1:6]): row[6:] for row in rows[1:] if "Haviv" in row[0]}
-    case = ("wikitext-103", "ALiBi", "512", "non-overlapping", "valid")
-    assert by_case[case] == ["19.71", "19.73", "-0.02"]
-    learned = ("wikitext-103", "Learned", "512", "non-overlapping", "valid")
-    assert by_case[learned] == ["20.42", "–", "–"]

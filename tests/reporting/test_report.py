@@ -28,7 +28,7 @@ def test_the_papers_numbers_alone_give_every_table_and_figure_the_same_each_time
     for out in (first, second):
         assert cli.main(["report", "--out", str(out)]) == 0
     assert "0 measured cells" in capsys.readouterr().out
-    assert {path.name for path in (first / "tables").iterdir()} == TABLES | {"replications.md"}
+    assert {path.name for path in (first / "tables").iterdir()} == TABLES
     expected = {f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg", ".pdf")}
     assert {path.name for path in (first / "figures").iterdir()} == expected
     page = (first / "report.md").read_text()
@@ -209,8 +209,9 @@ def test_different_texts_never_stand_in_one_table_of_the_paper(tmp_path):
     assert not list((out / "tables").glob("table08*.md"))  # of a text without results
 
 
-@pytest.mark.parametrize("kind", ["training", "position_loss"])
-@pytest.mark.parametrize("other", [{}, {"tokens": 77}])
+@pytest.mark.parametrize(
+    ("kind", "other"), [("training", {}), ("training", {"tokens": 77}), ("position_loss", {})]
+)
 def test_records_and_positions_on_different_texts_have_tables_of_their_own(tmp_path, kind, other):
     added = {"training": {"updates": 5}, "position_loss": {"position_from": 0, "position_to": 9}}
     measured = document(evaluation_cell() | added[kind], kind=kind)
@@ -227,22 +228,6 @@ def test_strides_are_subtracted_only_where_they_scored_the_same_tokens(tmp_path)
     assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out)]) == 0
     page = (out / "report.md").read_text()
     assert "gain" not in page and "Perplexity on valid, S=1, 96 tokens:" in page
-
-
-def test_seeds_of_one_model_are_averaged_though_not_every_cell_says_its_size(tmp_path):
-    size = {"layers": 2, "width": 64, "parameters": 700_000, "checkpoint": "1.pt", "seed": 1}
-    cells = [
-        evaluation_cell(10.0, length=64, **size),
-        evaluation_cell(10.0, length=128, checkpoint="1.pt", seed=1),
-        evaluation_cell(12.0, length=64, checkpoint="2.pt", seed=2),
-        evaluation_cell(12.0, length=128, checkpoint="2.pt", seed=2, layers=2, width=64),
-    ]
-    save_document(document(*cells), tmp_path / "mine.json")
-    out = tmp_path / "out"
-    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out)]) == 0
-    (table,) = (out / "tables").glob("demo*lengths.md")
-    rows = cells_of(table.read_text())
-    assert rows[1:] == [["ALiBi, L=64", *["11.00 ± 1.41 (2 seeds)"] * 2]]
 
 
 def test_an_empty_shard_alone_stops_the_report(tmp_path, capsys):

@@ -26,9 +26,7 @@ def test_training_table_shows_where_each_run_ended():
 
 
 def test_a_training_is_drawn(tmp_path):
-    own_results.draw_training(
-        document_points(training()), "Training", tmp_path / "training.png"
-    )
+    own_results.draw_training(document_points(training()), "Training", tmp_path / "training.png")
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
