@@ -131,7 +131,8 @@ class BookCorpus(Corpus):
             "near_duplicate_groups": len({book.group for book in books}),
         }
         held = Counter(book.split for book in books)
-        return Text(files, facts, (listed,), {split: {"books": held[split]} for split in SPLITS})
+        more = {split: {"books": held[split]} for split in SPLITS}
+        return Text.of_files(files, facts, files=(listed,), more=more)
 
     def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         if self.wordpiece:

@@ -17,9 +17,17 @@ from typing import ClassVar
 from ..errors import BadInput
 from ..files import sha256_file
 from ..results.manifest import other_name
-from .binary import COUNTS, Part, part_bytes
 from .documents import KEYS, documents_between, portions, write_runs
-from .pipeline import BYTES_PER_TOKEN, Corpus, Text, Workspace, option, positive
+from .pipeline import (
+    BYTES_PER_TOKEN,
+    Corpus,
+    Part,
+    Text,
+    Workspace,
+    option,
+    part_bytes,
+    positive,
+)
 from .sources import describe_files, fingerprint, text_bytes, text_files
 from .tokenisers import ByteLevelBpe, Tokeniser, train_sentencepiece
 
@@ -31,6 +39,7 @@ SHARD = 4e9  # bytes of text in a shard
 # its part of a shard.
 _OWN_MEMORY, _WORKER_MEMORY = 0.8, 0.35
 _SAMPLE_PER_GB = 50_000_000  # bytes of text a tokeniser is trained on, per GB of memory
+_STEPS = 16  # in which that sample is read
 _LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
 
 
@@ -99,7 +108,7 @@ class Cc100Roberta(Corpus):
     def processes(self, workers: int) -> int:
         return min(workers, most_workers(self.memory))
 
-    def read(self, workspace: Workspace, workers: int) -> ShuffledText:
+    def read(self, workspace: Workspace, workers: int) -> Text:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
         found = portions(self.files, most)
         size = text_bytes(self.files)
@@ -113,88 +122,53 @@ class Cc100Roberta(Corpus):
             )
         if self.excerpt:
             set_aside = KEYS // 2  # of few documents, each perhaps longer than the validation set
+
+        def parts(tokeniser: Tokeniser) -> list[Part]:
+            find = functools.partial(self._validation_end, runs, set_aside, tokeniser)
+            end = workspace.step("valid", find)
+            cut = plan(end["next_key"], total, self.shards)
+            train = [
+                Part(f"{name}/train", functools.partial(items, runs, *keys)) for name, *keys in cut
+            ]
+            valid = functools.partial(items, runs, 0, end["next_key"], end["last_lines"])
+            # In the first shard, where fairseq looks for it.
+            return [*train, Part(f"{cut[0][0]}/valid", valid)]
+
         of_that_size = is_of_that_size(total) and not self.excerpt
         facts = {
             "corpus": CORPUS if of_that_size else other_name(self.sources[0]),
             "identified_by": "size alone" if of_that_size else None,
             "sources": describe_files(self.files, hashed=False),
             "seed": self.seed,
+            "replaced_documents": read["replaced"],
         }
-        return ShuffledText(
-            {}, facts, corpus=self, runs=runs, read=read, set_aside=set_aside, workers=workers
-        )
+        sample = functools.partial(self._sample, runs, set_aside, total)
+        return Text(facts, parts, sample, item="documents")
 
-    def tokeniser(self, work: Path, text: ShuffledText) -> Tokeniser:
+    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         if self.published:
             return self.published
         return train_sentencepiece(text.sample(), work / "sentencepiece.model", self.vocab_size)
 
-
-@dataclass(kw_only=True)
-class ShuffledText(Text):
-    """Documents in the order of their keys: the validation set first, then the shards.
-
-    Attributes:
-        read: the record of :func:`write_runs`.
-        set_aside: the key at which the documents of the validation set must have sufficed.
-    """
-
-    corpus: Cc100Roberta
-    runs: list[Path]
-    read: dict
-    set_aside: int
-    workers: int
-
-    def sample(self, steps: int = 16) -> Iterator[str]:
+    def _sample(self, runs: list[Path], set_aside: int, total: int) -> Iterator[str]:
         """Lines of a random sample of the documents, none of which validation may take."""
-        wanted = round(self.corpus.memory * _SAMPLE_PER_GB)
-        low = max(self.set_aside, KEYS - int(KEYS * min(1.0, wanted / self.read["bytes"])))
-        edges = [low + (KEYS - low) * step // steps for step in range(steps + 1)]
+        wanted = round(self.memory * _SAMPLE_PER_GB)
+        low = max(set_aside, KEYS - int(KEYS * min(1.0, wanted / total)))
+        edges = [low + (KEYS - low) * step // _STEPS for step in range(_STEPS + 1)]
         for first, last in zip(edges, edges[1:]):
-            for _, text in documents_between(self.runs, first, last):
+            for _, text in documents_between(runs, first, last):
                 yield from text.decode().split("\n")[:-1]
 
-    def parts(self, workspace: Workspace, tokeniser: Tokeniser) -> list[Part]:
-        end = workspace.step("valid", lambda: self._validation_end(tokeniser))
-        parts = plan(end["next_key"], self.read["bytes"], self.corpus.shards)
-        # In the first shard, where fairseq looks for it.
-        valid = functools.partial(items, self.runs, 0, end["next_key"], end["last_lines"])
-        return [
-            Part(f"{parts[0][0]}/valid", valid),
-            *(
-                Part(f"{shard}/train", functools.partial(items, self.runs, low, high))
-                for shard, low, high in parts
-            ),
-        ]
-
-    def describe(self, written: dict[str, dict]) -> dict:
-        shards = list(dict.fromkeys(target.split("/")[0] for target in written))
-        train = [written[f"{shard}/train"] for shard in shards]
-        sums = {name: sum(counts[name] for counts in train) for name in train[0]}
-        splits = {"train": sums, "valid": written[f"{shards[0]}/valid"]}
-        return {
-            **self.facts,
-            "splits": {
-                split: {"documents": found["items"], **{name: found[name] for name in COUNTS}}
-                for split, found in splits.items()
-            },
-            "shards": shards,
-            "replaced_documents": self.read["replaced"],
-            "throughput": {
-                "workers": self.workers,
-                "text_mb": round(self.read["bytes"] / 1e6, 3),
-                "reading_mb_per_core_second": _rate(self.read),
-                "tokenising_mb_per_core_second": _rate(sums),
-            },
-        }
-
-    def _validation_end(self, tokeniser: Tokeniser) -> dict:
+    def _validation_end(self, runs: list[Path], set_aside: int, tokeniser: Tokeniser) -> dict:
         """Where the validation set ends: with the line that reaches its number of tokens.
 
         The rest of that line's document is left out of the training data too.
+
+        Args:
+            set_aside: the key at which the documents of the validation set must have sufficed.
         """
-        tokens, least = 0, self.corpus.valid_tokens
-        for key, text in documents_between(self.runs, 0, self.set_aside):
+        tokens, least = 0, self.valid_tokens
+        for key, text in documents_between(runs, 0, set_aside):
             tokens += 1
             for number, ids in enumerate(tokeniser.encode(text.decode().split("\n")[:-1]), 1):
                 tokens += len(ids) + 1
@@ -245,7 +219,3 @@ def most_workers(memory: float) -> int:
 def is_of_that_size(text_bytes: float) -> bool:
     """Return whether the text may be the paper's, which is not published; only its size tells."""
     return text_bytes >= 0.9 * PAPER_BYTES
-
-
-def _rate(done: dict) -> float:
-    return round(done["bytes"] / 1e6 / max(done["seconds"], 1e-3), 3)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import struct
-import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,8 +23,8 @@ import numpy as np
 
 from ..files import atomic_write
 from ..results.stamps import Stamp, once
-from .binary import batches
 from .parallel import map_in_order, progress
+from .pipeline import batches
 from .sources import is_packed, single_spaced, text_bytes, texts
 
 KEYS = 1 << 64  # keys are below it
@@ -147,19 +147,18 @@ def write_runs(
         total: bytes of the files, about, for the progress bar.
 
     Returns:
-        The runs, and the sums of their records: ``documents``, ``bytes``, ``replaced`` (documents
-        with bytes that were not UTF-8) and ``seconds`` (processor time of all workers).
+        The runs, and the sums of their records: ``documents``, ``bytes`` and ``replaced`` (documents
+        with bytes that were not UTF-8).
     """
     folder.mkdir(exist_ok=True)
     work = functools.partial(_write_runs_of, seed, folder)
     runs: list[Path] = []
-    sums = {"documents": 0, "bytes": 0, "replaced": 0, "seconds": 0.0}
+    sums: Counter[str] = Counter(documents=0, bytes=0, replaced=0)
     with progress(total, "reading") as bar:
         for record in map_in_order(work, portions, workers):
             runs += [folder / name for name in record["runs"]]
-            for name in sums:
-                sums[name] += record[name]
-            bar.update(record["bytes"])
+            sums.update(record["sums"])
+            bar.update(record["sums"]["bytes"])
     return runs, sums
 
 
@@ -167,17 +166,15 @@ def _write_runs_of(seed: int, folder: Path, portion: Portion) -> dict:
     stem = f"{portion.file:05d}-{portion.start:015d}"
 
     def write() -> dict:
-        begun = time.process_time()
-        names, size, count, replaced = [], 0, 0, 0
+        names: list[str] = []
+        sums = {"documents": 0, "bytes": 0, "replaced": 0}
         keyed = ((_key(seed, portion.file, offset), text) for offset, text in read(portion))
         for number, run in enumerate(batches(keyed, RUN, lambda document: len(document[1]))):
             names.append(f"{stem}-{number:05d}.run")
-            size += _write_run(folder / names[-1], run)
-            count += len(run)
-            replaced += sum(b"\xef\xbf\xbd" in text for _, text in run)
-        seconds = time.process_time() - begun
-        sums = {"documents": count, "bytes": size, "replaced": replaced, "seconds": seconds}
-        return {"runs": names, **sums}
+            sums["bytes"] += _write_run(folder / names[-1], run)
+            sums["documents"] += len(run)
+            sums["replaced"] += sum(b"\xef\xbf\xbd" in text for _, text in run)
+        return {"runs": names, "sums": sums}
 
     return once(Stamp(folder / f"{stem}.json"), write)
 

@@ -92,11 +92,11 @@ class OwnText(Corpus):
             "seed": self.seed,
             "unit": "document" if split else "stretch of text",
         }
-        return Text(splits, facts)
+        return Text.of_files(splits, facts)
 
     def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         if self.tokenizer == "words":
-            return Words.of(text.splits["train"], work / "dict.txt", self.vocab_size)
+            return Words.of(work / "train.txt", work / "dict.txt", self.vocab_size)
         entries = self.vocab_size or min(16_000, max(1_000, self._bytes // 1000))
         if not self.vocab_size:
             print(

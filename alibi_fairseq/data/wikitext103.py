@@ -126,7 +126,7 @@ class WikiText103(Corpus):
             "tokenizer": {"kind": "words"},
             "sources": sources,
         }
-        return Text(splits, facts)
+        return Text.of_files(splits, facts)
 
     def tokeniser(self, work: Path, text: Text) -> Words:
         return Words(work / "dict.txt")
