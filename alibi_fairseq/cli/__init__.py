@@ -25,7 +25,6 @@ VERBS = {
     ),
     "eval": ("eval", "measure perplexity at any window length and stride"),
     "position-loss": ("position_loss", "measure the loss by position within the window"),
-    "eval-probe": ("eval_probe", "measure how much of a probe's strings a model repeats"),
     "merge-shards": ("merge_shards", "merge the results of all shards of a sweep"),
     "report": ("report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
@@ -38,7 +37,7 @@ VERBS = {
 }
 
 #: Verbs that load models, which a plugin may define.
-LOADING = ("compare", "probe", "models", "eval", "position-loss", "eval-probe")
+LOADING = ("compare", "probe", "models", "eval", "position-loss")
 
 #: fairseq's commands with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {

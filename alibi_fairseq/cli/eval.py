@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..data.probes import SETTINGS
 from ..reporting import markdown
 from ..reporting.markdown import CHANCE_NOTE
 from ..results.points import is_chance
@@ -43,10 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..evaluation.probe import run_probe
     from ..evaluation.sweep import run_sweep
+    from ..reporting.probes import accuracy_table
     from .experiment_options import wants_slurm
     from .sweep_options import submit_shards, sweep_of
 
+    if (args.data / SETTINGS).is_file():
+        print(f"{accuracy_table(run_probe(sweep_of(args)))}\nResults: {args.out}")
+        return 0
     if wants_slurm(args):
         return submit_shards(args)
 

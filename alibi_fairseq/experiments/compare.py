@@ -141,7 +141,7 @@ def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
         )
         if corpus.probe:
             lengths = tuple(multiple * length for multiple in MULTIPLES)
-            evaluation = ProbeSweep(results, lengths, flags)
+            evaluation = ProbeSweep(results, lengths, flags=flags)
         runs.append(replace(run, evaluations=(evaluation,)))
     return runs
 

@@ -13,7 +13,7 @@ from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison
-from .run import ProbeSweep, Run, Sweep
+from .run import Run, Sweep
 
 
 def write_report(
@@ -86,8 +86,7 @@ def trained(comparison: Comparison) -> str:
 
 def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:
     """The results of all runs of a corpus as one document."""
-    kinds = (Sweep, ProbeSweep)
-    paths = [each.results for run in runs for each in run.evaluations if isinstance(each, kinds)]
+    paths = [each.results for run in runs for each in run.evaluations if isinstance(each, Sweep)]
     documents = [load_document(path) for path in paths]
     kind = documents[0]["kind"]
     provenance = collect_provenance(

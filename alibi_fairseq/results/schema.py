@@ -183,7 +183,6 @@ class ProbeAccuracy(Cell):
     gap: Count
     trials: PositiveCount
     accuracy: Share
-    whole: Share
     chance: Share
 
 
