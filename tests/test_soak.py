@@ -40,12 +40,11 @@ COMMANDS = {
 }
 STUDY = """
 title: Interrupted
-corpora:
-  - {name: tales, layout: text, documents: empty-lines, vocabulary: 500, train: 9000, test: [3, 200]}
+corpora: [{name: tales, vocabulary: 500, excerpt: {train: 9000, documents: 3, tokens: 200}}]
 training: {updates: 40, tokens_per_update: 256, lr: 0.002}
-tests:
-  {factors: [1, 2], beyond: [5], longest: 100, sliding: [1], sliding_longest: 32, sliding_tokens: 3}
-parts: [{corpus: tales, methods: [alibi, rotary], train_lengths: [16]}]
+evaluation: {eval_lengths: [1x, 2x], sliding: {1: [32]}, subset: test, per_document: empty-lines,
+  score_from: 100, score_to: 110}
+parts: [{methods: [alibi, rotary], train_lengths: [16]}]
 """
 #: Exit codes after a signal; 75: saved and stopped, 130: Ctrl-C before there was anything to save.
 CODES = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 75}, signal.SIGINT: {-2, 130, 75}}

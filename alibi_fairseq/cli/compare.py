@@ -11,13 +11,14 @@ from typing import Any
 from ..data.probes import PROBES
 from ..errors import BadInput
 from ..experiments.comparison import Comparison, Corpus, from_mapping, load
-from .experiment_options import add_experiment_arguments, names, run_experiment
+from .experiment_options import add_experiment_arguments, names, run_experiment, wants_slurm
 
 FIELDS = Comparison.__pydantic_fields__ | Corpus.__pydantic_fields__  # type: ignore[attr-defined]
 #: Fields that describe the comparison; absent options keep their defaults.
 OPTIONS = (
-    *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "arch", "updates"),
-    *("tokens_per_update", "lr", "train_flags", "subset", "title"),
+    *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "score_from", "score_to"),
+    *("per_document", "arch", "updates"),
+    *("tokens_per_update", "lr", "tune_share", "train_flags", "subset", "title"),
 )
 #: Fields of its corpus.
 TEXT = ("tokenizer", "vocabulary")
@@ -37,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names,
         metavar="A,B,…",
         help=f"also train models on {' or '.join(PROBES)}, and show how they do at 1 and 4 L",
+    )
+    parser.add_argument(
+        "--speeds",
+        action="store_true",
+        help="at the end time training and evaluation of all models in turns, relative to sinusoidal; "
+        "nothing else should run then",
     )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="for everything that is made"
@@ -75,7 +82,10 @@ def run_comparison(args: argparse.Namespace, comparison: Comparison) -> int:
     command = None
     if args.job:
         command = ["alibi-fairseq", *args.arguments[: args.arguments.index("--job")]]
-    experiment = Compare(comparison, args.out, args.parallel, command=command)
+    speeds = getattr(args, "speeds", False)
+    if speeds and wants_slurm(args):
+        raise BadInput("--speeds measures the machine it runs on; leave it out with --slurm.")
+    experiment = Compare(comparison, args.out, args.parallel, command=command, speeds=speeds)
     return run_experiment(args, experiment, plans_itself=True)
 
 

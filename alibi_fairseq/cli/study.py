@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import BadInput
 from .experiment_options import (
     add_corpus_argument,
     add_experiment_arguments,
@@ -14,7 +13,7 @@ from .experiment_options import (
 )
 
 #: The description in the repository.
-DESCRIPTION = Path("configs/study/cpu.yaml")
+DESCRIPTION = Path("configs/study.yaml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,29 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="of finished cells and the page; cells found there are done (default: %(default)s)",
     )
-    parser.add_argument(
-        "--speeds",
-        action="store_true",
-        help="train nothing: time updates of all models of the given corpora, in turns; a few "
-        "minutes in which nothing else should run",
-    )
     add_experiment_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..experiments.runner import exit_code
-    from ..experiments.study import description
-    from ..experiments.study.runs import StudyExperiment
-    from ..experiments.study.speeds import measure
+    from ..experiments.study.study import Study, load
 
-    if args.speeds and (args.hours is not None or not args.corpus):
-        raise BadInput("--speeds trains nothing: it needs --corpus, and takes no --hours.")
-    study = description.load(args.description)
-    sources = corpus_paths(args.corpus, list(study.corpora))
-    experiment = StudyExperiment(
-        study, args.description, sources, args.work_dir, args.results, args.cells
-    )
-    if args.speeds:
-        return exit_code(lambda: measure(experiment))
-    return run_experiment(args, experiment)
+    names = [each.name for each in load(args.description).parts[0].corpora]
+    description = load(args.description, corpus_paths(args.corpus, names))
+    return run_experiment(args, Study(description, args.work_dir, args.results, args.cells))

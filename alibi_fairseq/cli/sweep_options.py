@@ -12,6 +12,7 @@ import torch
 
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
+from ..evaluation.data import DOCUMENTS
 from ..evaluation.sweep import Sweep
 from .experiment_options import add_slurm_arguments, hand_over, shared_arguments, wants_slurm
 
@@ -39,6 +40,28 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         type=strides,
         help="tokens S that each window scores: full (non-overlapping, the default), a number, or "
         "several separated by commas; scored tokens have at least L - S tokens of context",
+    )
+    parser.add_argument(
+        "--per-document",
+        nargs="?",
+        const="empty-lines",
+        choices=list(DOCUMENTS),
+        help="tell the documents of a split apart: eval also gives the loss of each, and --score-from "
+        "counts in each; " + "; ".join(f"{kind}: {how}" for kind, how in DOCUMENTS.items()) + " "
+        "(default: empty-lines; a documents.json beside the data comes first)",
+    )
+    parser.add_argument(
+        "--score-from",
+        type=int,
+        metavar="N",
+        help="score only tokens with at least N tokens before them in the split, or in their document: "
+        "the same ones at every length and stride; no window reaches into the document before",
+    )
+    parser.add_argument(
+        "--score-to",
+        type=int,
+        metavar="M",
+        help="score only the first M tokens of the split, or of each document",
     )
     parser.add_argument("--subset", default="valid", type=names, help="for example valid,test")
     parser.add_argument("--out", required=True, metavar="FILE", type=Path, help="results (JSON)")
@@ -123,6 +146,9 @@ def sweep_of(args: argparse.Namespace, buckets: int | None = None) -> Sweep:
         shard=args.shard,
         memory_budget=args.memory_gb,
         buckets=buckets,
+        documents=args.per_document,
+        score_from=args.score_from,
+        score_to=args.score_to,
     )
 
 

@@ -13,13 +13,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from ..results.stamps import Stamp, once
-from .parallel import map_in_order
-from .progress import progress
+from .excerpt import beginning
+from .parallel import map_in_order, progress
+from .sources import not_utf8
 from .tokenisers import END_OF_LINE, SPECIAL, Tokeniser
+
+Item = TypeVar("Item")
 
 COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
 _BATCH = 1 << 20  # bytes of text tokenised at a time
@@ -67,8 +71,12 @@ def _lines(path: Path, begin: int, end: int) -> Iterator[list[str]]:
             if not block.endswith(b"\n"):
                 block += stream.readline()
             begin += len(block)
+            try:
+                text = block.decode()
+            except UnicodeDecodeError as error:
+                raise not_utf8(path, error) from error
             # Universal newlines, as fairseq-preprocess reads.
-            for line in io.StringIO(block.decode(), newline=None):
+            for line in io.StringIO(text, newline=None):
                 yield [line.rstrip("\n")]
 
 
@@ -87,17 +95,15 @@ def binarise(
     pieces: dict[str, list[Path]] = {}
     work = functools.partial(_write, folder, tokeniser)
     with progress(None, "tokenising") as bar:
-        for part, (piece, counts) in zip(
-            parts, map_in_order(work, list(enumerate(parts)), workers)
-        ):
+        for part, (piece, counts) in zip(parts, map_in_order(work, enumerate(parts), workers)):
+            pieces.setdefault(part.target, []).append(piece)
             sums = written.setdefault(part.target, dict.fromkeys(counts, 0))
             for name, count in counts.items():
                 sums[name] += count
-            pieces.setdefault(part.target, []).append(piece)
             bar.update(counts["bytes"])
     join = functools.partial(_join, folder, destination, tokeniser.entries)
     with progress(len(pieces), "joining", "files") as bar:
-        for _ in map_in_order(join, list(pieces.items()), workers):
+        for _ in map_in_order(join, pieces.items(), workers):
             bar.update()
     return written
 
@@ -117,7 +123,7 @@ def _write_items(items: Iterable[list[str]], prefix: Path, tokeniser: Tokeniser)
     attempt = prefix.with_name(f".{prefix.name}-{os.getpid()}")
     builder = _builder(attempt, tokeniser.entries)
     end = END_OF_LINE - tokeniser.offset
-    for batch in _batches(items):
+    for batch in batches(items, _BATCH, lambda lines: sum(map(len, lines))):
         encoded = iter(tokeniser.encode([line for lines in batch for line in lines]))
         for lines in batch:
             ids: list[int] = []
@@ -132,21 +138,14 @@ def _write_items(items: Iterable[list[str]], prefix: Path, tokeniser: Tokeniser)
             counts["lines"] += len(lines)
             counts["tokens"] += len(ids)
             counts["unknown"] += int((tokens < SPECIAL).sum()) - len(lines)
-    builder.finalize(f"{attempt}.idx")
-    for suffix in _SUFFIXES:
-        os.replace(f"{attempt}{suffix}", f"{prefix}{suffix}")
+    _finish(builder, attempt, prefix)
     return {**counts, "seconds": time.process_time() - begun}
 
 
-def _batches(items: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    batch, size = [], 0
-    for item in items:
-        batch.append(item)
-        size += sum(map(len, item))
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
+def batches(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """The items in lists, each to the item that brings its size to ``most``."""
+    remaining = iter(items)
+    while batch := list(beginning(remaining, most, size)):
         yield batch
 
 
@@ -159,9 +158,7 @@ def _join(folder: Path, destination: Path, entries: int, task: tuple[str, list[P
         builder = _builder(attempt, entries)
         for piece in pieces:
             builder.merge_file_(str(piece))
-        builder.finalize(f"{attempt}.idx")
-        for suffix in _SUFFIXES:
-            os.replace(f"{attempt}{suffix}", f"{joined}{suffix}")
+        _finish(builder, attempt, joined)
     for piece in pieces:
         for suffix in _SUFFIXES:
             Path(f"{piece}{suffix}").unlink(missing_ok=True)
@@ -171,3 +168,9 @@ def _builder(prefix: Path, entries: int):
     from fairseq.data.indexed_dataset import make_builder
 
     return make_builder(f"{prefix}.bin", impl="mmap", vocab_size=entries)
+
+
+def _finish(builder, attempt: Path, prefix: Path) -> None:
+    builder.finalize(f"{attempt}.idx")
+    for suffix in _SUFFIXES:
+        os.replace(f"{attempt}{suffix}", f"{prefix}{suffix}")

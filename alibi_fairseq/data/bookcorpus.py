@@ -22,31 +22,22 @@ from typing import BinaryIO, ClassVar
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from ..results.manifest import other_name
-from .duplicates import groups, keep_one_in, shingles
-from .parallel import map_in_order
-from .pipeline import (
-    BYTES_PER_TOKEN,
-    SPLITS,
-    Corpus,
-    Text,
-    Workspace,
-    option,
-    positive,
-    trained_sentencepiece,
-)
-from .progress import progress
+from . import splits
+from .excerpt import beginning
+from .parallel import map_in_order, progress
+from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, Text, Workspace, option, positive
 from .sources import (
     describe_files,
     fingerprint,
     is_archive,
     not_utf8,
     single_spaced,
-    size_of,
+    text_bytes,
     text_files,
     texts,
 )
-from .splits import Book, apply_list, shuffle_key, split_blocks, split_books, write_list
-from .tokenisers import Tokeniser, WordPiece
+from .splits import Book
+from .tokenisers import Tokeniser, WordPiece, train_sentencepiece
 
 CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
@@ -89,7 +80,7 @@ class BookCorpus(Corpus):
 
     @functools.cached_property
     def files(self) -> list[Path]:
-        return [file for source in self.sources for file in text_files(source)]
+        return text_files(self.sources)
 
     def settings(self) -> dict:
         if not 0 < self.held_out < 50:
@@ -109,7 +100,8 @@ class BookCorpus(Corpus):
 
     def read(self, workspace: Workspace, workers: int) -> Text:
         lined = is_line_edition(self.sources)
-        genuine = lined and self._is_genuine(workspace) and not self.excerpt
+        counted = workspace.step("count", self._count) if lined else {}
+        genuine = counted == {"lines": LINES, "tokens": TOKENS} and not self.excerpt
         folder = workspace.work / "text"
         found = workspace.step("normalise", lambda: self._normalise(folder, lined, workers))
         books = [Book(entry["name"], entry["sha256"]) for entry in found["books"]]
@@ -118,18 +110,18 @@ class BookCorpus(Corpus):
         for book, group in zip(books, grouping["groups"]):
             book.group = group
         if self.split_list:
-            apply_list(books, Path(self.split_list))
+            splits.apply_list(books, Path(self.split_list))
         elif lined:
-            split_blocks(books, self.held_out, self.seed)
+            splits.split_blocks(books, self.held_out, self.seed)
         else:
-            split_books(books, self.held_out, self.seed)
+            splits.split_books(books, self.held_out, self.seed)
         if not lined:
-            books.sort(key=lambda book: shuffle_key(self.seed, book.sha256))
-        splits = {split: workspace.work / f"{split}.txt" for split in SPLITS}
-        workspace.step("join", lambda: _join(books, folder, splits, blank_line=not lined))
+            books.sort(key=lambda book: splits.shuffle_key(self.seed, book.sha256))
+        files = {split: workspace.work / f"{split}.txt" for split in SPLITS}
+        workspace.step("join", lambda: _join(books, folder, files, b"" if lined else b"\n"))
         shutil.rmtree(folder, ignore_errors=True)
         listed = workspace.work / "splits.tsv"
-        write_list(books, listed)
+        splits.write_list(books, listed)
         facts = {
             "corpus": CORPUS if genuine else other_name(self.sources[0]),
             "identified_by": "lines and tokens" if genuine else None,
@@ -139,37 +131,37 @@ class BookCorpus(Corpus):
             "near_duplicate_groups": len({book.group for book in books}),
         }
         held = Counter(book.split for book in books)
-        return Text(splits, facts, (listed,), {split: {"books": held[split]} for split in SPLITS})
+        return Text(files, facts, (listed,), {split: {"books": held[split]} for split in SPLITS})
 
     def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         if self.wordpiece:
             return WordPiece(self.wordpiece)
-        return trained_sentencepiece(work, text, self.vocab_size)
+        return train_sentencepiece(text.sample(), work / "sentencepiece.model", self.vocab_size)
 
-    def _is_genuine(self, workspace: Workspace) -> bool:
-        def count() -> dict:
-            with progress(size_of(self.files), "counting") as bar:
-                lines, words = _count_raw(_texts(self.sources, bar.update))
-            if (lines, words) != (LINES, TOKENS) and not self.allow_other_text:
-                raise BadInput(
-                    f"The text has {lines:,} lines and {words:,} tokens, expected {LINES:,} and "
-                    f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
-                    "--allow-other-text prepares it under another name, and a folder or archive "
-                    "with one file per book is split by books."
-                )
-            return {"lines": lines, "tokens": words}
-
-        found = workspace.step("count", count)
-        return (found["lines"], found["tokens"]) == (LINES, TOKENS)
+    def _count(self) -> dict:
+        lines, tokens = _count_raw(_texts(self.sources))
+        if (lines, tokens) != (LINES, TOKENS) and not self.allow_other_text:
+            raise BadInput(
+                f"The text has {lines:,} lines and {tokens:,} tokens, expected {LINES:,} and "
+                f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
+                "--allow-other-text prepares it under another name, and a folder or archive with "
+                "one file per book is split by books."
+            )
+        return {"lines": lines, "tokens": tokens}
 
     def _normalise(self, folder: Path, lined: bool, workers: int) -> dict:
         folder.mkdir(exist_ok=True)
-        with progress(size_of(self.files), "normalising") as bar:
-            units = _units(_texts(self.sources, bar.update), lined)
-            if self.excerpt:
-                units = _beginning(units, self.excerpt * BYTES_PER_TOKEN)
-            found = map_in_order(functools.partial(_normalise_unit, folder), units, workers)
-            books = [entry for entry in found if entry]
+        units = _units(_texts(self.sources), lined)
+        if self.excerpt:
+            most = self.excerpt * BYTES_PER_TOKEN
+            units = beginning(units, most, lambda unit: len(unit[1]), _FEWEST)
+        books = []
+        with progress(text_bytes(self.files), "normalising") as bar:
+            work = functools.partial(_normalise_unit, folder)
+            for entry in map_in_order(work, units, workers):
+                bar.update(entry.pop("bytes"))
+                if entry["words"]:
+                    books.append(entry)
         if not books:
             raise BadInput(f"{self.sources[0]}: there are no words in it.")
         return {"books": books}
@@ -186,17 +178,17 @@ def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
     )
 
 
-def _texts(sources: Sequence[str | os.PathLike], advance=lambda _: None) -> Texts:
-    return (pair for path in sources for file in text_files(path) for pair in texts(file, advance))
+def _texts(sources: Sequence[str | os.PathLike]) -> Texts:
+    return (pair for file in text_files(sources) for pair in texts(file))
 
 
 def _count_raw(found: Texts) -> tuple[int, int]:
     """Lines and white-space separated tokens, as ``wc`` counts them."""
     lines = words = 0
     for _, stream in found:
-        while block := stream.readlines(1 << 22):
-            lines += len(block)
-            words += sum(len(line.split()) for line in block)
+        for line in stream:
+            lines += 1
+            words += len(line.split())
     return lines, words
 
 
@@ -213,17 +205,8 @@ def _units(found: Texts, lined: bool) -> Iterator[tuple[str, bytes]]:
         yield f"block-{number:05d}", b"".join(block)
 
 
-def _beginning(units: Iterator[tuple[str, bytes]], most: int) -> Iterator[tuple[str, bytes]]:
-    """The first books, to the one that reaches this number of bytes, but not too few to split."""
-    for number, (name, raw) in enumerate(units, 1):
-        yield name, raw
-        most -= len(raw)
-        if most <= 0 and number >= _FEWEST:
-            return
-
-
-def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict | None:
-    """Write a book's normalised text to ``FOLDER/<SHA-256 of raw>.txt``; None if it has no words."""
+def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict:
+    """Write a book's normalised text to ``FOLDER/<SHA-256 of raw>.txt``."""
     name, raw = unit
     digest = hashlib.sha256(raw).hexdigest()
     path = folder / f"{digest}.txt"
@@ -238,7 +221,7 @@ def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict | None:
                 if line := single_spaced(normalise(single_spaced(line))):
                     out.write(line + "\n")
     words = len(path.read_text(encoding="utf-8").split())
-    return {"name": name, "sha256": digest, "words": words} if words else None
+    return {"name": name, "sha256": digest, "words": words, "bytes": len(raw)}
 
 
 @functools.lru_cache
@@ -249,27 +232,22 @@ def _normaliser():
 
 
 def _group(books: list[Book], folder: Path, words: int, workers: int) -> dict:
-    work = functools.partial(_shingles_of, keep_one_in(words))
+    work = functools.partial(_shingles_of, splits.keep_one_in(words))
     paths = [folder / f"{book.sha256}.txt" for book in books]
-    found = []
-    with progress(len(paths), "near-duplicates", "books") as bar:
-        for book in map_in_order(work, paths, workers):
-            found.append(book)
-            bar.update()
-    return {"groups": groups(found)}
+    found = map_in_order(work, paths, workers)
+    bar = progress(len(paths), "near-duplicates", "books", iterable=found)
+    return {"groups": splits.near_duplicates(list(bar))}
 
 
 def _shingles_of(one_in: int, path: Path):
-    return shingles(path.read_text(encoding="utf-8"), one_in)
+    return splits.shingles(path.read_text(encoding="utf-8"), one_in)
 
 
-def _join(books: list[Book], folder: Path, splits: dict[str, Path], blank_line: bool) -> dict:
-    """The text of each split; an empty line ends a book."""
-    for split, path in splits.items():
+def _join(books: list[Book], folder: Path, files: dict[str, Path], end: bytes) -> dict:
+    """The text of each split, with the end of each book."""
+    for split, path in files.items():
         with atomic_write(path, "wb") as out:
             for book in books:
                 if book.split == split:
-                    out.write((folder / f"{book.sha256}.txt").read_bytes())
-                    if blank_line:
-                        out.write(b"\n")
+                    out.write((folder / f"{book.sha256}.txt").read_bytes() + end)
     return {}

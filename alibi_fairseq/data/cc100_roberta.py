@@ -18,19 +18,10 @@ from ..errors import BadInput
 from ..files import sha256_file
 from ..results.manifest import other_name
 from .binary import COUNTS, Part, part_bytes
-from .documents import portions
-from .pipeline import (
-    BYTES_PER_TOKEN,
-    Corpus,
-    Text,
-    Workspace,
-    option,
-    positive,
-    trained_sentencepiece,
-)
-from .shuffle import KEYS, documents_between, write_runs
-from .sources import describe_files, estimated_text_bytes, fingerprint, text_files
-from .tokenisers import ByteLevelBpe, Tokeniser, train_byte_level_bpe
+from .documents import KEYS, documents_between, portions, write_runs
+from .pipeline import BYTES_PER_TOKEN, Corpus, Text, Workspace, option, positive
+from .sources import describe_files, fingerprint, text_bytes, text_files
+from .tokenisers import ByteLevelBpe, Tokeniser, train_sentencepiece
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9
@@ -54,12 +45,11 @@ class Cc100Roberta(Corpus):
         "text files, .gz/.xz/.bz2 shards, archives or folders of them; documents are separated "
         "by empty lines"
     )
-    tokenizer: str = option(
-        "tokenizer, trained on a sample of the text",
-        "sentencepiece",
-        choices=("sentencepiece", "byte-level-bpe"),
+    vocab_size: int = option(
+        "dictionary entries of the sentencepiece BPE, trained on a sample of the text",
+        50_000,
+        type=positive,
     )
-    vocab_size: int = option("dictionary entries of a trained tokeniser", 50_000, type=positive)
     encoder_json: str | os.PathLike | None = option(
         "GPT-2's encoder.json, instead of training", None, metavar="FILE"
     )
@@ -79,7 +69,7 @@ class Cc100Roberta(Corpus):
 
     @functools.cached_property
     def files(self) -> list[Path]:
-        return [file for source in self.sources for file in text_files(source)]
+        return text_files(self.sources)
 
     @functools.cached_property
     def published(self) -> ByteLevelBpe | None:
@@ -99,7 +89,7 @@ class Cc100Roberta(Corpus):
         return {
             "sources": fingerprint(self.files),
             "seed": self.seed,
-            "tokenizer": "byte-level-bpe" if published else self.tokenizer,
+            "tokenizer": "byte-level-bpe" if published else "sentencepiece",
             "vocabulary": published or self.vocab_size,
             "valid_tokens": self.valid_tokens,
             "shards": self.shards,
@@ -112,7 +102,7 @@ class Cc100Roberta(Corpus):
     def read(self, workspace: Workspace, workers: int) -> ShuffledText:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
         found = portions(self.files, most)
-        size = estimated_text_bytes(self.files)
+        size = text_bytes(self.files)
         runs, read = write_runs(found, self.seed, workspace.work / "runs", workers, size)
         total = read["bytes"]
         set_aside = int(KEYS * min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, total)))
@@ -137,13 +127,7 @@ class Cc100Roberta(Corpus):
     def tokeniser(self, work: Path, text: ShuffledText) -> Tokeniser:
         if self.published:
             return self.published
-        if self.tokenizer == "sentencepiece":
-            return trained_sentencepiece(work, text, self.vocab_size)
-        files = work / "encoder.json", work / "vocab.bpe"
-        if not all(file.exists() for file in files):
-            print("training a byte-level BPE …", flush=True)
-            train_byte_level_bpe(text.sample(), work, self.vocab_size)
-        return ByteLevelBpe(*files)
+        return train_sentencepiece(text.sample(), work / "sentencepiece.model", self.vocab_size)
 
 
 @dataclass(kw_only=True)

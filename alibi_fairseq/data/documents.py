@@ -1,14 +1,34 @@
-"""Documents, separated by empty lines, from text of any size, a few MB at a time."""
+"""Documents of any amount of text in a uniformly shuffled order, in bounded memory.
+
+Documents are separated by empty lines. Each gets a 64-bit key from the seed and its place in the
+input; the shuffled order is the order of the keys. Reading writes *runs*: documents that fit into
+memory, sorted by key. Any interval of keys is then read back by taking its slice out of each run. So
+the order depends on nothing but the seed and the input: not on memory, processes or interruptions.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
-from .sources import estimated_text_bytes, is_packed, single_spaced, texts
+import numpy as np
 
+from ..files import atomic_write
+from ..results.stamps import Stamp, once
+from .binary import batches
+from .parallel import map_in_order, progress
+from .sources import is_packed, single_spaced, text_bytes, texts
+
+KEYS = 1 << 64  # keys are below it
+RUN = 128_000_000  # bytes of text in one run
 # A longer document or line is cut there: each part is then shuffled as a document of its own.
 LONGEST_DOCUMENT = 1 << 20  # bytes
 _LONGEST_LINE = 1 << 20
@@ -31,18 +51,6 @@ class Portion:
     end: int | None = None
 
 
-@dataclass(frozen=True)
-class Document:
-    """Normalised text: UTF-8, single spaces, no empty lines, every line ended.
-
-    Attributes:
-        offset: where it begins in the unpacked text of its file.
-    """
-
-    offset: int
-    text: bytes
-
-
 def portions(files: list[Path], most: int | None = None) -> list[Portion]:
     """Cut plain files between documents into portions of similar size.
 
@@ -53,7 +61,7 @@ def portions(files: list[Path], most: int | None = None) -> list[Portion]:
     for number, path in enumerate(files):
         if most is not None and most <= 0:
             break
-        size = estimated_text_bytes([path])
+        size = text_bytes([path])
         if is_packed(path):
             found.append(Portion(number, path, 0, most))
         else:
@@ -64,26 +72,30 @@ def portions(files: list[Path], most: int | None = None) -> list[Portion]:
     return found
 
 
-def read(portion: Portion) -> Iterator[Document]:
-    """The documents of a portion in their order. Bytes that are not UTF-8 become U+FFFD."""
+def read(portion: Portion) -> Iterator[tuple[int, bytes]]:
+    """(offset, text) of the documents of a portion in their order.
+
+    The offset is where the document begins in the unpacked text of its file. The text has single
+    spaces, no empty lines, and every line ended; bytes that are not UTF-8 become U+FFFD.
+    """
     if not is_packed(portion.path):
         with open(portion.path, "rb", buffering=1 << 20) as stream:
             stream.seek(portion.start)
             yield from _documents(stream, portion.start, portion.end)
         return
-    offset = 0
-    for _, text in texts(portion.path):
-        begun = offset
-        for document in _documents(text, begun, portion.end):
-            yield document
-            offset = document.offset + len(document.text)
+    begin = 0
+    for _, stream in texts(portion.path):
+        end = begin
+        for offset, text in _documents(stream, begin, portion.end):
+            yield offset, text
+            end = offset + len(text)
         # The next text of an archive begins after everything that was read of this one.
-        offset = max(offset, begun) + 1
-        if portion.end is not None and offset >= portion.end:
+        begin = end + 1
+        if portion.end is not None and begin >= portion.end:
             return
 
 
-def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Document]:
+def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[tuple[int, bytes]]:
     """Documents from the stream's place on; ``position`` is its number, ``end`` where to stop."""
     begun, size = position, 0
     lines: list[bytes] = []
@@ -98,7 +110,7 @@ def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Doc
             raw, rest = raw[:cut], raw[cut:]
         text = single_spaced(raw.decode("utf-8", "replace"))
         if lines and (not text or size + len(raw) > LONGEST_DOCUMENT):
-            yield Document(begun, b"".join(lines))
+            yield begun, b"".join(lines)
             lines, size = [], 0
         if text:
             if not lines:
@@ -107,7 +119,7 @@ def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[Doc
             size += len(raw)
         position += len(raw)
     if lines:
-        yield Document(begun, b"".join(lines))
+        yield begun, b"".join(lines)
 
 
 def _document_start(path: Path, boundary: int) -> int:
@@ -122,3 +134,83 @@ def _document_start(path: Path, boundary: int) -> int:
             if not line.strip():
                 return stream.tell()
         return line_start
+
+
+def write_runs(
+    portions: list[Portion], seed: int, folder: Path, workers: int, total: int
+) -> tuple[list[Path], dict]:
+    """Read every portion into sorted runs, except those that an earlier call has finished.
+
+    A run holds the texts; the file beside it, with ``.npy``, their keys and where each ends.
+
+    Args:
+        total: bytes of the files, about, for the progress bar.
+
+    Returns:
+        The runs, and the sums of their records: ``documents``, ``bytes``, ``replaced`` (documents
+        with bytes that were not UTF-8) and ``seconds`` (processor time of all workers).
+    """
+    folder.mkdir(exist_ok=True)
+    work = functools.partial(_write_runs_of, seed, folder)
+    runs: list[Path] = []
+    sums = {"documents": 0, "bytes": 0, "replaced": 0, "seconds": 0.0}
+    with progress(total, "reading") as bar:
+        for record in map_in_order(work, portions, workers):
+            runs += [folder / name for name in record["runs"]]
+            for name in sums:
+                sums[name] += record[name]
+            bar.update(record["bytes"])
+    return runs, sums
+
+
+def _write_runs_of(seed: int, folder: Path, portion: Portion) -> dict:
+    stem = f"{portion.file:05d}-{portion.start:015d}"
+
+    def write() -> dict:
+        begun = time.process_time()
+        names, size, count, replaced = [], 0, 0, 0
+        keyed = ((_key(seed, portion.file, offset), text) for offset, text in read(portion))
+        for number, run in enumerate(batches(keyed, RUN, lambda document: len(document[1]))):
+            names.append(f"{stem}-{number:05d}.run")
+            size += _write_run(folder / names[-1], run)
+            count += len(run)
+            replaced += sum(b"\xef\xbf\xbd" in text for _, text in run)
+        seconds = time.process_time() - begun
+        sums = {"documents": count, "bytes": size, "replaced": replaced, "seconds": seconds}
+        return {"runs": names, **sums}
+
+    return once(Stamp(folder / f"{stem}.json"), write)
+
+
+def _write_run(path: Path, run: list[tuple[int, bytes]]) -> int:
+    """Write the documents in the order of their keys; returns their bytes."""
+    run.sort(key=itemgetter(0))
+    ends = list(accumulate(len(text) for _, text in run))
+    with atomic_write(path, "wb") as out:
+        out.writelines(text for _, text in run)
+    with atomic_write(f"{path}.npy", "wb") as out:
+        np.save(out, np.array([[key for key, _ in run], ends], dtype=np.uint64))
+    return ends[-1]
+
+
+def _key(seed: int, file: int, offset: int) -> int:
+    digest = hashlib.blake2b(struct.pack("<qqq", seed, file, offset), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def documents_between(runs: list[Path], low: int, high: int) -> list[tuple[int, bytes]]:
+    """(key, text) of all documents with low ≤ key < high, in the shuffled order."""
+    found = [pair for run in runs for pair in _slice_of(run, low, high)]
+    return sorted(found, key=itemgetter(0))
+
+
+def _slice_of(run: Path, low: int, high: int) -> Iterator[tuple[int, bytes]]:
+    keys, ends = np.load(f"{run}.npy", mmap_mode="r")
+    first = int(np.searchsorted(keys, np.uint64(low)))
+    last = len(keys) if high >= KEYS else int(np.searchsorted(keys, np.uint64(high)))
+    at = int(ends[first - 1]) if first else 0
+    with open(run, "rb") as stream:
+        stream.seek(at)
+        for key, end in zip(keys[first:last].tolist(), ends[first:last].tolist()):
+            yield key, stream.read(end - at)
+            at = end

@@ -1,4 +1,4 @@
-"""Binary data and texts cut short; also ``python -m alibi_fairseq.data.excerpt``.
+"""Texts and binary data cut short; also ``python -m alibi_fairseq.data.excerpt``.
 
 Results on an excerpt are not results on the corpus. So its folder's name is the text's name in all
 results, and there is no manifest that could give it another.
@@ -9,19 +9,29 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
-from fairseq.data import Dictionary, data_utils, indexed_dataset
-from torch import Tensor
-
+from ..files import atomic_folder
 from .sources import text_files, texts
 
+Item = TypeVar("Item")
 #: What is kept of a split: its lines, and the dictionary → some of the lines.
-Choice = Callable[[Sequence[Tensor], Dictionary], Iterable[Tensor]]
+Choice = Callable[[Sequence, Any], Iterable]
+
+
+def beginning(
+    items: Iterable[Item], most: int, size: Callable[[Any], int] = len, least: int = 1
+) -> Iterator[Item]:
+    """The first items, to the one that brings their size to ``most``, but at least N."""
+    taken = 0
+    for number, item in enumerate(items, 1):
+        yield item
+        taken += size(item)
+        if taken >= most and number >= least:
+            return
 
 
 def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | None = None) -> None:
@@ -29,14 +39,17 @@ def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | Non
 
     Args:
         source: a folder of fairseq's binary data.
-        out: the folder to create; it appears when it is complete.
+        out: the folder to create or replace; it appears when it is complete.
         splits: split → what is kept of it.
         words: dictionary entries to keep, the most frequent ones; the others become ``<unk>``, as
             with ``fairseq-preprocess --nwordssrc``.
     """
+    from fairseq.data import Dictionary, data_utils, indexed_dataset
+
     with open(source / "dict.txt", encoding="utf-8") as stream:
         entries = list(itertools.islice(stream, words))  # the most frequent first
-    with unfinished(out) as folder:
+    shutil.rmtree(out, ignore_errors=True)
+    with atomic_folder(out) as folder:
         (folder / "dict.txt").write_text("".join(entries), encoding="utf-8")
         dictionary = Dictionary.load(str(folder / "dict.txt"))
         for split, choose in splits.items():
@@ -59,15 +72,9 @@ def first(tokens: int) -> Choice:
     return lambda lines, _: until(lines, range(len(lines)), tokens)
 
 
-def until(lines: Sequence[Tensor], numbers: range, tokens: int) -> Iterator[Tensor]:
+def until(lines: Sequence[Item], numbers: range, tokens: int) -> Iterator[Item]:
     """The lines with these numbers, to the one that reaches this number of tokens."""
-    taken = 0
-    for number in numbers:
-        if taken >= tokens:
-            return
-        line = lines[number]
-        taken += len(line)
-        yield line
+    return beginning((lines[number] for number in numbers), tokens)
 
 
 def sample(source: Path, out: Path, most: int) -> Path:
@@ -76,32 +83,13 @@ def sample(source: Path, out: Path, most: int) -> Path:
     Returns:
         ``out``, a folder with a file per document.
     """
-    if out.is_dir():
-        return out
-    found = []
-    for file in text_files(source):
-        for _, stream in texts(file):
-            content = stream.read()
-            found.append((hashlib.sha256(content).hexdigest(), content))
-    with unfinished(out) as folder:
-        taken = 0
-        for digest, content in sorted(found):
-            if taken >= most:
-                break
-            (folder / f"{digest[:16]}.txt").write_bytes(content)
-            taken += len(content)
+    if not out.is_dir():
+        contents = [stream.read() for file in text_files([source]) for _, stream in texts(file)]
+        drawn = sorted((hashlib.sha256(content).hexdigest(), content) for content in contents)
+        with atomic_folder(out) as folder:
+            for digest, content in beginning(drawn, most, size=lambda pair: len(pair[1])):
+                (folder / f"{digest[:16]}.txt").write_bytes(content)
     return out
-
-
-@contextmanager
-def unfinished(out: Path) -> Iterator[Path]:
-    """A folder that takes the place of ``out`` when it is complete."""
-    folder = out.with_name(f".{out.name}.unfinished")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    yield folder
-    shutil.rmtree(out, ignore_errors=True)
-    os.replace(folder, out)
 
 
 def main() -> None:

@@ -6,10 +6,8 @@ lines are dropped, except one at the end of each document. See docs/experiments.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,19 +18,12 @@ from typing import ClassVar
 from ..errors import BadInput
 from ..files import atomic_write
 from ..results.manifest import other_name
-from .pipeline import (
-    BYTES_PER_TOKEN,
-    SPLITS,
-    Corpus,
-    Text,
-    Workspace,
-    option,
-    positive,
-    trained_sentencepiece,
-)
-from .progress import progress
-from .sources import describe_files, not_utf8, single_spaced, size_of, text_files, texts
-from .tokenisers import RESERVED, SPECIAL, Tokeniser, Words
+from .excerpt import beginning
+from .parallel import progress
+from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, Text, Workspace, option, positive
+from .sources import describe_files, not_utf8, single_spaced, text_bytes, text_files, texts
+from .splits import split_documents
+from .tokenisers import Tokeniser, Words, train_sentencepiece
 
 TOKENIZERS = ("sentencepiece", "words")
 #: Files of a folder that are read; files named one by one may have any name.
@@ -67,7 +58,7 @@ class OwnText(Corpus):
 
     @cached_property
     def files(self) -> list[Path]:
-        return [file for source in self.sources for file in text_files(source, ENDINGS)]
+        return text_files(self.sources, ENDINGS)
 
     def settings(self) -> dict:
         if not 0 < self.held_out <= 25:
@@ -85,9 +76,7 @@ class OwnText(Corpus):
 
     def read(self, workspace: Workspace, workers: int) -> Text:
         joined = workspace.work / "all.txt"
-        most = self.excerpt and self.excerpt * BYTES_PER_TOKEN
-        found = workspace.step("normalise", lambda: _normalise(self.files, joined, most))
-        sizes = found["documents"]
+        sizes = workspace.step("normalise", lambda: self._normalise(joined))["documents"]
         self._bytes = sum(sizes)
         split = split_documents(sizes, self.held_out, self.seed)
         # Too few documents: the last stretches are held out, so that long contexts remain coherent.
@@ -107,10 +96,7 @@ class OwnText(Corpus):
 
     def tokeniser(self, work: Path, text: Text) -> Tokeniser:
         if self.tokenizer == "words":
-            dictionary = work / "dict.txt"
-            if not dictionary.exists():
-                _write_dictionary(text.splits["train"], dictionary, self.vocab_size)
-            return Words(dictionary)
+            return Words.of(text.splits["train"], work / "dict.txt", self.vocab_size)
         entries = self.vocab_size or min(16_000, max(1_000, self._bytes // 1000))
         if not self.vocab_size:
             print(
@@ -118,67 +104,47 @@ class OwnText(Corpus):
                 "text, between 1,000 and 16,000; --vocab-size asks for another",
                 flush=True,
             )
-        return trained_sentencepiece(work, text, entries)
+        return train_sentencepiece(text.sample(), work / "sentencepiece.model", entries)
 
-
-def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
-    """The split of each document, drawn in an order that depends on the seed.
-
-    A document that would make a held-out split half as large again as requested stays in training.
-
-    Args:
-        sizes: bytes of each document.
-        held_out: percent of all bytes for each of validation and test.
-
-    Returns:
-        None if whole documents cannot be held out: there are too few, or they are too long.
-    """
-    wanted = sum(sizes) * held_out / 100
-    found = ["train"] * len(sizes)
-    order = sorted(range(len(sizes)), key=lambda n: hashlib.sha256(f"{seed} {n}".encode()).digest())
-    for split in ("valid", "test"):
-        held = 0
-        for number in order:
-            if held >= wanted:
-                break
-            if found[number] == "train" and held + sizes[number] <= 1.5 * wanted:
-                found[number] = split
-                held += sizes[number]
-        if held < wanted / 2:
-            return None
-    return found
-
-
-def _normalise(files: list[Path], joined: Path, most: int | None) -> dict:
-    """All documents, or the first of them, in one file; the bytes of each in their order."""
-    sizes = []
-    with atomic_write(joined, "wb") as out, progress(size_of(files), "normalising") as bar:
-        for name, stream in (pair for file in files for pair in texts(file, bar.update)):
-            begin = out.tell()
-            for line in _lines(name, stream):
-                if most and out.tell() >= most:
-                    break
+    def _normalise(self, joined: Path) -> dict:
+        """All documents, or the first of them, in one file; the bytes of each in their order."""
+        lines = _lines(self.files)
+        if self.excerpt:
+            lines = beginning(lines, self.excerpt * BYTES_PER_TOKEN)
+        ends, line = [0], b""
+        with (
+            atomic_write(joined, "wb") as out,
+            progress(text_bytes(self.files), "normalising") as bar,
+        ):
+            for line in lines:
                 out.write(line)
-            if out.tell() > begin:
+                bar.update(len(line))
+                if line == b"\n":
+                    ends.append(out.tell())
+            if line not in (b"", b"\n"):  # an excerpt ends within a document
                 out.write(b"\n")
-                sizes.append(out.tell() - begin)
-            if most and out.tell() >= most:
-                break
-    if sum(sizes) < _LEAST_BYTES:
-        raise BadInput(
-            f"{files[0]}{' and the others' if len(files) > 1 else ''}: {sum(sizes):,} bytes of text "
-            f"are too few to train and evaluate a model; at least {_LEAST_BYTES:,} are needed."
-        )
-    return {"documents": sizes}
+                ends.append(out.tell())
+        if ends[-1] < _LEAST_BYTES:
+            raise BadInput(
+                f"{', '.join(map(str, self.sources))}: {ends[-1]:,} bytes of text are too few to "
+                f"train and evaluate a model; at least {_LEAST_BYTES:,} are needed."
+            )
+        return {"documents": [end - begin for begin, end in zip(ends, ends[1:])]}
 
 
-def _lines(name: str, stream) -> Iterator[bytes]:
-    try:
-        for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
-            if line := single_spaced(line):
-                yield line.encode() + b"\n"
-    except UnicodeDecodeError as error:
-        raise not_utf8(name, error) from error
+def _lines(files: list[Path]) -> Iterator[bytes]:
+    """The lines of every document and an empty one behind each."""
+    for name, stream in (pair for file in files for pair in texts(file)):
+        empty = True
+        try:
+            for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
+                if line := single_spaced(line):
+                    yield line.encode() + b"\n"
+                    empty = False
+        except UnicodeDecodeError as error:
+            raise not_utf8(name, error) from error
+        if not empty:
+            yield b"\n"
 
 
 def _write_splits(joined: Path, spans: list[tuple[str, int]], splits: dict[str, Path]) -> dict:
@@ -197,12 +163,3 @@ def _write_splits(joined: Path, spans: list[tuple[str, int]], splits: dict[str, 
             "break them or give more text."
         )
     return written
-
-
-def _write_dictionary(text: Path, dictionary: Path, entries: int | None) -> None:
-    """``dict.txt`` of the words of a text, the most frequent first."""
-    with open(text, encoding="utf-8", newline="\n") as stream:
-        words = Counter(word for line in stream for word in line.split() if word not in RESERVED)
-    with atomic_write(dictionary) as out:
-        for word, count in words.most_common(entries and max(0, entries - SPECIAL)):
-            out.write(f"{word} {count}\n")

@@ -1,15 +1,18 @@
-"""Processes whose results come in order."""
+"""Long work: processes whose results come in order, and progress bars."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from typing import TypeVar
+from typing import TextIO, TypeVar
+
+from tqdm import tqdm
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -68,3 +71,33 @@ def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(1)
+
+
+def progress(total: float | None, what: str, unit: str = "B", **more) -> tqdm:
+    """A bar on stderr with rate and remaining time; a line every 15 seconds if stderr is a log.
+
+    Args:
+        total: number of units; None if unknown.
+        what: the step, in a word or two.
+        unit: ``B`` counts bytes; anything else is a plain count.
+        more: as for tqdm.
+    """
+    if sys.stderr.isatty():
+        kind: dict = {"mininterval": 0.5, "dynamic_ncols": True}
+    else:
+        kind = {"mininterval": 15, "file": _Log(sys.stderr)}
+    return tqdm(total=total, desc=what, unit=unit, **{"unit_scale": True, **kind, **more})
+
+
+class _Log:
+    """A log in which each state of a bar is a line of its own, without carriage returns."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+
+    def write(self, text: str) -> None:
+        if line := text.strip("\r\n "):
+            self.stream.write(line + "\n")
+
+    def flush(self) -> None:
+        self.stream.flush()

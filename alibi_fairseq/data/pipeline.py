@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,8 +22,8 @@ from ..files import check_disk, locked
 from ..results import manifest as manifests
 from ..results.stamps import Stamp, check_settings, once, read_stamp, write_settings
 from .binary import COUNTS, Part, binarise, text_parts
-from .sources import estimated_text_bytes
-from .tokenisers import SentencePiece, Tokeniser, train_sentencepiece
+from .sources import text_bytes
+from .tokenisers import Tokeniser
 
 SPLITS = ("train", "valid", "test")
 _SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
@@ -47,28 +47,23 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
     if manifest := workspace.finished():
         return manifest, False
     check_disk(out, corpus.disk_needed(corpus.files, corpus.excerpt), "The preparation")
-    with workspace:
+    with workspace.locked():
         text = corpus.read(workspace, workers)
         tokeniser = corpus.tokeniser(workspace.work, text)
         dictionary = workspace.work / "dict.txt"
         if not dictionary.exists():
             tokeniser.write_dictionary(dictionary)
-        written = binarise(
-            text.parts(workspace, tokeniser),
-            workspace.work / "parts",
-            workspace.unfinished_data_bin,
-            tokeniser,
-            workers,
-        )
-        for folder in {Path(target).parent for target in written}:
-            workspace.add(dictionary, folder)
+        unfinished = workspace.work / "data-bin"
+        parts = text.parts(workspace, tokeniser)
+        written = binarise(parts, workspace.work / "parts", unfinished, tokeniser, workers)
+        facts = {"tokenizer": tokeniser.describe(), **text.describe(written)}
+        # Not under temporary names, which a killed run would leave there to be published.
+        for folder in {(unfinished / target).parent for target in written}:
+            shutil.copyfile(dictionary, folder / dictionary.name)
         for file in {*tokeniser.files, *text.files} - {dictionary}:
-            workspace.add(file)
+            shutil.copyfile(file, unfinished / file.name)
         manifest = manifests.describe(
-            workspace.unfinished_data_bin,
-            settings=settings,
-            seconds=time.time() - started,
-            **{"tokenizer": tokeniser.describe(), **text.describe(written)},
+            unfinished, settings=settings, seconds=time.time() - started, **facts
         )
         workspace.publish(manifest)
     return manifest, True
@@ -167,7 +162,7 @@ class Corpus:
     @classmethod
     def disk_needed(cls, files: Sequence[Path], excerpt: int | None = None) -> float:
         """Bytes that a preparation takes at its peak, about; without files: of the paper's text."""
-        text = estimated_text_bytes(files) if files else cls.paper_bytes
+        text = text_bytes(files) if files else cls.paper_bytes
         return cls.disk * min(text, excerpt * BYTES_PER_TOKEN if excerpt else math.inf)
 
     def read(self, workspace: Workspace, workers: int) -> Text:
@@ -179,20 +174,8 @@ class Corpus:
         raise NotImplementedError
 
 
-def trained_sentencepiece(work: Path, text: Text, entries: int) -> SentencePiece:
-    """The sentencepiece model of a preparation, trained unless it is there."""
-    model = work / "sentencepiece.model"
-    if not model.exists():
-        print("training sentencepiece …", flush=True)
-        train_sentencepiece(text.sample(), model, entries)
-    return SentencePiece(model)
-
-
 class Workspace:
     """``OUT/work`` holds the steps of an unfinished preparation, ``OUT/data-bin`` a finished one.
-
-    A context manager that locks the folder. The finished folder appears at once, and bad input
-    found before the first step is finished leaves nothing behind.
 
     Args:
         settings: JSON values that determine the output; preparations with different settings are
@@ -205,7 +188,6 @@ class Workspace:
         self.out = Path(out)
         self.work = self.out / "work"
         self.data_bin = self.out / "data-bin"
-        self.unfinished_data_bin = self.work / "data-bin"
         self.settings = settings
 
     def finished(self) -> dict | None:
@@ -220,49 +202,42 @@ class Workspace:
         if manifest is None:
             raise BadInput(
                 f"{self.data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
-                "this script; choose another --out or move it away."
+                "this command; choose another --out or move it away."
             )
-        check_settings(
-            manifest["settings"], self.settings, f"{self.data_bin} was prepared", self._ADVICE
-        )
+        there = f"{self.data_bin} was prepared"
+        check_settings(manifest["settings"], self.settings, there, self._ADVICE)
         shutil.rmtree(self.work, ignore_errors=True)
         return manifest
 
-    def step(self, name: str, make: Callable[[], dict]) -> dict:
-        """The JSON result of a step, which is done once and starts over if it was interrupted."""
-        return once(Stamp(self.work / "steps" / f"{name}.json"), make)
-
-    def add(self, file: Path, folder: str | os.PathLike = "") -> None:
-        """Copy a file into the unfinished binary data.
-
-        Not under a temporary name, which a killed run would leave there to be published.
-        """
-        shutil.copyfile(file, self.unfinished_data_bin / folder / file.name)
-
-    def publish(self, manifest: dict) -> None:
-        """Move the finished binary data, with its manifest, to ``OUT/data-bin``."""
-        manifests.save(manifest, self.work)
-        self.add(self.work / manifests.FILE_NAME)
-        os.replace(self.unfinished_data_bin, self.data_bin)
-        shutil.rmtree(self.work)
-
-    def __enter__(self) -> Workspace:
-        self._made_out = not self.out.exists()
-        with ExitStack() as stack:
-            stack.enter_context(locked(self.work / "lock", "--out", "preparation"))
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; bad input before the first step is done leaves nothing behind."""
+        made_out = not self.out.exists()
+        with locked(self.work / "lock", "--out", "preparation"):
             path, there = (
                 self.work / "settings.json",
                 f"{self.work} holds an unfinished preparation",
             )
             check_settings(read_stamp(path), self.settings, there, self._ADVICE)
             write_settings(path, self.settings)
-            self._lock = stack.pop_all()
-        return self
+            try:
+                yield
+            except BadInput:
+                if not (self.work / "steps").exists():
+                    shutil.rmtree(self.work)
+                    if made_out:
+                        self.out.rmdir()
+                raise
 
-    def __exit__(self, kind, error, traceback) -> None:
-        nothing_done = not (self.work / "steps").exists() and not list(self.work.glob("*.part"))
-        if kind and issubclass(kind, BadInput) and nothing_done:
-            shutil.rmtree(self.work)
-            if self._made_out:
-                self.out.rmdir()
-        self._lock.close()
+    def step(self, name: str, make: Callable[[], dict]) -> dict:
+        """The JSON result of a step, which is done once and starts over if it was interrupted."""
+        return once(Stamp(self.work / "steps" / f"{name}.json"), make)
+
+    def publish(self, manifest: dict) -> None:
+        """Move the finished binary data, with its manifest, to ``OUT/data-bin``: it appears at once."""
+        manifests.save(manifest, self.work)
+        shutil.copyfile(
+            self.work / manifests.FILE_NAME, self.work / "data-bin" / manifests.FILE_NAME
+        )
+        os.replace(self.work / "data-bin", self.data_bin)
+        shutil.rmtree(self.work)

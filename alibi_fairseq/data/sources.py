@@ -1,4 +1,4 @@
-"""Text from files, folders and archives, one stream at a time, never unpacked to disk."""
+"""Text from files, folders, archives and the network, one stream at a time, never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import hashlib
 import io
 import lzma
 import os
+import socket
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+from urllib.parse import urlsplit
 
 from ..errors import BadInput
 from ..files import sha256_file
-
-Advance = Callable[[int], None]
 
 # Suffix → how it is opened and how it begins.
 _COMPRESSED: dict[str, tuple[Callable, bytes]] = {
@@ -28,7 +30,7 @@ _COMPRESSED: dict[str, tuple[Callable, bytes]] = {
     ".bz2": (bz2.open, b"BZh"),
 }
 _ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
-# Text bytes per byte of a compressed English file, rounded up; for disk checks only.
+# Text bytes per byte of a compressed English file, rounded up; for disk checks and progress only.
 _EXPANSION = 5
 
 
@@ -38,74 +40,56 @@ def is_archive(path: str | os.PathLike) -> bool:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the name is that of an archive or a compressed file."""
+    """Return whether the name is that of an archive or a compressed file."""
     return is_archive(path) or path.suffix.lower() in _COMPRESSED
 
 
-def text_files(path: str | os.PathLike, endings: tuple[str, ...] = (".txt",)) -> list[Path]:
-    """The file itself, or the files below a folder with these endings, compressed or not; sorted."""
-    path = Path(path)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise BadInput(f"{path}: there is no such file or folder.")
+def text_files(
+    sources: Iterable[str | os.PathLike], endings: tuple[str, ...] = (".txt",)
+) -> list[Path]:
+    """The files, and those below the folders with these endings, compressed or not, sorted."""
     suffixes = tuple(end + packed for end in endings for packed in ("", *_COMPRESSED))
-    found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes))
-    if not found:
-        raise BadInput(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
-    return found
+    files = []
+    for path in map(Path, sources):
+        if not path.exists():
+            raise BadInput(f"{path}: there is no such file or folder.")
+        below = [p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes)]
+        if path.is_dir() and not below:
+            raise BadInput(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
+        files += sorted(below) if path.is_dir() else [path]
+    return files
 
 
-def size_of(files: Iterable[Path]) -> int:
-    """Bytes of the files as they are."""
-    return sum(file.stat().st_size for file in files)
+def text_bytes(files: Iterable[Path]) -> int:
+    """Bytes of the text in files: exact for plain text, an estimate for packed files."""
+    return sum(file.stat().st_size * (_EXPANSION if is_packed(file) else 1) for file in files)
 
 
-def estimated_text_bytes(files: Iterable[Path]) -> int:
-    """Bytes of the text in files, about (exact for plain text)."""
-    return sum(size_of([file]) * (_EXPANSION if is_packed(file) else 1) for file in files)
-
-
-def texts(path: Path, advance: Advance = lambda _: None) -> Iterator[tuple[str, BinaryIO]]:
-    """(name, stream) of each text in a file: of every ``*.txt`` of an archive, or of itself.
+def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
+    """(name, stream) of each text in a file: the members of an archive that end so, or itself.
 
     A stream has to be read before the next one is asked for.
-
-    Args:
-        advance: called with the number of bytes read from the file itself.
 
     Raises:
         BadInput: the file is damaged.
     """
-    if is_archive(path):
-        yield from members(path, ".txt", advance)
-        return
-    with open(path, "rb") as raw:
-        stream = _stream(path, raw, advance)
-        if is_packed(path):
-            stream = _stream(path, _COMPRESSED[path.suffix.lower()][0](stream))
-        yield path.name, stream
-
-
-def members(
-    path: Path, ending: str, advance: Advance = lambda _: None
-) -> Iterator[tuple[str, BinaryIO]]:
-    """(name, stream) of each file of an archive whose name ends so, see :func:`texts`."""
     with open(path, "rb") as raw, _naming(path):
-        stream = _stream(path, raw, advance)
-        begin = stream.peek(8)
+        if not is_archive(path):
+            packed = _COMPRESSED.get(path.suffix.lower())
+            yield path.name, _stream(path, packed[0](raw) if packed else raw)
+            return
+        begin = raw.peek(8)
         if begin.startswith(b"PK"):
-            with zipfile.ZipFile(path) as archive:
-                for packed in archive.infolist():
-                    if packed.filename.lower().endswith(ending):
-                        with archive.open(packed) as text:
-                            yield packed.filename, _stream(path, text)
-                    advance(packed.compress_size)
+            with zipfile.ZipFile(raw) as archive:
+                for name in archive.namelist():
+                    if name.lower().endswith(ending):
+                        with archive.open(name) as text:
+                            yield name, _stream(path, text)
             return
         # Unpacked by the libraries for each format: tarfile's own reader ignores gzip's checksum.
         # By the content: names such as .tgz and .tar do not always tell the format.
         unpack = (unpack for unpack, magic in _COMPRESSED.values() if begin.startswith(magic))
-        unpacked = next(unpack, lambda stream: stream)(stream)
+        unpacked = next(unpack, lambda stream: stream)(raw)
         # "r|" reads once from front to back, without seeking or unpacking to disk.
         with tarfile.open(fileobj=unpacked, mode="r|") as tar:
             for member in tar:
@@ -117,10 +101,10 @@ def members(
 
 
 class _Stream(io.RawIOBase):
-    """A stream that tells how much is read, and whose errors name the file."""
+    """A stream whose errors name the file."""
 
-    def __init__(self, path: Path, stream: IO[bytes], advance: Advance):
-        self._path, self._advance = path, advance
+    def __init__(self, path: Path, stream: IO[bytes]):
+        self._path = path
         self._stream: Any = stream
 
     def readable(self) -> bool:
@@ -128,13 +112,11 @@ class _Stream(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         with _naming(self._path):
-            count = self._stream.readinto(buffer)
-        self._advance(count)
-        return count
+            return self._stream.readinto(buffer)
 
 
-def _stream(path: Path, stream: IO[bytes], advance: Advance = lambda _: None) -> io.BufferedReader:
-    return io.BufferedReader(_Stream(path, stream, advance), 1 << 20)
+def _stream(path: Path, stream: IO[bytes]) -> io.BufferedReader:
+    return io.BufferedReader(_Stream(path, stream), 1 << 20)
 
 
 @contextmanager
@@ -149,6 +131,51 @@ def _naming(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise BadInput(f"{path}: the file is damaged or cut off ({error}).") from error
+
+
+def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
+    """Fetch a file into ``folder``; it appears under its own name only if its hash matches.
+
+    Args:
+        mirrors: URL → SHA-256 or SHA-512, in the order in which they are tried.
+
+    Returns:
+        The file, and the URL it comes from.
+
+    Raises:
+        BadInput: no mirror worked.
+    """
+    from torch.hub import download_url_to_file
+
+    socket.setdefaulttimeout(60)  # seconds without a byte
+    failures = []
+    for url, expected in mirrors.items():
+        target = folder / Path(urlsplit(url).path).name
+        part = target.with_suffix(".part")
+        try:
+            if not target.is_file():
+                download_url_to_file(url, str(part), progress=sys.stderr.isatty())
+                if (found := digest(part, expected)) != expected:
+                    raise ValueError(f"its hash is {found}, expected {expected}")
+                os.replace(part, target)
+            return target, url
+        except (OSError, ValueError, HTTPException) as error:
+            part.unlink(missing_ok=True)
+            failures.append(f"{url}: {error}")
+            print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
+    raise BadInput(
+        f"No mirror could be used ({'; '.join(failures)}). Fetch the archive elsewhere and give it "
+        "with --archive FILE."
+    )
+
+
+def digest(path: Path, like: str) -> str:
+    """SHA-256 or SHA-512 of a file in hexadecimal, whichever has the length of the other."""
+    found = hashlib.new("sha256" if len(like) == 64 else "sha512")
+    with open(path, "rb") as stream:
+        while chunk := stream.read(1 << 20):
+            found.update(chunk)
+    return found.hexdigest()
 
 
 def fingerprint(files: list[Path]) -> str:

@@ -1,13 +1,25 @@
-"""The split of each book: whole books, determined by a seed, written to a list that can be shared."""
+"""The split of each document: whole ones are held out, drawn by a seed, near-duplicates together.
+
+A book is the set of hashes of its 8-grams of lower-cased words. Two books are near-duplicates when
+the smaller one shares at least a twentieth of its set with the other (containment, so that a volume is
+recognised in a collected edition). For a large corpus only every M-th hash value is kept, the same
+ones in every book, which estimates the same ratio (Broder 1997, "On the resemblance and
+containment of documents", https://doi.org/10.1109/SEQUEN.1997.666900).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import re
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
+
+import numpy as np
 
 from ..errors import BadInput
 from ..files import atomic_write
@@ -15,6 +27,12 @@ from .pipeline import SPLITS
 
 DROPPED = "dropped"
 _HEADER = "split\tsha256\tgroup\tname"
+
+GRAM = 8  # words
+THRESHOLD = 0.05  # of the smaller book's 8-grams; unrelated books share less than a hundredth
+_WIDESPREAD = 200  # books; 8-grams that more of them share are boilerplate
+_KEPT = 20_000_000  # hashes in memory at a time, about
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass
@@ -34,9 +52,37 @@ class Book:
     split: str = "train"
 
 
-def shuffle_key(seed: int, sha256: str) -> bytes:
-    """A sort key that depends only on the seed and the contents."""
-    return hashlib.sha256(f"{seed} {sha256}".encode()).digest()
+def shuffle_key(seed: int, content: object) -> bytes:
+    """A sort key that depends only on the seed and the contents, or their hash."""
+    return hashlib.sha256(f"{seed} {content}".encode()).digest()
+
+
+def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
+    """The split of each document, drawn in an order that depends on the seed.
+
+    A document that would make a held-out split half as large again as requested stays in training.
+
+    Args:
+        sizes: bytes of each document.
+        held_out: percent of all bytes for each of validation and test.
+
+    Returns:
+        None if whole documents cannot be held out: there are too few, or they are too long.
+    """
+    wanted = sum(sizes) * held_out / 100
+    found = ["train"] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda number: shuffle_key(seed, number))
+    for split in ("valid", "test"):
+        held = 0
+        for number in order:
+            if held >= wanted:
+                break
+            if found[number] == "train" and held + sizes[number] <= 1.5 * wanted:
+                found[number] = split
+                held += sizes[number]
+        if held < wanted / 2:
+            return None
+    return found
 
 
 def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
@@ -58,12 +104,7 @@ def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
             missing[split] -= size
         for book in members[group]:
             book.split = split
-    empty = set(SPLITS) - {book.split for book in books}
-    if empty:
-        raise BadInput(
-            f"{len(books)} books in {len(members)} groups of near-duplicates are too few to hold "
-            f"out {held_out} % for validation and as much for test; give more books."
-        )
+    _check(books)
 
 
 def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
@@ -97,12 +138,7 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
         for block in blocks:
             if block.split == split and taken.setdefault(block.group, split) != split:
                 block.split = DROPPED
-    empty = set(SPLITS) - {block.split for block in blocks}
-    if empty:
-        raise BadInput(
-            "The text repeats itself so much that nothing is left for "
-            f"{' and '.join(sorted(empty))}; give more text or another --seed."
-        )
+    _check(blocks)
 
 
 def write_list(books: Sequence[Book], path: Path) -> None:
@@ -115,30 +151,89 @@ def write_list(books: Sequence[Book], path: Path) -> None:
 
 def apply_list(books: Sequence[Book], path: Path) -> None:
     """Set the split of each book from a list that :func:`write_list` wrote for the same books."""
-    try:
-        header, *lines = path.read_text(encoding="utf-8").splitlines()
-        rows = [(split, sha256) for split, sha256, _, _ in (line.split("\t") for line in lines)]
-    except ValueError:
-        header, rows = "", []
-    if header != _HEADER or not {split for split, _ in rows} <= {*SPLITS, DROPPED}:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    header, *rows = [line.split("\t") for line in text.splitlines()] or [[]]
+    listed = {row[1]: row[0] for row in rows if len(row) == 4}
+    if header != _HEADER.split() or not {*listed.values()} <= {*SPLITS, DROPPED}:
         raise BadInput(
             f"--split-list {path}: not a split list (first line {_HEADER!r}, then one book each)."
         )
-    listed, here = Counter(sha256 for _, sha256 in rows), Counter(book.sha256 for book in books)
-    strangers = [book.name for book in books if book.sha256 not in listed]
-    if strangers or listed - here:
+    if listed.keys() != {book.sha256 for book in books}:
+        raise BadInput(f"--split-list {path} is for other books.")
+    for book in books:
+        book.split = listed[book.sha256]
+    _check(books, f"--split-list {path}: ")
+
+
+def _check(books: Sequence[Book], where: str = "") -> None:
+    """Every split has a book, and no near-duplicates are in two."""
+    groups: dict[str, set[int]] = {split: set() for split in SPLITS}
+    for book in books:
+        if book.split != DROPPED:
+            groups[book.split].add(book.group)
+    if not all(groups.values()):
         raise BadInput(
-            f"--split-list {path} is for other books: {len(strangers)} of these {len(books)} are "
-            f"not in it{f' (such as {strangers[0]})' if strangers else ''}, "
-            f"{(listed - here).total()} of its books are not here."
+            f"{where}{len(books)} books in {len({book.group for book in books})} groups of "
+            "near-duplicates leave nothing for "
+            f"{' and '.join(split for split in SPLITS if not groups[split])}; give more text."
         )
-    split_of = {sha256: split for split, sha256 in rows}
-    for book in books:
-        book.split = split_of[book.sha256]
-    inside: dict[int, str] = {}
-    for book in books:
-        if book.split != DROPPED and inside.setdefault(book.group, book.split) != book.split:
-            raise BadInput(
-                f"--split-list {path}: {book.name} is in {book.split}, but a near-duplicate of it "
-                f"is in {inside[book.group]}."
-            )
+    if shared := [one & other for one, other in combinations(groups.values(), 2) if one & other]:
+        names = [book.name for book in books if book.group in shared[0]]
+        raise BadInput(f"{where}near-duplicates are in two splits: {', '.join(names[:5])}.")
+
+
+def keep_one_in(words: int) -> int:
+    """M for a corpus of that size in words: 1 (exact) up to 20 million."""
+    return 1 + words // _KEPT
+
+
+def shingles(text: str, one_in: int = 1) -> np.ndarray:
+    """The distinct hashes of a text's 8-grams, those divisible by ``one_in``; sorted uint64."""
+    words = re.findall(r"\w+", text.lower())
+    # crc32, not hash(): the same in every run and on every machine.
+    code = {word: zlib.crc32(word.encode()) + 1 for word in set(words)}
+    codes = np.array([code[word] for word in words], dtype=np.uint64)
+    if len(codes) < GRAM:
+        return np.empty(0, dtype=np.uint64)
+    grams: np.ndarray = np.zeros(len(codes) - GRAM + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for word in range(GRAM):
+            grams = (grams ^ codes[word : word + len(grams)]) * _MIX
+            grams ^= grams >> np.uint64(29)
+    return np.unique(grams[grams % np.uint64(one_in) == 0])
+
+
+def near_duplicates(books: list[np.ndarray]) -> list[int]:
+    """For each book, the index of the first book of its group of near-duplicates.
+
+    Args:
+        books: :func:`shingles` of each.
+    """
+    leader = list(range(len(books)))
+
+    def find(book: int) -> int:
+        while leader[book] != book:
+            leader[book] = leader[leader[book]]
+            book = leader[book]
+        return book
+
+    for (one, other), shared in _shared(books).items():
+        if shared >= THRESHOLD * min(len(books[one]), len(books[other])):
+            first, second = sorted((find(one), find(other)))
+            leader[second] = first
+    return [find(book) for book in range(len(books))]
+
+
+def _shared(books: list[np.ndarray]) -> Counter[tuple[int, int]]:
+    """The number of hashes that each pair of books shares."""
+    counts: Counter[tuple[int, int]] = Counter()
+    hashes = np.concatenate(books)
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    owners = np.repeat(np.arange(len(books)), [len(book) for book in books])[order]
+    starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
+    lengths = np.diff(np.r_[starts, len(hashes)])
+    for start, length in zip(starts[lengths > 1], lengths[lengths > 1]):
+        if length <= _WIDESPREAD:
+            counts.update(combinations(owners[start : start + length].tolist(), 2))
+    return counts

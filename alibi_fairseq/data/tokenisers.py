@@ -10,8 +10,10 @@ import io
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,18 @@ class Words(Tokeniser):
         loaded = Dictionary.load(str(dictionary))
         self.names, self._numbers = loaded.symbols, loaded.indices
 
+    @classmethod
+    def of(cls, text: Path, dictionary: Path, entries: int | None) -> Words:
+        """The words of a text, the most frequent first; all of them, or that many entries."""
+        if not dictionary.exists():
+            with open(text, encoding="utf-8", newline="\n") as lines:
+                words = Counter(word for line in lines for word in line.split())
+            found = ((word, count) for word, count in words.most_common() if word not in RESERVED)
+            with atomic_write(dictionary) as out:
+                for word, count in islice(found, entries and max(0, entries - SPECIAL)):
+                    out.write(f"{word} {count}\n")
+        return cls(dictionary)
+
     def encode(self, lines: list[str]) -> list[list[int]]:
         number = self._numbers.get
         return [[number(word, UNKNOWN) for word in line.split()] for line in lines]
@@ -119,7 +133,9 @@ class SentencePiece(Tokeniser):
 def train_sentencepiece(
     lines: Iterable[str], model: str | os.PathLike, entries: int
 ) -> SentencePiece:
-    """Train a byte-pair encoding on lines of text; the same lines give the same model.
+    """Train a byte-pair encoding on lines of text, unless there is the file of one.
+
+    The same lines give the same model.
 
     Rare characters are spelled as bytes, so that no text holds an unknown token, and pieces joined,
     with their ▁ read as spaces, are the line again (lines have single spaces and none at the ends).
@@ -131,6 +147,9 @@ def train_sentencepiece(
     """
     import sentencepiece
 
+    if Path(model).exists():
+        return SentencePiece(model)
+    print("training sentencepiece …", flush=True)
     # Into memory: sentencepiece would keep the path of a file of its own inside of it. The number
     # of threads is kept too, so it is the same everywhere.
     trained = io.BytesIO()
@@ -151,7 +170,11 @@ def train_sentencepiece(
         )
     except RuntimeError as error:
         if high := re.search(r"Please set it to a value <= (\d+)", str(error)):
-            raise _too_small_text(entries, int(high[1]) + SPECIAL - 1) from error
+            raise BadInput(
+                f"The text is too small for a vocabulary of {entries:,}: at most "
+                f"{int(high[1]) + SPECIAL - 1:,} entries can be learned from it; ask for fewer "
+                "(--vocab-size) or give more text."
+            ) from error
         if low := re.search(r"required_chars\D*\d+ vs (\d+)", str(error)):
             raise BadInput(
                 f"A vocabulary of {entries:,} is too small to spell the characters of the text; "
@@ -161,13 +184,6 @@ def train_sentencepiece(
     with atomic_write(model, "wb") as out:
         out.write(trained.getvalue())
     return SentencePiece(model)
-
-
-def _too_small_text(entries: int, most: int) -> BadInput:
-    return BadInput(
-        f"The text is too small for a vocabulary of {entries:,}: at most {most:,} entries can be "
-        "learned from it; ask for fewer (--vocab-size) or give more text."
-    )
 
 
 class _OfHuggingFace(Tokeniser):
@@ -242,21 +258,3 @@ class ByteLevelBpe(_OfHuggingFace):
         if sorted(self._model.get_vocab().values()) != list(range(size)):
             raise BadInput(f"{encoder_json}: its numbers are not 0 to {size - 1} without gaps.")
         self.names = [str(number) for number in range(size)]
-
-
-def train_byte_level_bpe(lines: Iterable[str], folder: Path, entries: int) -> ByteLevelBpe:
-    """Train a byte-level BPE; writes ``encoder.json`` and ``vocab.bpe`` into a folder."""
-    from tokenizers.implementations import ByteLevelBPETokenizer
-
-    least = 256 + SPECIAL
-    if entries < least:
-        raise BadInput(f"A byte-level vocabulary has at least {least} entries, not {entries}.")
-    model: Any = ByteLevelBPETokenizer()
-    model.train_from_iterator(lines, vocab_size=entries - SPECIAL, show_progress=False)
-    if (found := model.get_vocab_size() + SPECIAL) < entries:
-        raise _too_small_text(entries, found)
-    folder.mkdir(parents=True, exist_ok=True)
-    vocabulary, merges = model.save_model(str(folder))
-    os.replace(vocabulary, folder / "encoder.json")
-    os.replace(merges, folder / "vocab.bpe")
-    return ByteLevelBpe(folder / "encoder.json", folder / "vocab.bpe")

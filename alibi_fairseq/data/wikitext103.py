@@ -5,10 +5,8 @@ See data-prep/wikitext-103/README.md.
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import tarfile
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +16,9 @@ from typing import ClassVar
 from ..errors import BadInput
 from ..files import atomic_write, sha256_files
 from ..results.manifest import other_name
-from .download import download, hash_file
+from .excerpt import beginning
 from .pipeline import SPLITS, Corpus, Text, Workspace, option
-from .progress import progress
-from .sources import describe_files, members, not_utf8
+from .sources import describe_files, digest, download, is_archive, not_utf8, texts
 from .tokenisers import Words
 
 CORPUS = "wikitext-103"
@@ -79,11 +76,14 @@ class WikiText103(Corpus):
         if self.archive is not None and not self.files[0].is_file():
             raise BadInput(f"--archive {self.archive}: there is no such file.")
         found = sha256_files(self.files)
-        self._official = not self.files or found == ZIP_SHA256 or is_official_tar(self.files[0])
+        self._official = (
+            not self.files
+            or found == ZIP_SHA256
+            or (is_archive(self.files[0]) and digest(self.files[0], TAR_SHA512) == TAR_SHA512)
+        )
         if self.archive is not None and not self._official and not self.allow_other_text:
             raise BadInput(
-                f"--archive {self.archive}: SHA-256 is {found}, expected {ZIP_SHA256}: this is not "
-                "the official wikitext-103-v1.zip; --allow-other-text prepares it under another name."
+                f"--archive {self.archive}: SHA-256 is {found}, expected {ZIP_SHA256}: {_OTHER}"
             )
         return {"source": "official" if self._official else found}
 
@@ -113,42 +113,32 @@ class WikiText103(Corpus):
         if self.excerpt:
             # Only now: the dictionary of an excerpt is that of the whole text.
             whole, splits["train"] = splits["train"], workspace.work / "train.txt"
-            cut = splits["train"], self.excerpt
-            counts["train"] = workspace.step("excerpt", lambda: _beginning(whole, *cut))
+            counts["train"] = _excerpt(whole, splits["train"], self.excerpt)
         if archive:
             # Other text may come in an archive that bears the name of WikiText-103.
             name = source.name if genuine else other_name(source) + source.suffix
             sources.insert(0, {**describe_files([source])[0], "name": name, **origin})
         hashed = "archive hash, " if self._official else ""
-        return Text(
-            splits,
-            {
-                "corpus": CORPUS if genuine else other_name(source),
-                "identified_by": f"{hashed}lines, tokens and dictionary size" if genuine else None,
-                "splits": counts,
-                "tokenizer": {"kind": "words"},
-                "sources": sources,
-            },
-        )
+        facts = {
+            "corpus": CORPUS if genuine else other_name(source),
+            "identified_by": f"{hashed}lines, tokens and dictionary size" if genuine else None,
+            "splits": counts,
+            "tokenizer": {"kind": "words"},
+            "sources": sources,
+        }
+        return Text(splits, facts)
 
     def tokeniser(self, work: Path, text: Text) -> Words:
         return Words(work / "dict.txt")
 
     def _counted(self, splits: dict[str, Path]) -> dict[str, dict]:
-        counts = {}
-        for split, path in splits.items():
-            found = counts[split] = count_words(path, f"counting {split}")
+        counts = {split: count_words(path) for split, path in splits.items()}
+        for split, found in counts.items():
             if found["words"] == 0:
-                raise BadInput(f"{path}: there are no words in it.")
-            difference = _differences({split: found})
-            if difference and not self.allow_other_text:
-                raise BadInput(f"{path.name} has {difference[0]}: {_OTHER}")
+                raise BadInput(f"{splits[split]}: there are no words in it.")
+        if (differences := _differences(counts)) and not self.allow_other_text:
+            raise BadInput(f"{differences[0]}: {_OTHER}")
         return counts
-
-
-def is_official_tar(archive: Path) -> bool:
-    """Whether it is the archive of the second mirror."""
-    return tarfile.is_tarfile(archive) and hash_file(archive, TAR_SHA512) == TAR_SHA512
 
 
 def _tokens_files(folder: Path) -> dict[str, Path]:
@@ -166,45 +156,40 @@ def _extract(archive: Path, folder: Path) -> dict:
     """The three files out of an archive, whatever the folder they lie in."""
     folder.mkdir(exist_ok=True)
     wanted = {f"wiki.{split}.tokens" for split in SPLITS}
-    with progress(archive.stat().st_size, "extracting") as bar:
-        for name, stream in members(archive, ".tokens", bar.update):
-            if Path(name).name in wanted:
-                with open(folder / Path(name).name, "wb") as out:
-                    shutil.copyfileobj(stream, out, 1 << 20)
+    for name, stream in texts(archive, ".tokens"):
+        if Path(name).name in wanted:
+            with open(folder / Path(name).name, "wb") as out:
+                shutil.copyfileobj(stream, out, 1 << 20)
     _tokens_files(folder)
     return {}
 
 
-def count_words(path: Path, what: str) -> dict:
+def count_words(path: Path) -> dict:
     """``lines``, ``words``, ``bytes`` and ``tokens`` of a UTF-8 file whose every line ends with ``</s>``."""
     lines = words = 0
-    size = path.stat().st_size
     try:
         # Universal newlines, as fairseq-preprocess reads.
-        with open(path, "rb") as raw, progress(size, what) as bar:
-            stream = io.TextIOWrapper(raw, encoding="utf-8")
-            while block := stream.readlines(1 << 20):
-                lines += len(block)
-                words += sum(len(line.split()) for line in block)
-                bar.update(raw.tell() - bar.n)
+        with open(path, encoding="utf-8") as stream:
+            for line in stream:
+                lines += 1
+                words += len(line.split())
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from error
+    size = path.stat().st_size
     return {"lines": lines, "words": words, "bytes": size, "tokens": words + lines}
 
 
-def _beginning(text: Path, out: Path, tokens: int) -> dict:
+def _excerpt(text: Path, out: Path, tokens: int) -> dict:
     """Copy the lines of a text to the one that reaches this number of tokens; returns its counts."""
-    with open(text, encoding="utf-8") as lines, atomic_write(out) as excerpt:
-        while tokens > 0 and (line := lines.readline()):
-            excerpt.write(line)
-            tokens -= len(line.split()) + 1
-    return count_words(out, "counting the excerpt")
+    with open(text, encoding="utf-8") as lines, atomic_write(out) as part:
+        part.writelines(beginning(lines, tokens, lambda line: len(line.split()) + 1))
+    return count_words(out)
 
 
 def _differences(counts: dict[str, dict]) -> list[str]:
     expected = {"lines": LINES, "tokens": TOKENS}
     return [
-        f"{found[unit]:,} {unit}, expected {expected[unit][split]:,}"
+        f"wiki.{split}.tokens has {found[unit]:,} {unit}, expected {expected[unit][split]:,}"
         for split, found in counts.items()
         for unit in ("lines", "tokens")
         if found[unit] != expected[unit][split]

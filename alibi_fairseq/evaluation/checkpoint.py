@@ -5,6 +5,7 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ..results.dictionaries import STATE_KEY, fingerprint
 from .measure import Scorer
 from .memory_usage import default_budget, windows_per_batch
 from .scoring import token_losses
-from .windows import Window, plan_windows, share_start
+from .windows import Span, Window, plan_windows, share_start
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -51,9 +52,11 @@ class LoadedModel:
     shares_start: bool
     bytes_per_input: int
 
-    def windows(self, tokens: int, length: int, stride: int) -> list[Window]:
+    def windows(
+        self, tokens: int, length: int, stride: int, spans: Sequence[Span] | None = None
+    ) -> list[Window]:
         """The passes that score ``tokens`` tokens, see :mod:`.windows`."""
-        windows = plan_windows(tokens, length, stride)
+        windows = plan_windows(tokens, length, stride, spans)
         return share_start(windows) if self.shares_start else windows
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:

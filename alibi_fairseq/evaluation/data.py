@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,15 @@ from fairseq.data import Dictionary, data_utils
 from ..errors import BadInput
 from ..files import sha256_file
 from ..results import manifest
+from ..results.json_files import read_json
 from .text import TextSize, measure_text
+from .windows import Span
+
+#: How documents are told apart.
+DOCUMENTS = {
+    "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
+    "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
+}
 
 
 @dataclass(frozen=True)
@@ -22,14 +31,14 @@ class Split:
         name: ``valid``, ``test``, …
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
         line_starts: (lines,) positions in ``tokens`` where a line begins.
-        eos: the end-of-sentence symbol.
+        dictionary: numbers its words, and has the end-of-sentence symbol.
         text: words and bytes of the original text, where known.
     """
 
     name: str
     tokens: np.ndarray
     line_starts: np.ndarray
-    eos: int
+    dictionary: Dictionary
     text: TextSize
 
     def inputs(self, stride: int) -> np.ndarray:
@@ -39,9 +48,18 @@ class Split:
         also uses that symbol where a scored span begins a line; the previous token is then the
         end-of-sentence symbol anyway, unless the data was binarised without it.
         """
-        inputs = np.concatenate([[self.eos], self.tokens[:-1]])
-        inputs[self.line_starts[self.line_starts % stride == 0]] = self.eos
+        eos = self.dictionary.eos()
+        inputs = np.concatenate([[eos], self.tokens[:-1]])
+        inputs[self.line_starts[self.line_starts % stride == 0]] = eos
         return inputs
+
+    def text_of(self, spans: Sequence[Span]) -> TextSize:
+        """Words and bytes of the scored tokens, as far as the pieces tell."""
+        scored = np.concatenate([np.arange(first, last) for _, first, last in spans])
+        if len(scored) == len(self.tokens):
+            return self.text
+        line_starts = np.flatnonzero(np.isin(scored, self.line_starts))
+        return measure_text(self.tokens[scored], line_starts, self.dictionary)
 
 
 def load_dictionary(data: Path) -> Dictionary:
@@ -76,7 +94,41 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
         )
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
     text = stated_size(data, name, len(tokens)) or measure_text(tokens, line_starts, dictionary)
-    return Split(name, tokens, line_starts, dictionary.eos(), text)
+    return Split(name, tokens, line_starts, dictionary, text)
+
+
+def document_starts(data: Path, split: Split, kind: str) -> list[int]:
+    """The positions where a document begins, the first one 0.
+
+    Args:
+        data: its ``documents.json``, if there is one for the split, gives them.
+        kind: otherwise, a key of ``DOCUMENTS``.
+
+    Raises:
+        BadInput: there are not even two documents.
+    """
+    tokens, dictionary = split.tokens, split.dictionary
+    listed = data / "documents.json"
+    known = read_json(listed) if listed.is_file() else {}
+    if split.name in known:
+        starts = np.array(known[split.name], dtype=np.int64)
+    elif kind == "titles":
+        # " = Title = " has one mark on either side, " = = Section = = " two.
+        ends = np.append(split.line_starts[1:], len(tokens))
+        lines = split.line_starts[ends - split.line_starts >= 4]
+        last = ends[ends - split.line_starts >= 4] - 2  # before the end-of-sentence symbol
+        marked = tokens == (dictionary.index("=") if "=" in dictionary else -1)
+        starts = lines[marked[lines] & marked[last] & ~marked[lines + 1]]
+    else:
+        ended = np.concatenate([[True, True], tokens == dictionary.eos()])
+        starts = np.flatnonzero(ended[1:-1] & ended[:-2] & ~ended[2:])
+    starts = np.union1d([0], starts)
+    if len(starts) < 2 or starts[0] < 0 or starts[-1] >= len(tokens):
+        raise BadInput(
+            f"--per-document {kind} finds {len(starts)} documents in the {len(tokens)} tokens of "
+            f"'{split.name}' in '{data}'; leave it out, or tell them apart in another way."
+        )
+    return starts.tolist()
 
 
 def check_hashes(data: Path, name: str) -> None:

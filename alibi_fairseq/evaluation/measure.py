@@ -9,10 +9,12 @@ Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S to
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -37,6 +39,11 @@ class LossSum(NamedTuple):
 
     def plus(self, nats: Fraction, tokens: int) -> LossSum:
         return LossSum(self.nats + nats, self.tokens + tokens)
+
+    @classmethod
+    def over(cls, parts: Iterable[LossSum]) -> LossSum:
+        """The sum of several."""
+        return reduce(lambda total, part: total.plus(*part), parts, cls())
 
 
 @dataclass(frozen=True)
@@ -102,32 +109,37 @@ def measure(
     score: Scorer,
     stream: Stream,
     batches: list[list[Window]],
-    edges: list[int],
+    edges: Sequence[int],
     progress: Callable[[int], object] = lambda inputs: None,
+    *,
+    of_stream: bool = False,
 ) -> list[LossSum]:
-    """Sum the losses of all scored tokens by their position within the window.
+    """Sum the losses of all scored tokens by their position within the window, or the stream.
 
     Args:
         score, stream, batches: as for :func:`losses_of`.
-        edges: edges of the position buckets, increasing from 0; ``[0, L]`` is a single bucket.
+        edges: edges of the sums, increasing from 0; ``[0, L]`` gives a single one.
         progress: called after each batch with its number of inputs.
+        of_stream: the edges are positions in the stream, otherwise in the window.
 
     Returns:
-        One sum per bucket; bucket i contains positions ``edges[i] … edges[i + 1] - 1``.
+        Sum i is over the positions ``edges[i] … edges[i + 1] - 1``.
     """
     sums = [LossSum() for _ in edges[:-1]]
     for batch, losses in losses_of(score, stream, batches):
-        length, scores = batch[0].length, batch[0].scores
-        position = length - scores
-        while position < length:
-            bucket = bisect_right(edges, position) - 1
-            end = min(edges[bucket + 1], length)
-            columns = slice(position - length + scores, end - length + scores)
-            per_window = losses[:, columns].sum(dim=1).tolist()
-            total = sum(map(Fraction, per_window), Fraction(0))
-            sums[bucket] = sums[bucket].plus(total, len(batch) * (end - position))
-            position = end
-        progress(len(batch) * length)
+        scores = batch[0].scores
+        # The position of the first column in each window.
+        firsts = [window.scored - (0 if of_stream else window.start) for window in batch]
+        cuts = {0, scores}
+        for first in set(firsts):
+            inside = edges[bisect_right(edges, first) : bisect_left(edges, first + scores)]
+            cuts.update(edge - first for edge in inside)
+        for begin, end in pairwise(sorted(cuts)):
+            per_window = losses[:, begin:end].sum(dim=1).tolist()
+            for first, nats in zip(firsts, per_window):
+                index = bisect_right(edges, first + begin) - 1
+                sums[index] = sums[index].plus(Fraction(nats), end - begin)
+        progress(len(batch) * batch[0].length)
     return sums
 
 
@@ -165,4 +177,12 @@ def position_cell(total: LossSum) -> dict:
     return {
         "tokens": total.tokens,
         "loss_bits": float(total.nats) / total.tokens / math.log(2),
+    }
+
+
+def document_cell(sums: Sequence[LossSum]) -> dict:
+    """``document_tokens, document_bits`` of each document: from them come intervals of a bootstrap."""
+    return {
+        "document_tokens": [each.tokens for each in sums],
+        "document_bits": [round(float(each.nats) / math.log(2), 4) for each in sums],
     }

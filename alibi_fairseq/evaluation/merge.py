@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from fractions import Fraction
 
 from ..errors import BadInput
 from ..results.schema import merge_documents, new_document
-from .measure import LossSum, evaluation_cell, position_cell
+from .measure import LossSum, document_cell, evaluation_cell, position_cell
 from .text import TextSize
 
 #: The keys that say which measurement a shard is a part of.
@@ -17,19 +17,21 @@ _MEASUREMENT = ("checkpoint", "subset", "length", "stride")
 #: Keys in which its shards may differ; all others must agree.
 _OF_ONE_SHARD = {
     *("shard", "shard_nats", "tokens", "loss_bits", "perplexity"),
+    *("document_tokens", "document_bits"),
     *("seconds", "tokens_per_second", "peak_memory_mb"),
 }
 _OF_THE_SPLIT = {"split_tokens", "split_words", "split_bytes"}
 
 
-def shard_cell(total: LossSum, whole: int, text: TextSize) -> dict:
+def shard_cell(sums: Sequence[LossSum], whole: int, text: TextSize) -> dict:
     """A cell of a shard: its own results, and what merging needs.
 
-    ``shard_nats`` is the exact sum of the shard's losses as a fraction, so that the sum over all
-    shards equals the result of a single process. The size of the text is that of the whole split.
+    ``shard_nats`` are the exact sums of the shard's losses, of each document or of all, as fractions,
+    so that the sum over all shards equals the result of a single process. The number of tokens and
+    the size of the text are those of all shards.
     """
-    cell = evaluation_cell(total, TextSize())
-    cell |= {"shard_nats": str(total.nats), "split_tokens": whole}
+    cell = evaluation_cell(LossSum.over(sums), TextSize())
+    cell |= {"shard_nats": " ".join(str(each.nats) for each in sums), "split_tokens": whole}
     if text.words:
         cell["split_words"] = text.words
     if text.bytes:
@@ -84,7 +86,7 @@ def _check_shard(cell: dict) -> None:
     found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", cell["shard"])
     if not found or int(found[1]) > int(found[2]):  # 01/2 would be counted beside 1/2
         raise BadInput(f"{_name(cell)}: '{cell['shard']}' is no shard; expected i/n, as in 1/2.")
-    bits = float(Fraction(cell["shard_nats"])) / cell["tokens"] / math.log(2)
+    bits = float(sum(_nats(cell))) / cell["tokens"] / math.log(2)
     if not math.isclose(bits, cell["loss_bits"], rel_tol=1e-9):
         raise BadInput(
             f"{_name(cell)}: shard_nats of shard {cell['shard']} is {bits} bits per token, but its "
@@ -132,16 +134,25 @@ def _shared(parts: list[dict], but: Set[str] = frozenset()) -> dict:
 
 def _merge_cells(kind: str, parts: list[dict]) -> dict:
     shared = _shared(parts)
-    nats = sum((Fraction(part["shard_nats"]) for part in parts), Fraction(0))
-    total = LossSum(nats, sum(part["tokens"] for part in parts))
+    nats = [sum(each, Fraction(0)) for each in zip(*map(_nats, parts), strict=True)]
+    total = LossSum(sum(nats, Fraction(0)), sum(part["tokens"] for part in parts))
     text = TextSize(shared.get("split_words"), shared.get("split_bytes"))
     cell = {key: value for key, value in shared.items() if key not in _OF_THE_SPLIT}
     cell |= evaluation_cell(total, text) if kind == "evaluation" else position_cell(total)
+    if "document_tokens" in parts[0]:
+        counts = [
+            sum(each) for each in zip(*(part["document_tokens"] for part in parts), strict=True)
+        ]
+        cell |= document_cell([LossSum(*each) for each in zip(nats, counts, strict=True)])
     if "seconds" in parts[0]:
         cell["seconds"] = round(sum(part["seconds"] for part in parts), 6)
         cell["tokens_per_second"] = round(total.tokens / cell["seconds"], 1)
         cell["peak_memory_mb"] = max(part["peak_memory_mb"] for part in parts)
     return cell
+
+
+def _nats(cell: dict) -> list[Fraction]:
+    return [Fraction(each) for each in cell["shard_nats"].split()]
 
 
 def _name(cell: dict) -> str:

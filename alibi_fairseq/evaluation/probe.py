@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..data import probes
-from ..data.progress import progress
+from ..data.parallel import progress
 from ..errors import BadInput
 from ..files import sha256_file
 from ..results.provenance import collect_provenance

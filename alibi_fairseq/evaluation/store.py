@@ -57,7 +57,8 @@ class Store:
 
     def _check_same(self, earlier: dict) -> None:
         hashes = {key: self._provenance[key] for key in ("data_sha256", "dictionary_sha256")}
-        settings = {"model_overrides": None, "shard": None, **self.settings}
+        optional = ("model_overrides", "shard", "documents", "score_from", "score_to")
+        settings = {**dict.fromkeys(optional), **self.settings}
         for found, wanted in (
             (earlier, {"kind": self.kind, "corpus": self.corpus}),
             (earlier["provenance"], hashes),

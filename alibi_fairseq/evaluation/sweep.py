@@ -15,17 +15,18 @@ from pathlib import Path
 
 import torch
 
-from ..data.progress import progress
+from ..data.parallel import progress
 from ..errors import BadInput
 from ..files import locked, sha256_file
 from ..results.schema import TRAINING_FILE, load_document
 from .checkpoint import LoadedModel, load_checkpoint
-from .data import Split, corpus_name, load_dictionary, load_split
+from .data import Split, corpus_name, document_starts, load_dictionary, load_split
 from .measure import (
     LossSum,
     Scorer,
     Stream,
     bucket_edges,
+    document_cell,
     evaluation_cell,
     measure,
     position_cell,
@@ -35,6 +36,7 @@ from .merge import shard_cell
 from .store import Store, SweepPoint
 from .text import TextSize
 from .windows import (
+    Span,
     Window,
     check_window,
     context_of,
@@ -42,6 +44,8 @@ from .windows import (
     plan_windows,
     shard_of,
     share_start,
+    spans_of,
+    within,
 )
 
 
@@ -64,6 +68,11 @@ class Sweep:
         memory_budget: bytes a forward pass may take, or None for the device's default.
         buckets: None for losses of whole splits, or the number of position buckets within the
             window whose losses are measured separately.
+        documents: how documents are told apart, a key of ``DOCUMENTS``, to sum the loss of each; or
+            None for none.
+        score_from: in each document, or in the stream if none are told apart, only tokens with at
+            least this many before them are scored, and no window reaches beyond its beginning.
+        score_to: only the first ``score_to`` tokens of each are read.
     """
 
     data: Path
@@ -79,6 +88,14 @@ class Sweep:
     shard: tuple[int, int] | None = None
     memory_budget: int | None = None
     buckets: int | None = None
+    documents: str | None = None
+    score_from: int | None = None
+    score_to: int | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether windows are those of documents, of which some tokens are scored."""
+        return self.score_from is not None or self.score_to is not None
 
     def points(self) -> list[SweepPoint]:
         """All measurements, each once."""
@@ -94,6 +111,9 @@ class Sweep:
     def settings(self) -> dict:
         """Keys and values common to all cells of the results."""
         settings: dict = {"precision": self.precision, "device": self.device.type}
+        for key in ("documents", "score_from", "score_to"):
+            if getattr(self, key) is not None:
+                settings[key] = getattr(self, key)
         if self.overrides:
             settings["model_overrides"] = json.dumps(self.overrides, sort_keys=True)
         if self.buckets is not None:
@@ -139,8 +159,12 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     hashes = {path: sha256_file(path) for path in sweep.checkpoints}
     pending = [point for point in points if not store.cells_of(point, hashes[point.checkpoint])]
 
+    spans = {name: scored_spans(sweep, split) for name, split in splits.items()}
     shards = sweep.shard[1] if sweep.shard else 1
-    total = sum(inputs_of(splits[point.subset], point) for point in pending) // shards
+    passes = (
+        share_start(_plan(sweep, splits[p.subset], p, p.length, spans[p.subset])) for p in pending
+    )
+    total = sum(window.length for windows in passes for window in windows) // shards
     with progress(total, "evaluating", "tok", disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
             model = load_checkpoint(
@@ -156,17 +180,23 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
             for point in (point for point in pending if point.checkpoint == path):
                 run = "/".join(path.parts[-2:])
                 bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
-                cells = measure_point(sweep, model, splits[point.subset], point, bar.update)
+                cells = measure_point(
+                    sweep, model, splits[point.subset], spans[point.subset], point, bar.update
+                )
                 store.add([{**cell, **known} for cell in cells])
                 for cell in cells:
                     on_cell(cell)
     return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
 
 
-def inputs_of(split: Split, point: SweepPoint) -> int:
-    """Number of inputs of all passes of a measurement, for most models."""
-    passes = share_start(plan_windows(len(split.tokens), point.length, point.stride))
-    return sum(window.length for window in passes)
+def scored_spans(sweep: Sweep, split: Split) -> list[Span]:
+    """The documents of a split, or its whole stream, and what is scored of each.
+
+    Raises:
+        BadInput: nothing is.
+    """
+    starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
+    return spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
 
 
 def train_command(checkpoint: Path) -> dict[str, str]:
@@ -181,6 +211,7 @@ def measure_point(
     sweep: Sweep,
     model: LoadedModel,
     split: Split,
+    spans: list[Span],
     point: SweepPoint,
     progress: Callable[[int], object],
 ) -> list[dict]:
@@ -193,15 +224,20 @@ def measure_point(
     if model.memory_length:
         check_recurrent_sweep(sweep, point)
     size = model.windows_per_batch(point.length, sweep.device, sweep.memory_budget)
-    windows = model.windows(len(split.tokens), point.length, point.stride)
+    # With a memory all windows must be computed, so that the sums choose what is scored.
+    chosen = spans if sweep.cut and not model.memory_length else None
+    windows = model.windows(len(split.tokens), point.length, point.stride, chosen)
     batches = make_batches(windows, size)
     if sweep.shard is not None:
         batches = shard_of(batches, *sweep.shard)
-    edges = bucket_edges(point.length, sweep.buckets or 1)
+    if by_position := sweep.buckets is not None:
+        edges = bucket_edges(point.length, sweep.buckets)
+    else:
+        edges = [0, *(edge for _, first, last in spans for edge in (first, last))]
 
     stream = Stream.of(split, point.stride, sweep.device)
     peak, began = PeakMemory(sweep.device), time.perf_counter()
-    sums = measure(model.scorer(), stream, batches, edges, progress)
+    sums = measure(model.scorer(), stream, batches, edges, progress, of_stream=not by_position)
     seconds = time.perf_counter() - began
 
     facts = {
@@ -213,21 +249,30 @@ def measure_point(
     }
     if model.memory_length:
         facts["memory_length"] = model.memory_length
-    if sweep.buckets is not None:
+    if by_position:
         pairs = zip(sums, zip(edges, edges[1:]))
         return [
-            {**facts, "position_from": begin, "position_to": end, **_figures(sweep, total, split)}
+            {
+                **facts,
+                "position_from": begin,
+                "position_to": end,
+                **_figures(sweep, [total], spans, TextSize()),
+            }
             for total, (begin, end) in pairs
             if total.tokens
         ]
-    (total,) = sums
+    sums = sums[1::2]  # the others are of what is not scored
+    total = LossSum.over(sums)
     if not total.tokens:
         return []  # there are more shards than batches
-    seen = plan_windows(len(split.tokens), point.length + model.memory_length, point.stride)
+    seen = _plan(sweep, split, point, point.length, spans)
+    if model.memory_length:
+        length = point.length + model.memory_length
+        seen = within(plan_windows(len(split.tokens), length, point.stride), spans)
     least, mean = context_of(seen)
     cell = {
         **facts,
-        **_figures(sweep, total, split),
+        **_figures(sweep, sums, spans, split.text_of(spans)),
         "min_context": least,
         "mean_context": mean,
         "seconds": round(seconds, 6),
@@ -266,10 +311,24 @@ def check_recurrent_sweep(sweep: Sweep, point: SweepPoint) -> None:
             f"'{point.checkpoint}' has a memory, so its windows cannot be computed in shards; "
             "remove --shard."
         )
+    if sweep.cut and sweep.buckets is not None:
+        raise BadInput(
+            f"'{point.checkpoint}' has a memory, so its windows begin where they must; remove "
+            "--score-from and --score-to."
+        )
 
 
-def _figures(sweep: Sweep, total: LossSum, split: Split) -> dict:
-    text = split.text if sweep.buckets is None else TextSize()
+def _plan(
+    sweep: Sweep, split: Split, point: SweepPoint, length: int, spans: list[Span]
+) -> list[Window]:
+    return plan_windows(len(split.tokens), length, point.stride, spans if sweep.cut else None)
+
+
+def _figures(sweep: Sweep, sums: list[LossSum], spans: list[Span], text: TextSize) -> dict:
+    total = LossSum.over(sums)
+    documents = document_cell(sums) if sweep.documents and sweep.buckets is None else {}
     if sweep.shard is not None:
-        return shard_cell(total, len(split.tokens), text)
-    return evaluation_cell(total, text) if sweep.buckets is None else position_cell(total)
+        whole = sum(last - first for _, first, last in spans)
+        return shard_cell(sums if documents else [total], whole, text) | documents
+    cell = evaluation_cell(total, text) if sweep.buckets is None else position_cell(total)
+    return cell | documents

@@ -8,13 +8,16 @@ The windows are those of ``fairseq-eval-lm --tokens-per-sample L --context-windo
 scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before them. So the first window
 scores S tokens without context, windows grow until they have length L, and the remainder is a shorter
 window with the same L − S inputs of context. S = L is non-overlapping.
+
+Where documents are told apart and only some of their tokens scored (:class:`Span`), the windows of each
+document are those of a stream of its own that scores these tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import NamedTuple
 
 from ..errors import BadInput
@@ -38,6 +41,41 @@ class Window(NamedTuple):
         return self.stop - self.scored
 
 
+class Span(NamedTuple):
+    """A document that begins at ``begin``, whose tokens ``first … last - 1`` are scored."""
+
+    begin: int
+    first: int
+    last: int
+
+
+def spans_of(
+    tokens: int, starts: Sequence[int], score_from: int | None, score_to: int | None
+) -> list[Span]:
+    """The scored tokens of each document: those with at least ``score_from`` tokens before them.
+
+    The same ones at every length and stride. Up to L − S = ``score_from`` all windows are full.
+
+    Args:
+        tokens: number of tokens N in the stream.
+        starts: positions where a document begins, increasing from 0.
+        score_from: None is 0.
+        score_to: only the first ``score_to`` tokens of each document, or None for all.
+
+    Raises:
+        BadInput: nothing is scored.
+    """
+    if (score_from or 0) < 0:
+        raise BadInput(f"--score-from must be at least 0, not {score_from}.")
+    spans = []
+    for begin, end in zip(starts, [*starts[1:], tokens]):
+        last = end if score_to is None else min(begin + score_to, end)
+        spans.append(Span(begin, min(begin + (score_from or 0), last), last))
+    if all(first >= last for _, first, last in spans):
+        raise BadInput("--score-from and --score-to leave no token to score; widen them.")
+    return spans
+
+
 def check_window(length: int, stride: int) -> None:
     """Raises BadInput unless 1 ≤ stride ≤ length."""
     if length < 1:
@@ -52,13 +90,16 @@ def check_window(length: int, stride: int) -> None:
         )
 
 
-def plan_windows(tokens: int, length: int, stride: int) -> list[Window]:
-    """The windows that score each of ``tokens`` tokens exactly once.
+def plan_windows(
+    tokens: int, length: int, stride: int, spans: Sequence[Span] | None = None
+) -> list[Window]:
+    """The windows that score each of ``tokens`` tokens, or those of the spans, exactly once.
 
     Args:
         tokens: number of tokens N in the stream.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
+        spans: documents, beyond whose beginnings no window reaches; None for one of all tokens.
 
     Returns:
         Windows in stream order.
@@ -66,22 +107,34 @@ def plan_windows(tokens: int, length: int, stride: int) -> list[Window]:
     check_window(length, stride)
     context = length - stride
     return [
-        Window(max(0, first - context), first, min(first + stride, tokens))
-        for first in range(0, tokens, stride)
+        Window(max(begin, first - context), first, min(first + stride, last))
+        for begin, first_scored, last in spans or [Span(0, 0, tokens)]
+        for first in range(first_scored, last, stride)
     ]
 
 
 def share_start(windows: list[Window]) -> list[Window]:
-    """Merge all windows at the start of the stream into one.
+    """Merge all windows at the start of the stream, or of a document, into one.
 
     Each of them extends the previous one by a stride, and a causal model computes the scores of all in
     one pass over the longest. For S = 1 this replaces passes of lengths 1, 2, … L by one. Not for a
     model whose scores depend on the length of the pass.
     """
-    growing = list(takewhile(lambda window: window.start == 0, windows))
-    if len(growing) < 2:
-        return windows
-    return [Window(0, 0, growing[-1].stop), *windows[len(growing) :]]
+    shared = []
+    for _, group in groupby(windows, key=lambda window: window.start):
+        first, *others = group
+        shared.append(first._replace(stop=others[-1].stop) if others else first)
+    return shared
+
+
+def within(windows: Iterable[Window], spans: Sequence[Span]) -> list[Window]:
+    """The windows as if they scored only tokens of the spans."""
+    clipped = (
+        Window(start, max(scored, first), min(stop, last))
+        for start, scored, stop in windows
+        for _, first, last in spans
+    )
+    return [window for window in clipped if window.scores > 0]
 
 
 def context_of(windows: Iterable[Window]) -> tuple[int, float]:

@@ -24,7 +24,7 @@ from typing import IO
 import psutil
 from tqdm import tqdm
 
-from ..data.progress import progress
+from ..data.parallel import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY, leave_terminal
 
 #: Signals that mean "save and stop"; a second Ctrl-C means "stop now".

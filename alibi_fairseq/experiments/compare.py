@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -10,17 +11,19 @@ from pathlib import Path
 import torch
 import yaml
 
-from ..data.own_text import OwnText
 from ..data.parallel import cores
-from ..data.pipeline import prepare as prepare_text
-from ..data.probes import MULTIPLES, PROBES
-from ..data.probes import prepare as prepare_probe
+from ..data.probes import MULTIPLES
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
-from .comparison import Comparison, Corpus, as_mapping
+from ..results.points import model_label
+from ..results.schema import load_document
+from .comparison import Comparison, Corpus, as_mapping, at_length, tokens_at
+from .corpora import data_folder, is_prepared, prepare, text_folder
 from .hours import measure, updates_that_fit
-from .run import Evaluation, ProbeSweep, Run, Sweep
+from .run import Evaluation, ProbeSweep, Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
+from .speeds import Columns, measure_speeds, speed_columns, with_baseline
+from .tuning import Trial, Tuning, tuning_table
 
 EXPORT = (
     "`alibi-fairseq export` gives these models to Hugging Face with code of ours; with --arch "
@@ -39,6 +42,7 @@ class Compare(Experiment):
         parallel: number of runs at a time, for which ``hours`` are planned.
         results: the folder for table and figure (default: ``folder``).
         command: the command to name in the results (default: this program's own).
+        speeds: also time the models in turns.
     """
 
     comparison: Comparison
@@ -46,38 +50,35 @@ class Compare(Experiment):
     parallel: int | None = None
     results: Path | None = None
     command: list[str] | None = None
+    speeds: bool = False
 
     option = "--out"
 
     @property
     def prepared(self) -> bool:
-        runs = runs_of(self.comparison, self.folder)
-        return all((Path(run.data) / "train.bin").is_file() for run in runs)
+        what = self.comparison
+        return all(is_prepared(corpus, what.train_lengths, self.folder) for corpus in what.corpora)
 
     def prepare(self) -> None:
         """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
         check_model(self.comparison)
         with atomic_write(self.folder / "comparison.yaml") as file:
             yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
-        for corpus in self.comparison.corpora:
-            data = text_folder(corpus, self.folder)
-            if corpus.text:
-                text = OwnText(corpus.text, corpus.tokenizer, corpus.vocabulary)
-                prepare_text(text, data.parent, cores())
-            if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
-                raise BadInput(f"{data} has no train.bin; prepare the data again.")
-            for length in self.comparison.train_lengths if corpus.probe else ():
-                probe, made = PROBES[corpus.probe], data_folder(corpus, length, self.folder)
-                prepare_probe(probe, length, data if probe.in_text else None, made)
+        what = self.comparison
+        prepare(what.corpora, what.train_lengths, what.shared_vocabulary, self.folder)
         if self.budget:
             print(self.budget["said"], flush=True)
 
     @property
     def runs(self) -> list[Run]:
-        what = self.comparison
-        if self.budget:
-            what = replace(what, hours=None, updates=self.budget["updates"])
-        return runs_of(what, self.folder)
+        return runs_of(self.resolved, self.folder)
+
+    @property
+    def resolved(self) -> Comparison:
+        """The comparison, once the data is there with the updates that fit into its hours."""
+        if not self.budget:
+            return self.comparison
+        return replace(self.comparison, hours=None, updates=self.budget["updates"])
 
     @cached_property
     def budget(self) -> dict | None:
@@ -95,11 +96,15 @@ class Compare(Experiment):
             if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
                 return kept
         runs = runs_of(self.comparison, self.folder)
-        parallel = self.parallel or default_parallel(self, len(runs))
-        updates, seconds = updates_that_fit(measure(runs, parallel), hours, parallel)
+        trials, share = trials_of(runs), self.comparison.tune_share
+        parallel = self.parallel or default_parallel(self, max(len(runs), len(trials)))
+        costs = measure([*trials, *runs], parallel)
+        stages = [(costs[: len(trials)], share), (costs[len(trials) :], 1.0)]
+        updates, seconds = updates_that_fit(stages, hours, parallel)
+        also = f", with {share:g} of them in each of {len(trials)} trials," if trials else ""
         said = (
-            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs take about "
-            f"{seconds / 3600:.2g} of {hours:g} hours."
+            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs{also} take "
+            f"about {seconds / 3600:.2g} of {hours:g} hours."
         )
         budget = {"asked": asked, "updates": updates, "said": said}
         with atomic_write(path) as file:
@@ -110,40 +115,111 @@ class Compare(Experiment):
         from .comparison_report import write_report
 
         notes = [self.budget["said"]] if self.budget else []
+        notes += [tuned] if (tuned := tuning_table(self.runs)) else []
         folder = self.results or self.folder
-        text, files = write_report(self.comparison, self.runs, folder, self.command, notes)
+        columns = self.speed_columns(folder) if self.speeds else {}
+        text, files = write_report(self.comparison, self.runs, folder, self.command, notes, columns)
         print(f"\n{text}\n", *files, sep="\n")
         if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
             print(f"\n{EXPORT}")
 
+    def speed_columns(self, folder: Path) -> Columns:
+        """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
+        runs, path = with_baseline(self.runs), folder / "speeds.json"
+        document = load_document(path) if path.is_file() else None
+        if document is None or len(document["cells"]) != 2 * len(runs):
+            lengths = (
+                tokens_at(self.comparison.eval_lengths, n) for n in self.comparison.train_lengths
+            )
+            document = measure_speeds(runs, max(map(max, lengths)), path, cores())
+        return speed_columns(document["cells"])
+
     def cost(self) -> str:
-        count, what = len(self.runs), self.comparison
+        runs, what = self.runs, self.comparison
+        count, trials = len(runs), trials_of(runs)
         if what.hours is not None:
             return (
                 "--hours will set --max-update, the same for all, once the data is prepared.\n"
                 f"{count} runs at most, in {what.hours:g} hours"
             )
-        return f"{count} runs of {what.tokens:,} tokens, {count * what.tokens:,} in all"
+        tried = sum(trial.updates for trial in trials) * what.tokens_per_update
+        also = f" and {len(trials)} trials of {tried:,} tokens together" if trials else ""
+        total = count * what.tokens + tried
+        return f"{count} runs of {what.tokens:,} tokens{also}, {total:,} in all"
 
 
-def runs_of(comparison: Comparison, folder: Path) -> list[Run]:
-    """The runs in their order."""
+def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> list[Run]:
+    """The runs in their order.
+
+    Args:
+        folder: for everything.
+        tuned: for the outcomes of trials (default: the same).
+    """
     runs = []
     for corpus, method, length, seed in comparison.cells():
         data = data_folder(corpus, length, folder)
-        name = f"{corpus.name}/{method}-{length}-seed{seed}"
-        run = run_of(comparison, name, method, length, seed, data, folder / name)
-        overrides = overrides_of(method)
-        flags = ("--model-overrides", json.dumps(overrides)) if overrides else ()
-        flags, results = (*flags, *_user_dir(comparison)), run.folder / "results.json"
-        evaluation: Evaluation = Sweep(
-            results, comparison.eval_lengths, comparison.strides, comparison.subset, flags=flags
-        )
+        model = f"{corpus.name}/{method}-{length}"
+        tuning = tuning_of(comparison, model, method, length, data, folder, tuned or folder)
+        name = f"{model}-seed{seed}"
+        run = run_of(comparison, name, method, length, seed, data, folder / name, tuning.lr)
+        evaluations: list[Evaluation]
         if corpus.probe:
-            lengths = tuple(multiple * length for multiple in MULTIPLES)
-            evaluation = ProbeSweep(results, lengths, flags=flags)
-        runs.append(replace(run, evaluations=(evaluation,)))
+            evaluations = [probe_of(comparison, method, length, run.folder)]
+        else:
+            evaluations = [*sweeps_of(comparison, corpus, method, length, run.folder, folder)]
+        runs.append(replace(run, evaluations=tuple(evaluations), tuning=tuning))
     return runs
+
+
+def sweeps_of(
+    what: Comparison, corpus: Corpus, method: str, length: int, results: Path, folder: Path
+) -> Iterator[Sweep]:
+    """The evaluations of a model: as trained, with each variant's options, on each other corpus.
+
+    Args:
+        results: the folder for the results.
+        folder: of everything.
+    """
+    keys = ("score_from", "score_to", "per_document")
+    cut = {key: value for key in keys if (value := getattr(what, key))}
+    flags = [*_user_dir(what)]
+    for key, value in cut.items():
+        flags += [f"--{key.replace('_', '-')}", str(value)]
+    lengths = tokens_at(what.eval_lengths, length)
+    plain = Sweep(results / "results.json", lengths, what.strides, what.subset, settings=cut)
+    base = overrides_of(method)
+    trained = replace(plain, flags=(*_overriding(base), *flags))
+    yield trained
+    for stride, some in what.sliding.items() if method != "transformer_xl" else ():
+        if longer := tuple(each for each in tokens_at(some, length) if each > stride):
+            yield replace(trained, lengths=longer, strides=(str(stride),))
+    for name, options in what.variants.get(method, {}).items():
+        changed = {
+            key: length if value == "train_length" else value for key, value in options.items()
+        }
+        yield replace(
+            plain,
+            name=name,
+            results=results / f"results-{name}.json",
+            flags=(*_overriding({**base, **changed}), *flags),
+            settings={**cut, "overrides": changed},
+        )
+    for other in what.corpora:
+        if other.name in what.also_on and other != corpus and not other.probe:
+            yield replace(
+                plain,
+                name=f"on {other.name}",
+                results=results / f"results-on-{other.name}.json",
+                data=str(text_folder(other, folder)),
+                flags=(*_overriding(base), *flags),
+            )
+
+
+def probe_of(what: Comparison, method: str, length: int, results: Path) -> ProbeSweep:
+    """The evaluation of a model of a probe."""
+    lengths = tuple(multiple * length for multiple in MULTIPLES)
+    flags = (*_overriding(overrides_of(method)), *_user_dir(what))
+    return ProbeSweep(results / "results.json", lengths, flags=flags)
 
 
 def overrides_of(method: str) -> dict:
@@ -151,8 +227,42 @@ def overrides_of(method: str) -> dict:
     return {"clamp_learned_positions": True} if method == "learned" else {}
 
 
+def _overriding(options: dict) -> tuple[str, ...]:
+    return ("--model-overrides", json.dumps(options)) if options else ()
+
+
+def tuning_of(
+    what: Comparison, model: str, method: str, length: int, data: Path, folder: Path, tuned: Path
+) -> Tuning:
+    """How the learning rate of a model is chosen.
+
+    Args:
+        model: the beginning of the names of its runs.
+        folder: of everything.
+        tuned: of the outcomes of trials.
+    """
+    label = model_label(method, length)
+    label += f" ({model.partition('/')[0]})" if len(what.corpora) > 1 else ""
+    if len(what.lr) == 1:
+        return Tuning(label, what.lr[0])
+    short = replace(what, hours=None, updates=max(1, round(what.tune_share * what.updates)))
+    trials = []
+    for lr in what.lr:
+        name = f"{model}-seed{what.seeds[0]}-lr{lr:g}"
+        run = run_of(short, name, method, length, what.seeds[0], data, folder / name, lr)
+        trials.append(Trial(**vars(run), lr=lr))
+    return Tuning.of(label, tuple(trials), tuned / f"{model}-tuning.json")
+
+
 def run_of(
-    what: Comparison, name: str, method: str, length: int, seed: int, data: Path, folder: Path
+    what: Comparison,
+    name: str,
+    method: str,
+    length: int,
+    seed: int,
+    data: Path,
+    folder: Path,
+    lr: float,
 ) -> Run:
     """The training of one model of a comparison, without evaluations."""
     task = ["--task", "language_modeling"]
@@ -165,10 +275,11 @@ def run_of(
         *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
         *("--max-update", str(what.updates), "--seed", str(seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
-        *("--lr", str(what.lr), "--lr-scheduler", "inverse_sqrt"),
+        *("--lr", str(lr), "--lr-scheduler", "inverse_sqrt"),
         *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
         *_user_dir(what),
         *what.train_flags,
+        *(at_length(flag, length) for flag in what.method_flags.get(method, ())),
     ]
     settings = {
         "options": options,
@@ -198,15 +309,6 @@ def sha256_if_there(path: Path) -> str | None:
 @cache
 def _sha256(path: Path, changed: int) -> str:
     return sha256_file(path)
-
-
-def data_folder(corpus: Corpus, length: int, out: Path) -> Path:
-    """The binary data to train on; sequences of a probe are as long as the training's."""
-    return out / corpus.name / f"data-{length}" if corpus.probe else text_folder(corpus, out)
-
-
-def text_folder(corpus: Corpus, out: Path) -> Path:
-    return Path(corpus.data) if corpus.data else out / corpus.name / "data-bin"
 
 
 def check_model(comparison: Comparison) -> None:

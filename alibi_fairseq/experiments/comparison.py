@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -57,12 +58,53 @@ def as_flags(value: Any) -> Any:
     return shlex.split(value) if isinstance(value, str) else value
 
 
+def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
+    """Tokens of windows, which may be given as ``4x`` the training length or ``1x+50``, 50 more."""
+    found: dict[int, None] = {}
+    for length in lengths:
+        times, _, more = str(length).rpartition("x")
+        found[int(times or 0) * train_length + int(more or 0)] = None
+    return tuple(found)
+
+
+def at_length(text: str, train_length: int) -> str:
+    """A text with the training length, or a part of it, in place of ``{0.75*train_length}``."""
+    return re.sub(
+        r"\{(?:(\d*\.?\d+)\*)?train_length\}",
+        lambda found: str(round(float(found[1] or 1) * train_length)),
+        text,
+    )
+
+
 FolderName = Annotated[str, AfterValidator(plain_name)]
 Count = Annotated[int, Field(ge=1)]
+#: An evaluation length: tokens, or a multiple of the training length and perhaps tokens more.
+Length = Count | Annotated[str, Field(pattern=r"^[1-9]\d*x(\+[1-9]\d*)?$")]
+Lengths = Annotated[tuple[Length, ...], BeforeValidator(as_list), Field(min_length=1)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
 Integers = Annotated[tuple[int, ...], BeforeValidator(as_list), Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(as_list), Field(min_length=1)]
+Rates = Annotated[
+    tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list), Field(min_length=1)
+]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class Excerpt:
+    """What is kept of a prepared text.
+
+    Attributes:
+        train: tokens of the training split.
+        documents: number of documents of the test split.
+        tokens: at the beginning of each of these; shorter documents are left out.
+        valid: tokens of the validation split.
+    """
+
+    train: Count
+    documents: Annotated[int, Field(ge=2)]
+    tokens: Count
+    valid: Count = 32_768
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -81,6 +123,14 @@ class Corpus:
     probe: Literal["copy", "passkey"] | None = Field(
         None, description="train and test on a probe instead; passkey is filled with the text"
     )
+    documents: Literal["files", "titles"] = Field(
+        "files", description="of text: a file each, or titles as in WikiText's *.tokens files"
+    )
+    sample: Count | None = Field(
+        None,
+        description="of text: prepare only so many bytes, in documents drawn by their contents",
+    )
+    excerpt: Excerpt | None = Field(None, description="what is kept of the prepared text")
 
     def __post_init__(self):
         if self.probe and not PROBES[self.probe].in_text:
@@ -100,7 +150,10 @@ class Comparison:
         description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
     train_lengths: Counts = Field((128,), description="tokens per sample in training")
-    eval_lengths: Counts = Field((128, 256, 512, 1024), description="window lengths in evaluation")
+    eval_lengths: Lengths = Field(
+        (128, 256, 512, 1024),
+        description="window lengths in evaluation; 4x: times the training length, 1x+50: 50 more",
+    )
     seeds: Integers = Field((1,), description="of initialization and data order")
     strides: Texts = Field(("full",), description="tokens that each window scores; full: all")
     arch: str = Field("alibi_lm_tiny", description="a model of `alibi-fairseq models`")
@@ -109,14 +162,50 @@ class Comparison:
         None, description="as many updates as fit into them on this machine, instead of updates"
     )
     tokens_per_update: Count = Field(4096, description="of each run, whatever its training length")
-    lr: float = Field(
-        0.001, description="peak learning rate of Adam, reached after a sixth of the updates"
+    lr: Rates = Field(
+        (0.001,),
+        description="peak learning rate of Adam, reached after a sixth of the updates; of several "
+        "the best by validation is chosen for each method and training length",
+    )
+    tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.25, description="part of the updates for which each of several learning rates is tried"
     )
     train_flags: Flags = Field((), description="further options of fairseq-train, in one string")
     subset: str = Field("valid", description="the split to evaluate on")
+    score_from: Count | None = Field(
+        None, description="score only tokens with that many before them, see `alibi-fairseq eval`"
+    )
+    score_to: Count | None = Field(
+        None, description="score only the first so many tokens, of each document with per_document"
+    )
+    per_document: Literal["empty-lines", "titles"] | None = Field(
+        None, description="how documents are told apart, to sum the loss of each"
+    )
+    train_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+        (), description="names of the corpora that models are trained on; none: all"
+    )
+    also_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+        (), description="names of corpora on which models of the others are evaluated too"
+    )
+    shared_vocabulary: Count | None = Field(
+        None, description="entries of one sentencepiece dictionary for all texts"
+    )
     title: str = Field("Perplexity by evaluation length", description="of table and figure")
     user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
     order: Texts = Field(AXES, description="the axes by importance: the first varies slowest")
+    sliding: dict[Count, Lengths] = Field(
+        default_factory=dict, description="further strides, and the window lengths that have them"
+    )
+    variants: dict[str, dict[FolderName, dict[str, Any]]] = Field(
+        default_factory=dict,
+        description="by method and name: options of the model to override in further evaluations; "
+        "the value train_length stands for the training length",
+    )
+    method_flags: dict[str, Flags] = Field(
+        default_factory=dict,
+        description="by method: further options of fairseq-train; {train_length} or "
+        "{0.75*train_length} stands for that number of tokens",
+    )
 
     def __post_init__(self):
         names = [corpus.name for corpus in self.corpora]
@@ -129,12 +218,19 @@ class Comparison:
             )
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"order: must name {', '.join(AXES)}, each once")
+        for flags in (self.train_flags, *self.method_flags.values()):
+            given = [flag.partition("=")[0] for flag in flags]
+            if taken := [flag for flag in RESERVED if flag in given]:
+                raise ValueError(f"train_flags: the comparison itself sets {', '.join(taken)}")
+        for name in {*self.method_flags, *self.variants} - set(METHODS):
+            raise ValueError(f"there is no position method '{name}'.{did_you_mean(name, METHODS)}")
+        if unknown := {*self.train_on, *self.also_on} - set(names):
+            raise ValueError(f"there is no corpus '{min(unknown)}'")
+        if self.also_on and not self.shared_vocabulary and any(each.text for each in self.corpora):
+            raise ValueError("also_on: the texts need one dictionary; give shared_vocabulary")
         for corpus, length in itertools.product(self.corpora, self.train_lengths):
             if corpus.probe:
                 PROBES[corpus.probe].check(length)
-        given = [flag.partition("=")[0] for flag in self.train_flags]
-        if taken := [flag for flag in RESERVED if flag in given]:
-            raise ValueError(f"train_flags: the comparison itself sets {', '.join(taken)}")
         for length in self.train_lengths:
             if self.tokens_per_update % length:
                 multiple = -(-self.tokens_per_update // length) * length
@@ -148,7 +244,8 @@ class Comparison:
         """(corpus, method, training length, seed), the most important first."""
         for values in itertools.product(*(getattr(self, axis) for axis in self.order)):
             of = dict(zip(self.order, values))
-            yield of["corpora"], of["methods"], of["train_lengths"], of["seeds"]
+            if not self.train_on or of["corpora"].name in self.train_on:
+                yield of["corpora"], of["methods"], of["train_lengths"], of["seeds"]
 
     @property
     def tokens(self) -> int:
@@ -202,6 +299,8 @@ def as_mapping(comparison: Comparison) -> dict:
     plain = TypeAdapter(Comparison).dump_python(comparison, mode="json", exclude_none=True)
     if comparison.hours is not None:
         del plain["updates"]
+    if len(comparison.lr) == 1:
+        plain["lr"] = comparison.lr[0]
     return plain
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
-from ..reporting.perplexity_by_length import draw_lengths, length_csv, length_table
+from ..reporting.perplexity_by_length import Columns, draw_lengths, length_csv, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
@@ -22,6 +22,7 @@ def write_report(
     folder: Path,
     command: list[str] | None = None,
     notes: Sequence[str] = (),
+    columns: Columns | None = None,
 ) -> tuple[str, list[Path]]:
     """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
 
@@ -32,6 +33,7 @@ def write_report(
         runs: evaluated ones; the first part of their names is that of the corpus.
         command: to name in the results; this program's own by default.
         notes: sentences to stand below the tables.
+        columns: of the tables of perplexity, beside those of probes.
 
     Returns:
         The tables in Markdown, and all files.
@@ -39,15 +41,14 @@ def write_report(
     sections, files = [f"# {comparison.title}", trained(comparison)], [folder / "table.md"]
     several = len(comparison.corpora) > 1
     documents: dict[str, tuple[Path, dict]] = {}
-    for corpus in dict.fromkeys(run.name.partition("/")[0] for run in runs):
-        path = folder / (f"{corpus}-results.json" if several else "results.json")
-        of_corpus = [run for run in runs if run.name.startswith(f"{corpus}/")]
-        document = document_of(comparison, of_corpus, command)
+    for corpus, evaluations in evaluations_of(runs).items():
+        path = folder / (f"{corpus.replace(' ', '-')}-results.json" if several else "results.json")
+        document = document_of(comparison, evaluations, command)
         if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
             document = kept  # nothing was measured again
         save_document(document, path)
         documents[corpus] = path, document
-    columns: dict = {}
+    columns = dict(columns or {})
     for corpus, (_, document) in documents.items():
         if document["kind"] == "probe":
             columns |= probe_columns(corpus, document["cells"])
@@ -84,19 +85,35 @@ def trained(comparison: Comparison) -> str:
     )
 
 
-def document_of(comparison: Comparison, runs: list[Run], command: list[str] | None) -> dict:
-    """The results of all runs of a corpus as one document."""
-    paths = [each.results for run in runs for each in run.evaluations if isinstance(each, Sweep)]
-    documents = [load_document(path) for path in paths]
+def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep]]]:
+    """The evaluations by what was trained on, and where it was another, tested on."""
+    found: dict[str, list[tuple[Run, Sweep]]] = {}
+    for run in runs:
+        for each in run.evaluations:
+            if isinstance(each, Sweep):
+                other = f" {each.name}" if each.data else ""
+                found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
+    return found
+
+
+def document_of(
+    comparison: Comparison,
+    evaluations: list[tuple[Run, Sweep]],
+    command: list[str] | None,
+) -> dict:
+    """The results of evaluations on the same data as one document."""
+    documents = [load_document(each.results) for _, each in evaluations]
     kind = documents[0]["kind"]
+    run, first = evaluations[0]
     provenance = collect_provenance(
         seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
         seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
-        data=runs[0].data,
+        data=first.data or run.data,
         subsets=["train"] if kind == "probe" else ["train", comparison.subset],
         command=command,
     )
-    found = [cell for document in documents for cell in document["cells"]]
-    lengths = comparison.eval_lengths
-    asked = [cell for cell in found if kind == "probe" or cell["length"] in lengths]
+    asked = []
+    for (_, each), document in zip(evaluations, documents):
+        variant = {"label": each.name} if each.name and not each.data else {}
+        asked += [cell | variant for cell in document["cells"] if each.has(cell)]
     return new_document(kind, documents[0]["corpus"], provenance, asked)

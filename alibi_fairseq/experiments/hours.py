@@ -9,17 +9,16 @@ from __future__ import annotations
 import heapq
 import time
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from ..data.parallel import cores
-from ..data.progress import progress
+from ..data.parallel import cores, progress
 from ..errors import BadInput
-from .run import Run, tokens_in
+from .run import Run, tokens_in, trials_of
 
 #: Seconds that a command takes to start: the imports of torch and fairseq.
 STARTUP = 10.0
@@ -117,7 +116,7 @@ class Cost:
 
 
 def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[Cost]:
-    """The cost of each run; runs that differ in the seed alone cost the same.
+    """The cost of each run; runs that differ in the seed or the learning rate alone cost the same.
 
     Args:
         runs: their data must be prepared.
@@ -133,7 +132,10 @@ def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[
         for name, run in models.items():
             costs[name] = cost_of(run)
             bar.update()
-    return [costs[name] for name in names]
+    return [
+        costs[name] if run.evaluations else replace(costs[name], evaluation=0.0)
+        for name, run in zip(names, runs)
+    ]
 
 
 def cost_of(run: Run) -> Cost:
@@ -171,11 +173,13 @@ def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) 
 
     A run that does not fit is left out, and less important ones that still fit are taken.
     """
-    costs = measure(runs, parallel, threads)
-    seconds = {run.name: cost.seconds(run.updates) for run, cost in zip(runs, costs)}
+    everything = [*trials_of(runs), *runs]
+    costs = measure(everything, parallel, threads)
+    seconds = {run.name: cost.seconds(run.updates) for run, cost in zip(everything, costs)}
 
     def needed(some: list[Run]) -> float:
-        return makespan((seconds[run.name] for run in some), parallel)
+        stages = (trials_of(some), some)
+        return sum(makespan((seconds[run.name] for run in stage), parallel) for stage in stages)
 
     taken: list[Run] = []
     left_out: list[Run] = []
@@ -189,11 +193,20 @@ def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) 
     return taken
 
 
-def updates_that_fit(costs: list[Cost], hours: float, parallel: int) -> tuple[int, float]:
-    """The largest number of updates with which all runs fit, to two digits, and the seconds it takes."""
+def updates_that_fit(
+    stages: Sequence[tuple[list[Cost], float]], hours: float, parallel: int
+) -> tuple[int, float]:
+    """The largest number of updates with which all runs fit, to two digits, and the seconds it takes.
+
+    Args:
+        stages: runs that go on at the same time, and the part of the updates that they take.
+    """
 
     def needed(updates: int) -> float:
-        return makespan((cost.seconds(updates) for cost in costs), parallel)
+        return sum(
+            makespan((cost.seconds(round(part * updates)) for cost in costs), parallel)
+            for costs, part in stages
+        )
 
     updates = bisect(range(10**9), hours * 3600 * PLANNED, key=needed) - 1
     if updates < LEAST:

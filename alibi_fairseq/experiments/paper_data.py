@@ -11,7 +11,7 @@ from pathlib import Path
 from ..data import bookcorpus, cc100_roberta, wikitext103
 from ..data.bookcorpus import is_line_edition
 from ..data.pipeline import SPLITS, Corpus
-from ..data.sources import estimated_text_bytes, text_files
+from ..data.sources import text_bytes, text_files
 from ..errors import BadInput
 from ..paper.scales import Scale
 from ..results import manifest as manifests
@@ -58,7 +58,7 @@ class Source:
         """All files that are read."""
         if self.corpus == wikitext103.CORPUS and self.path.is_dir():
             return [self.path / f"wiki.{split}.tokens" for split in SPLITS]
-        return text_files(self.path)
+        return text_files([self.path])
 
     def flags(self) -> list[str]:
         """The arguments of ``alibi-fairseq prepare CORPUS`` that name the source."""
@@ -99,7 +99,7 @@ def check_source(source: Source) -> None:
         archive, folder = (None, path) if path.is_dir() else (path, None)
         wikitext103.WikiText103(archive, folder, allow_other_text=source.other).settings()
         return
-    size, what = estimated_text_bytes(text_files(path)), ""
+    size, what = text_bytes(text_files([path])), ""
     if corpus == bookcorpus.CORPUS and not is_line_edition([path]):
         what = "one file per book: the Toronto BookCorpus has one sentence per line"
     elif corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(size):

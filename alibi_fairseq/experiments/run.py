@@ -7,10 +7,11 @@ number of updates it has reached and each sweep it has finished, so that what is
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,19 @@ from .command import Command, StopRequest
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
 Environment = Mapping[str, str] | None
+#: Beside binary data: where the documents of a split begin, in tokens, by split.
+DOCUMENTS = "documents.json"
+
+
+class Tuning(Protocol):
+    """How a setting of a run is chosen.
+
+    Attributes:
+        trials: trainings that have to be done before it is known.
+    """
+
+    @property
+    def trials(self) -> Sequence[Run]: ...
 
 
 class Evaluation(Protocol):
@@ -58,6 +72,7 @@ class Run:
         stops: earlier numbers of updates at which the model is kept.
         final: the checkpoint to evaluate at the end.
         launcher: arguments of the interpreter in front of the training, such as torchrun's.
+        tuning: how a setting was or will be chosen; the trials for it are done first.
     """
 
     name: str
@@ -70,6 +85,7 @@ class Run:
     stops: tuple[int, ...] = ()
     final: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
+    tuning: Tuning | None = field(default=None, repr=False)
 
     def commands(self) -> list[Command]:
         """Training and evaluations, in their order."""
@@ -133,6 +149,8 @@ class Run:
         return self.folder / "settings.json"
 
     def _check(self, updates: int) -> None:
+        if left := trials_of([self]):
+            raise BadInput(f"{self.name}: the trial {left[0].name} has to be done first.")
         lock = self.folder / "training.lock"
         if lock.is_file():  # perhaps left by one that was killed
             with locked(lock, str(self.folder), "training"):
@@ -178,6 +196,9 @@ class Sweep:
         subset: the split.
         updates: of the model (default: all).
         flags: further options.
+        name: tells it apart from the others of its run with the same split and strides.
+        data: another corpus than the run's.
+        settings: JSON values of the flags that determine the results; not those about the machine.
     """
 
     results: Path
@@ -186,12 +207,16 @@ class Sweep:
     subset: str = "valid"
     updates: int | None = None
     flags: tuple[str, ...] = ()
+    name: str = ""
+    data: str = ""
+    settings: dict = field(default_factory=dict)
 
     def command(self, run: Run) -> Command:
-        argv = [*ALIBI, "eval", run.data, "--path", str(run.model(self.updates))]
+        argv = [*ALIBI, "eval", self.data or run.data, "--path", str(run.model(self.updates))]
         argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", ",".join(self.strides)]
         argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
-        return Command(f"evaluating {run.name}", argv, run.folder / "evaluate.log")
+        what = " ".join(filter(None, ("evaluating", run.name, self.name)))
+        return Command(what, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
         cells = self._cells(run)
@@ -211,10 +236,12 @@ class Sweep:
 
     def _stamp(self, run: Run) -> Stamp:
         model = run.model(self.updates)
-        name = f"evaluated-{model.stem}-{self.subset}-{','.join(self.strides)}.json"
-        splits = [Path(folder) / f"{self.subset}.bin" for folder in run.data.split(":")]
+        case = [model.stem, self.subset, ",".join(self.strides), *filter(None, [self.name])]
+        name = f"evaluated-{'-'.join(case)}.json"
+        folders = (self.data or run.data).split(":")
+        splits = [Path(folder) / f"{self.subset}.bin" for folder in folders]
         there = [split for split in splits if split.is_file()]
-        return Stamp(run.folder / name, {}, [model, *there])
+        return Stamp(run.folder / name, self.settings, [model, *there])
 
     def _cells(self, run: Run) -> list[dict]:
         """The results of this model."""
@@ -231,8 +258,17 @@ class Sweep:
             for stride in self.strides
         }
 
+    def has(self, cell: dict) -> bool:
+        """Whether a cell of the results document is one of this sweep's."""
+        return (cell["subset"], cell["length"], cell["stride"]) in self.points
+
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        tokens = tokens_in(Path(run.data.split(":")[0]), self.subset)
+        data = Path((self.data or run.data).split(":")[0])
+        tokens, documents = tokens_in(data, self.subset), data / DOCUMENTS
+        if last := self.settings.get("score_to"):
+            listed = documents.is_file() and json.loads(documents.read_text(encoding="utf-8"))
+            count = len(listed.get(self.subset, [0])) if listed else 1
+            tokens = min(tokens, count * (last - self.settings.get("score_from", 0)))
         for _, length, stride in self.points:
             yield length, max(1, tokens // stride) * length
 
@@ -252,9 +288,19 @@ class ProbeSweep(Sweep):
         made_of = [run.model(self.updates), Path(run.data) / probes.SETTINGS]
         return Stamp(run.folder / "probed.json", settings, made_of, [self.results])
 
+    def has(self, cell: dict) -> bool:
+        return cell["length"] in self.lengths
+
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
         for length in self.lengths:
             yield length, length * probes.TRIALS * len(probes.DEPTHS)
+
+
+def trials_of(runs: Iterable[Run]) -> list[Run]:
+    """What is left of the trials that choose settings of these runs, each once."""
+    tuned = [run.tuning for run in runs if run.tuning]
+    trials = {trial.name: trial for tuning in tuned for trial in tuning.trials}
+    return [trial for trial in trials.values() if not trial.done]
 
 
 def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:

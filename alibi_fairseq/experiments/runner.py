@@ -23,7 +23,7 @@ from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
 from .command import Failed, Stopped, StopRequest, handling_stop_signals
 from .hours import duration, that_fit
-from .run import Run
+from .run import Run, trials_of
 
 
 class Experiment(Protocol):
@@ -82,12 +82,17 @@ def carry_out(
             if len(left) < len(runs):
                 done = f"{len(runs) - len(left)} of {len(runs)}" if left else f"All {len(runs)}"
                 print(f"{done} runs are done already.")
-            at_once = parallel or default_parallel(experiment, len(left))
+            most = max(len(left), len(trials_of(left)))
+            at_once = parallel or default_parallel(experiment, most)
+            places = places_for(at_once, experiment.gpus, experiment.threads)
             try:
                 if left and hours is not None:
                     left = that_fit(left, at_once, experiment.threads, hours)
-                work = [(run.name, run.carry_out) for run in left]
-                run_all(work, places_for(at_once, experiment.gpus, experiment.threads))
+                if trials := trials_of(left):
+                    run_all([(trial.name, trial.carry_out) for trial in trials], places)
+                    names = {run.name for run in left}
+                    left = [run for run in experiment.runs if run.name in names]
+                run_all([(run.name, run.carry_out) for run in left], places)
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -99,9 +104,11 @@ def carry_out(
 
 def describe(experiment: Experiment) -> str:
     """Every command of an experiment in its order, and what they cost."""
-    lines = []
-    for number, run in enumerate(experiment.runs, 1):
-        lines.append(f"# [{number}/{len(experiment.runs)}] {run.name}")
+    lines, runs = [], experiment.runs
+    runs = [*trials_of(runs), *runs]
+    for number, run in enumerate(runs, 1):
+        best = " (--lr: the best of its trials)" if trials_of([run]) else ""
+        lines.append(f"# [{number}/{len(runs)}] {run.name}{best}")
         lines += [*(command.line for command in run.commands()), ""]
     return "\n".join([*lines, experiment.cost()])
 

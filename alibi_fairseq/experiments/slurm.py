@@ -1,9 +1,10 @@
 """Submits an experiment as SLURM jobs, by the library submitit.
 
-One job prepares the data, one trains each model, one evaluates it, one reports. Each stage is an
-array; ``--dependency`` lets it wait for the one before. A job is the command as it was typed, with
-``--job NAME``: it does its part with the stamps and locks of work done on one machine, so either can
-resume the other. A job that is warned before its time is up saves and requeues itself.
+One job prepares the data, one makes each trial of a learning rate, one trains each model, one
+evaluates it, one reports. Each stage is an array; ``--dependency`` lets it wait for the one before. A
+job is the command as it was typed, with ``--job NAME``: it does its part with the stamps and locks of
+work done on one machine, so either can resume the other. A job that is warned before its time is up
+saves and requeues itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..errors import STOPPED_EARLY, BadInput
 from ..files import locked
 from . import command
 from .command import Command, StopRequest
-from .run import ALIBI
+from .run import ALIBI, trials_of
 from .runner import Experiment, exit_code, places_for, run_all
 
 #: Seconds before its end at which a job is warned, as in scripts/slurm/train.sbatch.
@@ -76,14 +77,17 @@ def stages_of(experiment: Experiment, arguments: list[str], gpus: int) -> list[S
         gpus: GPUs of each training; an evaluation uses one of them at most.
     """
     prepared = experiment.prepared
-    left = [run.name for run in experiment.runs if not (prepared and run.done)]
+    runs = [run for run in experiment.runs if not (prepared and run.done)]
+    left = [run.name for run in runs]
 
     def jobs(*names: str) -> list[list[str]]:
         return [[*arguments, "--job", name] for name in names]
 
     train, evaluate = ([f"{kind}:{name}" for name in left] for kind in ("train", "evaluate"))
+    trials = [f"train:{trial.name}" for trial in trials_of(runs)]
     stages = [
         Stage("preparing the data", [] if prepared else jobs("prepare")),
+        Stage("tuning", jobs(*trials), gpus),
         Stage("training", jobs(*train), gpus),
         Stage("evaluating", jobs(*evaluate), min(1, gpus), pairwise=True),
         Stage("reporting", jobs("report")),
@@ -104,7 +108,9 @@ def run_job(experiment: Experiment, job: str) -> int:
             with locked(experiment.folder / "lock", experiment.option, "command"):
                 experiment.prepare() if job == "prepare" else experiment.report()
             return
-        run = next((run for run in experiment.runs if run.name == name), None)
+        runs = experiment.runs
+        trials = [trial for run in runs if run.tuning for trial in run.tuning.trials]
+        run = next((run for run in (*runs, *trials) if run.name == name), None)
         if kind not in ("train", "evaluate") or run is None:
             raise BadInput(f"--job: there is no job '{job}' here.")
         if not experiment.prepared:

@@ -30,6 +30,7 @@ OPTIONS = {
     "mem_len": 0,
     "clamp_learned_positions": False,
     "rotary_scaling": "none",
+    "t5_max_distance": 128,
     "score_scaling": "none",
     "activation_fn": None,
     "decoder_normalize_before": None,

@@ -86,6 +86,10 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
             "was trained at before (yarn:4:512)"
         },
     )
+    t5_max_distance: int = field(
+        default=128,
+        metadata={"help": "t5: all distances from this one on share a bucket, at most that many"},
+    )
     compile: bool = field(
         default=False,
         metadata={"help": "in training, compile all of a layer but its attention (torch.compile)"},

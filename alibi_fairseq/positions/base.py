@@ -30,7 +30,7 @@ Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 #: Fields of :class:`PositionConfig` that are options of particular methods.
 METHOD_OPTIONS = (
     *("mem_len", "alibi_scale", "alibi_bias_max", "alibi_slopes"),
-    *("clamp_learned_positions", "rotary_scaling"),
+    *("clamp_learned_positions", "rotary_scaling", "t5_max_distance"),
 )
 
 
@@ -52,6 +52,7 @@ class PositionConfig:
             by commas.
         clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
         rotary_scaling: of ``rotary``: ``none``, or how its rotation is slowed down for longer texts.
+        t5_max_distance: of ``t5``: all distances from this one on share a bucket.
         seed: of the training, for what is drawn once and not learned.
     """
 
@@ -66,6 +67,7 @@ class PositionConfig:
     alibi_slopes: str = "paper"
     clamp_learned_positions: bool = False
     rotary_scaling: str = "none"
+    t5_max_distance: int = 128
     seed: int = 1
 
     @property

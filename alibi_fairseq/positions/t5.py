@@ -5,7 +5,8 @@ Paper: Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1.
 Formula: softmax(q·k/√D + b_h(bucket(j − i))). Half of the buckets hold one distance each, the other
 half grow logarithmically up to ``max_distance``; all larger distances share the last bucket. The
 table is shared by all layers, as in the paper. T5 itself does not scale q·k and initialises its
-projections smaller; here the bias is added to scaled scores.
+projections smaller; here the bias is added to scaled scores. ``t5_max_distance`` is 128 in the
+paper; at training lengths below it, the buckets of the largest distances are not trained.
 Cost: 32 · H parameters; one table lookup per score, and its gradient in training.
 Past the training length: best near twice it, better than at it up to 2.3 to 2.95 times, then degrades
 (ALiBi paper, Tables 2-4).
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, RelativeBias
 
 NUM_BUCKETS = 32
@@ -64,24 +66,33 @@ class BucketBias(RelativeBias):
 
     Attributes:
         table: (32, H) embedding of the buckets.
+        max_distance: all distances from this one on share the last bucket.
     """
 
     table: nn.Embedding
+    max_distance: int = MAX_DISTANCE
 
     needs_grad = True
 
     def at(self, distance: Tensor) -> Tensor:
-        buckets = relative_position_bucket(-distance, bidirectional=False)
+        buckets = relative_position_bucket(-distance, False, max_distance=self.max_distance)
         return self.table(buckets).movedim(-1, 0).float()  # (H, *distance.shape)
 
 
 class T5(PositionMethod):
     """Acts on the scores; one learned table shared by all layers."""
 
+    options = ("t5_max_distance",)
+
     def __init__(self, config: PositionConfig):
         super().__init__(config)
+        if config.t5_max_distance <= NUM_BUCKETS // 2:
+            raise BadInput(
+                f"--t5-max-distance must be above {NUM_BUCKETS // 2}, up to which each distance has a "
+                f"bucket of its own, not {config.t5_max_distance}."
+            )
         self.relative_attention_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
         nn.init.normal_(self.relative_attention_bias.weight, std=config.embed_dim**-0.5)
 
     def bias(self, layer: int, keys: int) -> BucketBias:
-        return BucketBias(self.relative_attention_bias)
+        return BucketBias(self.relative_attention_bias, self.config.t5_max_distance)

@@ -219,7 +219,7 @@ KINDS: Mapping[str, type[Document]] = {
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
 _RUN = (
     *("model", "position_method", "train_length", "checkpoint", "updates", "seed"),
-    *("precision", "model_overrides"),
+    *("precision", "model_overrides", "documents", "score_from", "score_to"),
 )
 _IDENTITY = {
     "evaluation": (*_RUN, "subset", "length", "stride", "shard"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from alibi_fairseq.data.progress import progress
+from alibi_fairseq.data.parallel import progress
 
 
 def test_each_state_is_a_line_of_a_log(monkeypatch):

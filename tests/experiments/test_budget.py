@@ -32,16 +32,16 @@ def comparison(data, **changes):
     ],
 )
 def test_the_largest_number_of_updates_that_fits(parallel, seconds):
-    updates, planned = updates_that_fit(COSTS, seconds / 3600 / PLANNED, parallel)
+    updates, planned = updates_that_fit([(COSTS, 1.0)], seconds / 3600 / PLANNED, parallel)
     assert updates == 5000 and planned == pytest.approx(seconds, abs=0.5)
 
 
 def test_the_hours_that_an_error_asks_for_are_enough():
     with pytest.raises(BadInput) as error:
-        updates_that_fit(COSTS, 100 / 3600, parallel=1)
+        updates_that_fit([(COSTS, 1.0)], 100 / 3600, parallel=1)
     asked = float(re.search(r"about (\S+) hours", str(error.value))[1])
     slower = [Cost(1.05 * cost.update, 0.0, 5.0, 100.0) for cost in COSTS]  # the next time
-    assert updates_that_fit(slower, asked, parallel=1)[0] >= LEAST
+    assert updates_that_fit([(slower, 1.0)], asked, parallel=1)[0] >= LEAST
     assert asked < 1.2 * (4 * RUN + 60) / 3600 / PLANNED
 
 
@@ -51,7 +51,7 @@ def test_validation_counts_and_numbers_are_round():
     simple = [Cost(1.0, 0.0, 0.0, 1e9)]
     for fits, rounded in ((107, 100), (1299, 1200), (98765, 98000)):
         planned = (fits + 0.5 + 2 * hours.STARTUP) / 3600 / PLANNED
-        assert updates_that_fit(simple, planned, 1)[0] == rounded
+        assert updates_that_fit([(simple, 1.0)], planned, 1)[0] == rounded
     assert makespan([3, 3, 3], parallel=2) == 6
 
 

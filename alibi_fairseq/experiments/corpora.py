@@ -1,0 +1,237 @@
+"""The data of a comparison: texts prepared, with one dictionary if need be, and cut to what is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..data.excerpt import excerpt, first, until
+from ..data.own_text import ENDINGS, OwnText
+from ..data.parallel import cores
+from ..data.pipeline import Text
+from ..data.pipeline import prepare as prepare_text
+from ..data.probes import PROBES
+from ..data.probes import prepare as prepare_probe
+from ..data.sources import text_files, texts
+from ..data.tokenisers import SentencePiece, Tokeniser, train_sentencepiece
+from ..errors import BadInput
+from ..evaluation.data import load_dictionary, load_split
+from ..files import atomic_folder, atomic_write, sha256_file
+from ..results import manifest as manifests
+from ..results.stamps import Stamp
+from .comparison import Corpus, Excerpt
+from .run import DOCUMENTS
+
+#: Per cent of an excerpt's text for each of validation and test: many documents, of which little is kept.
+HELD_OUT = 20.0
+#: A line " = Title = " of WikiText; " = = Section = = " has two marks.
+TITLE = re.compile(rb"^ ?= (?!= ).* = ?$", re.MULTILINE)
+
+
+def data_folder(corpus: Corpus, length: int, out: Path) -> Path:
+    """The binary data to train on; sequences of a probe are as long as the training's."""
+    return out / corpus.name / f"data-{length}" if corpus.probe else text_folder(corpus, out)
+
+
+def text_folder(corpus: Corpus, out: Path) -> Path:
+    """The binary data of the text, which fills a probe that needs one."""
+    return Path(corpus.data) if corpus.data else out / corpus.name / "data-bin"
+
+
+def is_prepared(corpus: Corpus, lengths: Sequence[int], out: Path) -> bool:
+    folders = [data_folder(corpus, length, out) for length in lengths]
+    if not all((folder / "train.bin").is_file() for folder in folders):
+        return False
+    data = text_folder(corpus, out)
+    return not corpus.excerpt or (manifests.load(data) or {}).get("excerpt") == asdict(
+        corpus.excerpt
+    )
+
+
+def prepare(
+    corpora: Sequence[Corpus], lengths: Sequence[int], shared_vocabulary: int | None, out: Path
+) -> None:
+    """Make the data of all corpora.
+
+    Args:
+        lengths: that models are trained at.
+        shared_vocabulary: entries of one sentencepiece dictionary, learned from the training splits
+            of all texts; None: each text has its own dictionary.
+        out: the folder for everything.
+    """
+    sources = {corpus.name: sources_of(corpus, out) for corpus in corpora if corpus.text}
+    model = Path()
+    if shared_vocabulary and sources:
+        samples = {
+            each.name: TrainingSample(
+                sources[each.name], "words", held_out=HELD_OUT if each.excerpt else 5.0
+            )
+            for each in corpora
+            if each.text
+        }
+        model = shared_model(samples, shared_vocabulary, out / "vocabulary")
+    for corpus in corpora:
+        data = text_folder(corpus, out)
+        if corpus.text:
+            files, held_out = sources[corpus.name], HELD_OUT if corpus.excerpt else 5.0
+            text = OwnText(files, corpus.tokenizer, corpus.vocabulary, held_out)
+            if shared_vocabulary:
+                text = SharedVocabulary(files, held_out=held_out, model=model)
+            folder = data.parent / "prepared" if corpus.excerpt else data.parent
+            prepare_text(text, folder, cores())
+            if corpus.excerpt and not is_prepared(corpus, (), out):
+                cut(folder / "data-bin", data, corpus.excerpt)
+        if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
+            raise BadInput(f"{data} has no train.bin; prepare the data again.")
+        if corpus.probe:
+            probe = PROBES[corpus.probe]
+            for length in lengths:
+                made = data_folder(corpus, length, out)
+                prepare_probe(probe, length, data if probe.in_text else None, made)
+
+
+def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
+    """The files of a text; a folder with a file per document, if they were told apart or drawn."""
+    if corpus.documents == "files" and not corpus.sample:
+        return corpus.text
+    drawn = out / corpus.name / "documents" / manifests.other_name(corpus.text[0])
+    titles = corpus.documents == "titles"
+    ending = ".tokens" if titles else ".txt"
+    files = text_files(corpus.text, (ending,) if titles else ENDINGS)
+    settings = {"documents": corpus.documents, "sample": corpus.sample}
+    stamp = Stamp(drawn.with_suffix(".json"), settings, files)
+    if not (drawn.is_dir() and stamp.holds()):
+        contents = (stream.read() for file in files for _, stream in texts(file, ending))
+        found = [part for text in contents for part in (articles(text) if titles else [text])]
+        shutil.rmtree(drawn, ignore_errors=True)
+        with atomic_folder(drawn) as folder:
+            taken = 0
+            for digest, text in sorted((hashlib.sha256(text).hexdigest(), text) for text in found):
+                if corpus.sample and taken >= corpus.sample:
+                    break
+                (folder / f"{digest[:16]}.txt").write_bytes(text)
+                taken += len(text)
+        stamp.write()
+    return [str(drawn)]
+
+
+def articles(text: bytes) -> list[bytes]:
+    """The articles of a file of WikiText's, each with its title."""
+    starts = [found.start() for found in TITLE.finditer(text)]
+    return [text[begin:end] for begin, end in zip(starts, [*starts[1:], len(text)])]
+
+
+@dataclass
+class TrainingSample(OwnText):
+    """A text split as it will be, of which the training lines are kept for a tokeniser."""
+
+    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+        with atomic_write(work.parent / "sample.txt") as out:
+            out.writelines(f"{line}\n" for line in text.sample())
+        return super().tokeniser(work, text)
+
+
+@dataclass
+class SharedVocabulary(OwnText):
+    """A text with the sentencepiece model of several."""
+
+    model: Path = Path()
+
+    def settings(self) -> dict:
+        return {**super().settings(), "vocabulary_sha256": sha256_file(self.model)}
+
+    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+        return SentencePiece(self.model)
+
+
+def shared_model(samples: Mapping[str, TrainingSample], entries: int, folder: Path) -> Path:
+    """A sentencepiece model, learned from the training splits of several texts."""
+    model = folder / "sentencepiece.model"
+    texts = {name: sample.settings() for name, sample in samples.items()}
+    stamp = Stamp(model.with_suffix(".json"), {"entries": entries, "texts": texts}, [], [model])
+    if not stamp.holds():
+        for name, sample in samples.items():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            prepare_text(sample, folder / name, cores())
+        model.unlink(missing_ok=True)
+        train_sentencepiece(
+            _lines([folder / name / "sample.txt" for name in samples]), model, entries
+        )
+        for name in samples:
+            shutil.rmtree(folder / name)
+        stamp.write()
+    return model
+
+
+def _lines(paths: Sequence[Path]) -> Iterator[str]:
+    for path in paths:
+        with open(path, encoding="utf-8", newline="\n") as stream:
+            yield from (line.rstrip("\n") for line in stream)
+
+
+def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
+    """Make the data that is trained and tested on.
+
+    Training and validation are the beginnings of their splits. The test is the beginning of each of
+    the first documents that are long enough; ``documents.json`` says where these begin.
+    """
+    began = time.time()
+    starts: list[int] = []
+
+    def beginnings(lines, dictionary) -> list:
+        test: list = []
+        for document in documents_in(lines):
+            if len(starts) < kept.documents and sum(len(lines[n]) for n in document) >= kept.tokens:
+                starts.append(sum(map(len, test)))
+                test += until(lines, document, kept.tokens)
+        if len(starts) < kept.documents:
+            raise BadInput(
+                f"{prepared}: {len(starts)} documents of the test split have {kept.tokens:,} tokens, "
+                f"not {kept.documents}; ask for fewer or shorter ones, or give more text."
+            )
+        return test
+
+    excerpt(
+        prepared, out, {"train": first(kept.train), "valid": first(kept.valid), "test": beginnings}
+    )
+    with atomic_write(out / DOCUMENTS) as stream:
+        json.dump({"test": starts}, stream)
+    whole = manifests.load(prepared)
+    assert whole is not None
+    for name in whole["tokenizer"]["files"]:
+        shutil.copyfile(prepared / name, out / name)
+    dictionary, splits = load_dictionary(out), {}
+    for name in ("train", "valid", "test"):
+        split = load_split(out, name, dictionary)
+        size = {"tokens": len(split.tokens), "lines": len(split.line_starts)}
+        if split.text.bytes and split.text.words:  # where the pieces tell
+            size |= {"words": split.text.words - size["lines"], "bytes": split.text.bytes}
+            splits[name] = size
+    described = {key: whole[key] for key in ("identified_by", "tokenizer", "sources", "settings")}
+    manifest = manifests.describe(
+        out,
+        corpus=f"{whole['corpus']}-excerpt",
+        **described,
+        splits=splits,
+        seconds=time.time() - began,
+        excerpt=asdict(kept),
+    )
+    manifests.save(manifest, out)
+
+
+def documents_in(lines: Sequence) -> Iterator[range]:
+    """The lines of each document of a prepared text, without the empty one at its end."""
+    begin = 0
+    for number in range(len(lines)):
+        if len(lines[number]) == 1:
+            if number > begin:
+                yield range(begin, number)
+            begin = number + 1
+    if begin < len(lines):
+        yield range(begin, len(lines))

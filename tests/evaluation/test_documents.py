@@ -1,0 +1,181 @@
+"""Losses of each document, and one set of scored tokens for every length and stride."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from conftest import dictionary_of
+from fairseq import checkpoint_utils
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.data import Split, document_starts
+from alibi_fairseq.evaluation.merge import merge_shards
+from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
+from alibi_fairseq.evaluation.text import TextSize
+from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
+from alibi_fairseq.results.schema import load_document
+
+STARTS = [0, 120, 240, 260]
+
+
+@pytest.fixture(scope="module")
+def data(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents") / "data-bin"
+    shutil.copytree(trained.data, folder)
+    (folder / "documents.json").write_text(json.dumps({"valid": STARTS}))
+    return folder
+
+
+@pytest.fixture
+def sweep(trained, data, tmp_path):
+    def run(name: str = "results", model: str = "alibi", **changes) -> list[dict]:
+        settings = {"subsets": ["valid"], "lengths": [16, 48], "strides": [None, 4]}
+        settings |= {"out": tmp_path / f"{name}.json", "documents": "empty-lines", **changes}
+        return run_sweep(Sweep(data, [trained(model)], **settings))
+
+    return run
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=5),
+    *(st.integers(1, 20), st.integers(1, 20), st.integers(0, 30), st.integers(31, 50)),
+)
+def test_the_same_tokens_at_every_length_and_stride(sizes, one, other, score_from, score_to):
+    length, stride = max(one, other), min(one, other)
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    expected = {
+        start + place: start
+        for start, size in zip(starts, sizes)
+        for place in range(score_from, min(size, score_to))
+    }
+    if not expected:
+        with pytest.raises(BadInput, match="--score-from"):
+            spans_of(sum(sizes), starts, score_from, score_to)
+        return
+    spans = spans_of(sum(sizes), starts, score_from, score_to)
+    windows = plan_windows(sum(sizes), length, stride, spans)
+    for passes in (windows, share_start(windows)):
+        assert [p for w in passes for p in range(w.scored, w.stop)] == list(expected)
+        for window in passes:
+            begin = expected[window.scored]
+            assert window.start == max(begin, window.start) and window.length <= length
+            full = window.scored - window.start >= length - stride
+            assert full or window.start == begin and score_from < length - stride
+
+
+@pytest.mark.parametrize("score_from, stride", [(48, 1), (20, 16), (0, 5)])
+def test_losses_of_documents(sweep, trained, data, score_from, stride):
+    """Against the model's own scores, window by window."""
+    (cell,) = sweep(lengths=[32], strides=[stride], score_from=score_from, score_to=100)
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(trained("alibi"))])
+    task.load_dataset("valid")
+    tokens = torch.cat([line["target"] for line in task.dataset("valid")])
+    inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
+    for begin, end, count, bits in zip(
+        STARTS, [*STARTS[1:], len(tokens)], cell["document_tokens"], cell["document_bits"]
+    ):
+        end, nats = min(end, begin + 100), 0.0
+        for first in range(begin + score_from, end, stride):
+            start, stop = max(begin, first - 32 + stride), min(end, first + stride)
+            with torch.no_grad():
+                scores = model.eval()(inputs[None, start:stop])[0][0].log_softmax(1)
+            chosen = torch.arange(first - start, stop - start), tokens[first:stop]
+            nats -= scores[chosen].sum().item()
+        assert count == max(0, end - begin - score_from)
+        assert bits == pytest.approx(nats / np.log(2), abs=1e-3)
+    assert cell["tokens"] == sum(cell["document_tokens"])
+    assert cell["loss_bits"] * cell["tokens"] == pytest.approx(sum(cell["document_bits"]))
+
+
+def test_without_a_choice_of_tokens_only_the_sums_are_of_documents(sweep):
+    for cell, whole in zip(sweep(), sweep("whole", documents=None)):
+        assert cell["loss_bits"] == pytest.approx(whole["loss_bits"], rel=1e-12)
+        assert cell["mean_context"] == whole["mean_context"]
+        assert cell["bits_per_byte"] == pytest.approx(whole["bits_per_byte"], rel=1e-12)
+        assert cell["document_tokens"][:3] == [120, 120, 20]
+        assert "document_tokens" not in whole
+
+
+def test_lengths_and_strides_share_their_tokens(sweep):
+    cells = sweep(score_from=48)
+    counts = [cell["document_tokens"] for cell in cells]
+    assert counts == 4 * [counts[0]] and counts[0][:3] == [72, 72, 0]
+    assert [cell["min_context"] for cell in cells] == [1, 13, 1, 45]
+    assert len({cell["bytes"] for cell in cells}) == 1
+
+
+def test_a_memory_reads_all_and_counts_the_same_tokens(sweep):
+    (cell,) = sweep(model="transformer-xl", lengths=[16], strides=[None], score_from=48)
+    (other,) = sweep("other", lengths=[16], strides=[None], score_from=48)
+    assert cell["document_tokens"] == other["document_tokens"]
+    assert cell["min_context"] > 24 and cell["memory_length"] == 24
+
+
+@pytest.mark.parametrize("changes", [{}, {"score_from": 20}, {"documents": None, "score_from": 9}])
+def test_shards_are_the_whole_bit_for_bit(sweep, tmp_path, changes):
+    noise = ("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb")
+    settings = {"lengths": [24], "strides": [None, 4], "memory_budget": 300_000, **changes}
+    whole, parts = sweep(**settings), []
+    for index in (1, 2):
+        sweep(str(index), shard=(index, 2), **settings)
+        parts.append(load_document(tmp_path / f"{index}.json"))
+    for one, other in zip(whole, merge_shards(parts)["cells"], strict=True):
+        assert {k: v for k, v in one.items() if k not in noise} == {
+            k: v for k, v in other.items() if k not in noise
+        }
+
+
+WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
+
+
+@pytest.mark.parametrize(
+    "kind, lines, starts",
+    [
+        ("empty-lines", ["a b end", "a end", "end", "b end", "end", "end", "a end"], [0, 6, 10]),
+        ("empty-lines", ["a b end a end end", "b end end"], [0, 6]),  # an item is a document
+        ("empty-lines", ["end", "a end", "end", "b end"], [0, 1, 4]),
+        ("titles", ["end", "= a = end", "b end", "= = b = = end", "= b = end"], [0, 1, 13]),
+        ("titles", ["a end", "= end", "b = end", "= b = end"], [0, 7]),
+    ],
+)
+def test_where_documents_begin(tmp_path, kind, lines, starts):
+    numbers = [[WORDS[word] for word in line.split()] for line in lines]
+    dictionary = dictionary_of(0)
+    dictionary.add_symbol("=")
+    begins = np.cumsum([0, *map(len, numbers[:-1])])
+    split = Split("test", np.concatenate(numbers), begins, dictionary, TextSize())
+    assert document_starts(tmp_path, split, kind) == starts
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--per-document", "titles", "--subset", "test"],
+        ["--per-document", "lines"],
+        ["--score-from", "-1"],
+        ["--score-from", "100000"],
+        ["--score-from", "20", "--score-to", "20"],
+    ],
+)
+def test_mistakes(trained, data, tmp_path, capsys, options):
+    command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16"]
+    assert main([*command, "--out", str(tmp_path / "out.json"), *options]) == 2
+    assert options[0] in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_on_the_command_line(trained, data, tmp_path):
+    out = tmp_path / "out.json"
+    command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
+    assert main([*command, "--out", str(out), "--per-document", "--score-from", "32"]) == 0
+    for cell in load_document(out)["cells"]:
+        assert (cell["documents"], cell["score_from"]) == ("empty-lines", 32)
+    assert f'"document_tokens": [{", ".join(map(str, cell["document_tokens"]))}]' in out.read_text()
+    assert main([*command, "--out", str(out), "--per-document", "--score-from", "16"]) == 2

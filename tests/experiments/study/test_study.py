@@ -1,0 +1,148 @@
+"""A study: from texts to the JSON that is kept, and back; commands are real where they are slow."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.experiments.comparison import at_length, tokens_at
+from alibi_fairseq.experiments.corpora import articles, documents_in
+from alibi_fairseq.experiments.study.study import Study, load, load_losses
+from alibi_fairseq.results.schema import load_document
+
+EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
+DESCRIPTION = {
+    "title": "Twice",
+    "corpora": [
+        {"name": "tales", "sample": 60000, "excerpt": EXCERPT},
+        {"name": "wiki", "documents": "titles", "excerpt": EXCERPT},
+    ],
+    "training": {
+        **{"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64, "lr": [0.002, 0.004]},
+        "method_flags": {"t5": "--t5-max-distance {1.5*train_length}"},
+    },
+    "evaluation": {
+        **{"eval_lengths": ["1x", "2x"], "sliding": {1: ["1x"]}, "subset": "test"},
+        **{"per_document": "empty-lines", "score_from": 64, "score_to": 80, "also_on": "wiki"},
+        "variants": {"alibi": {"limited": {"attention_window": "train_length"}}},
+    },
+    "parts": [
+        {"methods": "alibi", "train_lengths": 16, "train_on": "tales"},
+        {"methods": ["alibi", "t5"], "train_lengths": 16, "seeds": [1, 2]},
+    ],
+}
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch) -> dict[str, Path]:
+    """Texts of both corpora, in a working folder with the description."""
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(1)
+    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 7))) for _ in range(300)]
+    for name in ("tales", "wiki"):
+        Path(name).mkdir()
+    for number in range(40):
+        lines = [" ".join(draw.choices(words, k=12)) for _ in range(40)]
+        Path(f"tales/{number}.txt").write_text("\n".join(lines))
+        title = f" \n = Title {number} = \n \n = = Section = = \n"
+        with open(f"wiki/wiki.{('train', 'valid', 'test')[number % 3]}.tokens", "a") as file:
+            file.write(title + "".join(f" {line} \n" for line in lines))
+    Path("study.yaml").write_text(yaml.safe_dump(DESCRIPTION))
+    return {name: tmp_path / name for name in ("tales", "wiki")}
+
+
+def test_models_come_once_in_the_order_of_the_parts(texts):
+    study = load(Path("study.yaml"), texts)
+    assert [key.name for key, _ in study.cells()] == [
+        *("tales-alibi-16-seed1", "tales-t5-16-seed1"),
+        *("wiki-alibi-16-seed1", "wiki-t5-16-seed1"),
+        *("tales-alibi-16-seed2", "tales-t5-16-seed2"),
+        *("wiki-alibi-16-seed2", "wiki-t5-16-seed2"),
+    ]
+    runs = {run.name: run for run in Study(study, Path("work"), Path("results")).runs}
+    flags = runs["tales-t5-16-seed1"].settings["options"]
+    assert flags[flags.index("--t5-max-distance") + 1] == "24"
+    names = [(each.name, each.strides) for each in runs["tales-alibi-16-seed1"].evaluations]
+    assert names == [
+        *(("", ("full",)), ("", ("1",)), ("limited", ("full",)), ("on wiki", ("full",)))
+    ]
+    assert not Study(load(Path("study.yaml")), Path("work"), Path("results")).runs
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"tests": {}}, "tests"),
+        ({"parts": [{"methods": "alibbi"}]}, "alibi"),
+        ({"parts": [{"also_on": "web"}]}, "web"),
+        ({"training": {}}, "shared_vocabulary"),
+        ({"evaluation": {"eval_lengths": ["x2"]}}, "eval_lengths"),
+        ({"training": {"method_flags": {"t5": "--lr 1"}}}, "--lr"),
+        ({"corpora": [{"name": "../tales"}]}, "name"),
+        ({"parts": "alibi"}, "description of a study"),
+    ],
+)
+def test_bad_descriptions(tmp_path, changes, named):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(DESCRIPTION | changes))
+    with pytest.raises(BadInput, match=named):
+        load(path)
+
+
+def test_one_dictionary_needs_all_texts(texts, capsys):
+    assert main(["study", "study.yaml", "--corpus", "tales=tales"]) == 2
+    assert "--corpus wiki=PATH" in capsys.readouterr().err
+
+
+def test_lengths_and_flags_by_training_length():
+    assert tokens_at((64, "1x", "4x", "1x+50", "2x"), 32) == (64, 32, 128, 82)
+    assert at_length("{train_length} {0.75*train_length}", 64) == "64 48"
+
+
+def test_documents():
+    text = b"ahead \n = One = \n a \n = = Section = = \n b \n = Two of a = \n c \n"
+    assert articles(text) == [b" = One = \n a \n = = Section = = \n b \n", b" = Two of a = \n c \n"]
+    lines = [[5, 2], [5, 6, 2], [2], [2], [7, 2], [2], [8, 2]]
+    assert list(documents_in(lines)) == [range(0, 2), range(4, 5), range(6, 7)]
+
+
+@pytest.mark.slow
+def test_a_cell_repeated_elsewhere_has_the_same_numbers(texts, capsys):
+    corpora = ["--corpus", "tales=tales", "--corpus", "wiki=wiki"]
+    for name in ("one", "two"):
+        folders = ["--work-dir", f"runs-{name}", "--results", f"results-{name}"]
+        words = [*corpora, *folders, "--cells", "tales-alibi-*-seed1"]
+        assert main(["study", "study.yaml", *words]) == 0
+    name = "tales-alibi-16-seed1"
+    one, two = (Path(f"results-{n}/cells/{name}") for n in ("one", "two"))
+    keys = ("corpus", "label", "length", "stride", "loss_bits", "document_bits", "lr")
+    for file in ("evaluation.json", "evaluation-on-wiki.json"):
+        cells = [load_document(folder / file)["cells"] for folder in (one, two)]
+        numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
+        assert numbers[0] == numbers[1] and numbers[0]
+        assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
+    (key, _), *_ = load(Path("study.yaml"), texts).cells()
+    found = load_losses(Path("results-one/cells"), [key])
+    cases = {(e.tested_on, e.length, e.stride, e.variant) for e in found}
+    tested = {("tales", 16, 16), ("tales", 32, 32)}
+    assert cases == {
+        *((*case, variant) for case in tested for variant in ("", "limited")),
+        *(("tales", 16, 1, ""), ("wiki", 16, 16, ""), ("wiki", 32, 32, "")),
+    }
+    # Kept, with its learning rate: done without the checkpoints, and on a machine without texts.
+    capsys.readouterr()
+    words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]
+    assert main(["study", "study.yaml", *words, "--cells", name]) == 0
+    assert "All 1 runs are done" in capsys.readouterr().out
+    outcome = json.loads((one / "cell.json").read_text())["tuning"]
+    assert outcome["lr"] in (0.002, 0.004) and len(outcome["trials"]) == 2
+    changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}
+    Path("study.yaml").write_text(yaml.safe_dump(changed))
+    assert main(["study", "study.yaml", *words, "--cells", name]) == 2
+    assert "holds a cell that was made with other settings" in capsys.readouterr().err
