@@ -8,18 +8,24 @@ one pass, since what can be skipped depends on how large they are.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import torch
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
+from alibi_fairseq.attention.skipping import certify
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
+from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.models import self_attention
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common
-from .skipping import capture
 
 #: Heads and head size of the small model, and of the paper's.
 SHAPES = {"cpu": (8, 64, 3072), "cuda": (8, 128, 16_384)}
@@ -31,25 +37,26 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+")
     parser.add_argument("--path", type=Path, help="checkpoint of a trained ALiBi model")
     parser.add_argument("--data", type=Path, help="its data folder")
-    args = parser.parse_args()
-    common.prepare(args)
-    began, where = time.time(), common.device()
-    if args.lengths is None:
-        on_gpu = where.type == "cuda"
-        long = [16_384, 32_768] if on_gpu else [] if args.quick else [8192]
-        args.lengths = [512, 1024, 3072, *long]
+    common.run(parser, "attention", measure)
+
+
+def measure(args) -> Iterator[dict]:
+    """One cell per length, kind of weights and candidate."""
+    where = common.device()
+    on_gpu = where.type == "cuda"
+    long = [16_384, 32_768] if on_gpu else [] if args.quick else [8192]
     peak = common.matmul_peak(where, common.precision(where))
-    cells = []
-    for length in args.lengths:
+    for length in args.lengths or [512, 1024, 3072, *long]:
         heads, width, tokens = SHAPES[where.type]
         shape = (max(1, tokens // length), heads, length, width)
         # The size of queries and keys under fairseq's initialisation.
-        q, k, v = (size * torch.randn(shape) for size in (0.5**0.5, 0.5**0.5, 0.5**0.5))
-        cells += measure(args, [(q, k, v)], "random", peak)
+        q, k, v = (0.5**0.5 * torch.randn(shape) for _ in range(3))
+        yield from measure_layers(args, [(q, k, v)], "random", peak)
         if args.path:
-            layers, _ = capture(args.path, args.data, "valid", length)
-            cells += measure(args, layers, "trained", peak)
-    common.save(args, "attention", cells, began)
+            layers, bias = capture(args.path, args.data, "valid", length)
+            if not isinstance(bias, LinearBias):
+                raise BadInput(f"{args.path} is not an ALiBi model.")
+            yield from measure_layers(args, layers, "trained", peak)
 
 
 def candidates(layers: list, where: torch.device) -> dict[str, Callable[[], None]]:
@@ -91,20 +98,58 @@ def candidates(layers: list, where: torch.device) -> dict[str, Callable[[], None
     return made
 
 
-def measure(args, layers: list, weights: str, peak: float) -> list[dict]:
+def measure_layers(args, layers: list, weights: str, peak: float) -> list[dict]:
     """One cell per candidate."""
     batch, heads, length, width = layers[0][0].shape
     functions = candidates(layers, common.device())
     times = common.seconds_in_turns(functions, args.rounds, f"attention, {length} tokens")
     flops = 7 * batch * heads * length**2 * width * len(layers)  # 14·D per pair, half the pairs
     case = {"weights": weights, "length": length, "batch": batch, "heads": heads}
-    case |= {"head_size": width, "layers": len(layers)}
+    kept = statistics.mean(kept_share(q, k, LinearBias(heads)) for q, k, _ in layers)
+    case |= {"head_size": width, "layers": len(layers), "kept_share": round(kept, 3)}
     cells = common.cells_of(times, "attention", IDEAL, **case)
     for cell in cells:
         seconds = cell.pop("seconds")
         cell["milliseconds"] = round(1000 * seconds, 2)
         cell["share_of_peak"] = round(flops / seconds / peak, 3)
     return cells
+
+
+def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, object]:
+    """Run a checkpoint over the first tokens of a split.
+
+    Args:
+        path: a checkpoint of this project's models.
+        data: fairseq's binary data folder.
+        length: number of tokens; the model may have been trained on fewer.
+
+    Returns:
+        One (q, k, v) per layer, each (1, H, T, D) with rotations applied; and the bias of the
+        method.
+    """
+    dictionary = load_dictionary(data)
+    loaded = load_checkpoint(path, data, dictionary, torch.device("cpu"))
+    inputs = torch.from_numpy(load_split(data, subset, dictionary).inputs(length))[:length]
+    layers: list[tuple[Tensor, Tensor, Tensor]] = []
+    biases = []
+    attend = self_attention.attend
+
+    def recording(q, k, v, mask, **options):
+        layers.append((q.detach(), k.detach(), v.detach()))
+        biases.append(mask.bias)
+        return attend(q, k, v, mask, **options)
+
+    with mock.patch.object(self_attention, "attend", recording), torch.no_grad():
+        loaded.decoder.extract_features(inputs[None].long())
+    return layers, biases[0]
+
+
+def kept_share(q: Tensor, k: Tensor, bias: LinearBias) -> float:
+    """Share of the scores of the causal triangle that lie within the certified windows."""
+    length = q.shape[2]
+    windows = certify(q, k, bias.slopes(q.device)).windows.amax(dim=0)  # (H,)
+    outside = (length - 1 - windows).clamp(min=0)
+    return float(1 - (outside * (outside + 1) / (length * (length + 1))).mean())
 
 
 if __name__ == "__main__":

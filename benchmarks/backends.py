@@ -2,7 +2,7 @@
 
 ALiBi attention alone on the CPU, forward and backward, and forward alone for evaluation. Queries and
 keys are random, in two sizes: "random" as fairseq initialises a model, "trained" as large as those of
-the trained models measured by ``benchmarks.skipping``, so that less can be skipped. With ``--add``
+the trained models measured by ``benchmarks.attention --path``, so that less can be skipped. With ``--add``
 in pieces:
 
     python -m benchmarks.backends --add --threads 1 --head-sizes 16
@@ -10,16 +10,17 @@ in pieces:
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import torch
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, chooser
-from alibi_fairseq.attention.certificate import certify, typical_share
+from alibi_fairseq.attention import BACKENDS, FutureMask
+from alibi_fairseq.attention.skipping import typical_share
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common
+from .attention import kept_share
 
 CANDIDATES = ("sdpa", "fold", "skipping")
 BASELINE = "sdpa"
@@ -33,71 +34,42 @@ def main() -> None:
     parser.add_argument("--head-sizes", type=int, nargs="+", default=[16, 32, 64, 128])
     parser.add_argument("--heads", type=int, nargs="+", default=[8])
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
-    args = parser.parse_args()
-    common.prepare(args)
-    began, cells = time.time(), []
-    for width in args.head_sizes:
-        for heads in args.heads:
-            for length in args.lengths:
-                for weights in REACH:
-                    cells += measure(args, width, heads, length, weights)
-    common.save(args, "backends", cells, began)
+    common.run(parser, "backends", measure)
 
 
-def inputs(width: int, heads: int, length: int, weights: str) -> tuple[torch.Tensor, ...]:
-    """q, k, v, each (B, H, T, D)."""
-    batch = max(1, TOKENS // length)
-    size = (REACH[weights] / width**0.5) ** 0.5
-    scales = (size, size, 1.0)
+def measure(args) -> Iterator[dict]:
+    """One cell per shape, kind of weights, phase and backend."""
+    for width, heads, length, weights in product(args.head_sizes, args.heads, args.lengths, REACH):
+        yield from measure_shape(args, width, heads, length, weights)
+
+
+def measure_shape(args, width: int, heads: int, length: int, weights: str) -> Iterator[dict]:
     where = common.device()
-    return tuple(scale * torch.randn(batch, heads, length, width, device=where) for scale in scales)
-
-
-def measure(args, width: int, heads: int, length: int, weights: str) -> list[dict]:
-    """One cell per backend and pass."""
-    q, k, v = (x.to(common.precision(x.device)) for x in inputs(width, heads, length, weights))
-    bias = LinearBias(heads)
+    shape = (max(1, TOKENS // length), heads, length, width)
+    size = (REACH[weights] / width**0.5) ** 0.5
+    q, k, v = (scale * torch.randn(shape, device=where) for scale in (size, size, 1.0))
+    q, k, v = (x.to(common.precision(where)) for x in (q, k, v))
     leaves, grad = [x.clone().requires_grad_() for x in (q, k, v)], torch.randn_like(v)
+    bias = LinearBias(heads)
 
-    def mask() -> FutureMask:
-        return FutureMask(bias, length, length)
+    def attend(name: str, tensors) -> torch.Tensor:
+        return BACKENDS[name].attend(*tensors, FutureMask(bias, length, length), 0.0)
 
     def training(name: str) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(
-            BACKENDS[name].attend(*leaves, mask(), 0.0), leaves, grad
-        )
+        return lambda: torch.autograd.grad(attend(name, leaves), leaves, grad)
 
     def evaluation(name: str) -> Callable[[], object]:
-        return torch.no_grad()(lambda: BACKENDS[name].attend(q, k, v, mask(), 0.0))
+        return torch.no_grad()(lambda: attend(name, (q, k, v)))
 
-    kept = kept_share(q, k, bias)
-    typical = typical_share(bias.slopes(q.device).tolist(), length, length)
-    cells: list[dict] = []
-    for phase, make, tensors in (
-        ("train", training, leaves),
-        ("evaluate", evaluation, (q, k, v)),
-    ):
+    typical = typical_share(bias.slopes(where).tolist(), length, length)
+    case = {"weights": weights, "length": length, "batch": shape[0], "heads": heads}
+    case |= {"head_size": width, "threads": torch.get_num_threads()}
+    case |= {"kept_share": round(kept_share(q, k, bias), 3), "typical_share": round(typical, 3)}
+    for phase, make in (("train", training), ("evaluate", evaluation)):
         functions = {name: make(name) for name in CANDIDATES}
-        label = f"{phase}, {length} tokens"
-        times = common.seconds_in_turns(functions, args.rounds, label)
-        case = {"phase": phase, "weights": weights, "length": length, "batch": q.shape[0]}
-        case |= {"heads": heads, "head_size": width, "threads": torch.get_num_threads()}
-        case |= {"kept_share": round(kept, 3), "typical_share": round(typical, 3)}
-        measured = common.cells_of(times, "attention", BASELINE, **case)
-        for cell in measured:
-            cell["milliseconds"] = round(1000 * cell.pop("seconds"), 3)
-        cells += measured
-        chosen = chooser.choose("auto", *tensors, mask(), 0.0)
-        print(f"D={width} H={heads}, {kept:.0%} kept; auto: {chosen}", flush=True)
-    return cells
-
-
-def kept_share(q: torch.Tensor, k: torch.Tensor, bias: LinearBias) -> float:
-    """Share of the scores of the causal triangle that lie within the certified windows."""
-    length = q.shape[2]
-    windows = certify(q, k, bias.slopes(q.device)).windows.amax(dim=0)  # (H,)
-    outside = (length - 1 - windows).clamp(min=0)
-    return float(1 - (outside * (outside + 1) / (length * (length + 1))).mean())
+        times = common.seconds_in_turns(functions, args.rounds, f"{phase}, {length} tokens")
+        for cell in common.cells_of(times, "attention", BASELINE, phase=phase, **case):
+            yield cell | {"milliseconds": round(1000 * cell.pop("seconds"), 3)}
 
 
 if __name__ == "__main__":

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
+from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import (
     cell_identity,
@@ -105,28 +106,10 @@ def matmul_peak(where: torch.device, dtype: torch.dtype) -> float:
     return 2 * size**3 / min(times)
 
 
-def peak_memory_mb(where: torch.device) -> float:
-    """Peak memory so far in 10^6 bytes: of the device if it is a GPU, else of this process."""
-    if where.type == "cuda":
-        return torch.cuda.max_memory_allocated() / 1e6
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e6
-
-
-def peak_memory_of(step: Callable[..., float], module: str, *arguments: object) -> float:
-    """MB at most in use during ``step(*arguments)``.
-
-    On a CPU it is measured in a process of its own, ``python -m module --peak-memory-of arguments``.
-    """
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        return step(*arguments)
-    command = [sys.executable, "-m", module, "--peak-memory-of", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return float(done.stdout.split()[-1])
+def in_new_process(function: Callable, *arguments: object):
+    """What ``function(*arguments)`` returns in a fresh interpreter."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        return fresh.submit(function, *arguments).result()
 
 
 def parser(doc: str, default_name: str) -> argparse.ArgumentParser:
@@ -146,35 +129,37 @@ def parser(doc: str, default_name: str) -> argparse.ArgumentParser:
     return made
 
 
-def prepare(args: argparse.Namespace) -> None:
-    """Settings that every benchmark shares."""
+def run(
+    made: argparse.ArgumentParser,
+    name: str,
+    measure: Callable[[argparse.Namespace], Iterable[dict]],
+) -> None:
+    """Parse the command line, measure, and write the cells with their provenance."""
+    args = made.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
     args.rounds = args.rounds or (5 if args.quick else 9)
     torch.manual_seed(1)
-
-
-def command_line(name: str) -> list[str]:
-    """This benchmark's command; where files lie on this machine is of no use to others."""
-    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
-    return ["python", "-m", f"benchmarks.{name}", *words]
-
-
-def save(args: argparse.Namespace, name: str, cells: list[dict], began: float) -> Path:
-    """Write one benchmark's results and say where; returns the path."""
-    where = device()
+    began, where = time.time(), device()
+    try:
+        cells = list(measure(args))
+    except BadInput as error:
+        made.error(str(error))
     path = args.out or RESULTS / f"{name}-{where.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    kind = {torch.float32: "fp32", torch.bfloat16: "bf16"}[precision(where)]
+    # Where files lie on this machine is of no use to others.
+    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
     provenance = collect_provenance(
-        seconds=time.time() - began, precision=kind, seed=1, command=command_line(name)
+        seconds=time.time() - began,
+        precision={torch.float32: "fp32", torch.bfloat16: "bf16"}[precision(where)],
+        seed=1,
+        command=["python", "-m", f"benchmarks.{name}", *words],
     )
     document = new_document("benchmark", CORPUS, provenance, cells)
     if args.add and path.exists():
         document = added(load_document(path), document)
     save_document(document, path)
     print(f"written to {path}")
-    return path
 
 
 def added(old: dict, new: dict) -> dict:

@@ -12,15 +12,13 @@ The models are as initialised, and the text is random; neither changes the time.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +28,9 @@ from fairseq_cli import eval_lm
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.evaluation.measure import LossSum, Stream, measure
+from alibi_fairseq.evaluation.measure import Stream, measure
 from alibi_fairseq.evaluation.memory_usage import PeakMemory
 from alibi_fairseq.evaluation.windows import make_batches, plan_windows, share_start
-from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import new_document, save_document
 
 from . import common
 
@@ -95,15 +91,10 @@ class Fairseq:
             task.dataset("valid"), batch_size=1, num_workers=0, context_window=length - stride
         )
         batches = itertools.islice(iterator, skipped, None)
-        first = next(batches)
+        batches = itertools.chain([next(batches)], batches)  # the workers have started
         began = time.perf_counter()
-        results = eval_lm.eval_lm(
-            [self.model],
-            task.source_dictionary,
-            itertools.chain([first], batches),
-            device=DEVICE,
-        )
-        return time.perf_counter() - began, float(results["loss"])
+        found = eval_lm.eval_lm([self.model], task.source_dictionary, batches, device=DEVICE)
+        return time.perf_counter() - began, float(found["loss"])
 
 
 class Ours:
@@ -121,26 +112,23 @@ class Ours:
         stream = Stream.of(self.split, stride, DEVICE)
         began = time.perf_counter()
         (total,) = measure(self.model.scorer(), stream, make_batches(windows, size), [0, length])
-        return time.perf_counter() - began, bits_per_token(total)
+        return time.perf_counter() - began, float(total.nats) / total.tokens / float(np.log(2))
 
 
-def bits_per_token(total: LossSum) -> float:
-    return float(total.nats) / total.tokens / float(np.log(2))
-
-
-def compare(data: Path, checkpoint: Path, architecture: str, stride: int, repeats: int) -> dict:
+def compare(data: Path, checkpoint: Path, architecture: str, stride: int, rounds: int) -> dict:
     """Both evaluators in turns; the cell of the median ratio."""
     contenders = {"fairseq": Fairseq(data, checkpoint), "ours": Ours(data, checkpoint)}
     tokens = len(contenders["ours"].split.tokens)
     skipped = (LENGTH - stride) // stride + 1 if stride < LENGTH else 0
     scored = tokens - skipped * stride
-    seconds: dict[str, list[float]] = {"fairseq": [], "ours": []}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
     losses: dict[str, float] = {}
-    for _ in range(repeats):
+    for _ in range(rounds):
         for name, contender in contenders.items():
             took, losses[name] = contender.run(LENGTH, stride, skipped)
             seconds[name].append(took)
     ratios = [theirs / ours for theirs, ours in zip(seconds["fairseq"], seconds["ours"])]
+    print(f"{architecture}, stride {stride}: {statistics.median(ratios):.2f} x fairseq-eval-lm")
     return {
         "name": "evaluation, non-overlapping" if stride == LENGTH else "evaluation, sliding",
         "baseline": "fairseq-eval-lm",
@@ -149,7 +137,7 @@ def compare(data: Path, checkpoint: Path, architecture: str, stride: int, repeat
         "length": LENGTH,
         "stride": stride,
         "tokens": scored,
-        "repeats": repeats,
+        "repeats": rounds,
         "ratio": statistics.median(ratios),
         "lowest_ratio": min(ratios),
         "tokens_per_second": scored / statistics.median(seconds["ours"]),
@@ -165,8 +153,7 @@ def long_window(folder: Path) -> dict:
     options = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
     options += ["--decoder-layers", "2", "--decoder-embed-dim", str(WIDTH)]
     options += ["--decoder-ffn-embed-dim", str(4 * WIDTH)]
-    checkpoint = make_checkpoint(data, folder / architecture, architecture, *options)
-    ours = Ours(data, checkpoint)
+    ours = Ours(data, make_checkpoint(data, folder / architecture, architecture, *options))
     resident = PeakMemory(DEVICE).mb()
     peak = PeakMemory(DEVICE)
     seconds, _ = ours.run(LONG, LONG, 0)
@@ -185,43 +172,34 @@ def long_window(folder: Path) -> dict:
     }
 
 
-#: Model, stride, tokens, repeats: enough full windows for seconds of work at each turn.
+#: Model, stride, tokens: enough full windows for seconds of work at each turn.
 CASES = [
-    ("alibi_lm_tiny", 1, LENGTH + 113, 3),
-    ("alibi_lm_tiny", LENGTH, 16 * LENGTH, 3),
-    ("alibi_lm", 1, LENGTH + 13, 3),
-    ("alibi_lm", LENGTH, 8 * LENGTH, 3),
+    ("alibi_lm_tiny", 1, LENGTH + 113),
+    ("alibi_lm_tiny", LENGTH, 16 * LENGTH),
+    ("alibi_lm", 1, LENGTH + 13),
+    ("alibi_lm", LENGTH, 8 * LENGTH),
 ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluate", description=__doc__)
-    parser.add_argument("--out", default="results/benchmarks/evaluate.json", metavar="FILE")
-    parser.add_argument("--quick", action="store_true", help="the smallest model, once, alone")
-    args = parser.parse_args()
-    began, cells = time.monotonic(), []
-    cases = [(*case[:3], 1) for case in CASES if case[0] == "alibi_lm_tiny"]
+    parser = common.parser(__doc__, "evaluate")
+    common.run(parser, "evaluate", cells)
+
+
+def cells(args) -> Iterator[dict]:
+    """One cell per case, and that of the long window."""
     with tempfile.TemporaryDirectory() as folder:
-        checkpoints: dict[str, Path] = {}
-        for number, case in enumerate(cases if args.quick else CASES):
-            architecture, stride, tokens, repeats = case
+        for number, (architecture, stride, tokens) in enumerate(CASES[: 2 if args.quick else 4]):
             work = Path(folder) / str(number)
             work.mkdir()
             data = make_data(work, WORDS, tokens)
-            if architecture not in checkpoints:
-                checkpoints[architecture] = make_checkpoint(data, work / "model", architecture)
-            cells.append(compare(data, checkpoints[architecture], architecture, stride, repeats))
-            print("{model} stride {stride}: {ratio:.2f} x fairseq-eval-lm".format(**cells[-1]))
+            checkpoint = make_checkpoint(data, work / "model", architecture)
+            yield compare(data, checkpoint, architecture, stride, args.rounds)
         if not args.quick:
             work = Path(folder) / "long"
             work.mkdir()
-            # A fresh process: what earlier cases let go would hide what this one takes.
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-                cells.append(fresh.submit(long_window, work).result())
-            print("{model} at {length}: {peak_memory_mb:.0f} MB beyond weights".format(**cells[-1]))
-    command = ["python", "-m", "benchmarks.evaluate", *sys.argv[1:]]
-    provenance = collect_provenance(seconds=time.monotonic() - began, seed=1, command=command)
-    save_document(new_document("benchmark", "random words", provenance, cells), args.out)
+            # What earlier cells let go would hide what this one takes.
+            yield common.in_new_process(long_window, work)
 
 
 if __name__ == "__main__":

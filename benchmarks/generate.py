@@ -6,14 +6,14 @@ with sinusoidal positions and with ALiBi, in turns. Weights are as initialised.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 
 from alibi_fairseq.models.decoder import AlibiDecoder
 
 from . import common, models
-from .train import shape
 
 VARIANTS = ("stock", "sinusoidal", "alibi")
 #: Tokens of the prompt, and new ones.
@@ -25,12 +25,7 @@ PROMPTS = {
 
 def main() -> None:
     parser = common.parser(__doc__, "generate")
-    args = parser.parse_args()
-    common.prepare(args)
-    began, cells = time.time(), []
-    for prompt, new in PROMPTS["quick" if args.quick else "full"]:
-        cells += measure(args, prompt, new)
-    common.save(args, "generate", cells, began)
+    common.run(parser, "generate", measure)
 
 
 @torch.no_grad()
@@ -48,27 +43,19 @@ def decode(model, tokens: torch.Tensor, new: int) -> torch.Tensor:
     return tokens
 
 
-def measure(args, prompt: int, new: int) -> list[dict]:
-    """One cell per variant."""
-    where = common.device()
-    functions = {}
-    for name in VARIANTS:
-        model, dictionary = models.build(name, shape(), prompt + new)
-        model.to(where, common.precision(where)).eval()
-        tokens = models.sample(dictionary, 4, prompt, where)["net_input"]["src_tokens"]
-        functions[name] = lambda model=model, tokens=tokens: decode(model, tokens, new)
-    times = common.seconds_in_turns(functions, args.rounds, f"generation after {prompt} tokens")
-    return common.cells_of(
-        times,
-        "generation",
-        "stock",
-        4 * new,
-        model=shape().name,
-        weights="random",
-        prompt=prompt,
-        new_tokens=new,
-        batch=4,
-    )
+def measure(args) -> Iterator[dict]:
+    """One cell per prompt and variant."""
+    where, shape = common.device(), models.shape()
+    for prompt, new in PROMPTS["quick" if args.quick else "full"]:
+        functions = {}
+        for name in VARIANTS:
+            model, dictionary = models.build(name, shape, prompt + new)
+            model.to(where, common.precision(where)).eval()
+            tokens = models.sample(dictionary, 4, prompt, where)["net_input"]["src_tokens"]
+            functions[name] = partial(decode, model, tokens, new)
+        times = common.seconds_in_turns(functions, args.rounds, f"generation after {prompt} tokens")
+        case = {"model": shape.name, "weights": "random", "prompt": prompt, "new_tokens": new}
+        yield from common.cells_of(times, "generation", "stock", 4 * new, **case, batch=4)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,16 @@ are as initialised. Figure 7 has eight lengths:
 
 from __future__ import annotations
 
-import csv
 import statistics
-import time
+from collections.abc import Iterator
 
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.paper import published
 from alibi_fairseq.positions import METHODS
 
 from . import common, models
-from .train import peak_memory, shape, stepper
 
 BASELINE = "sinusoidal"
-PAPER = common.RESULTS.parent / "paper" / "table01.csv"
 
 
 def main() -> None:
@@ -29,22 +28,12 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 3072])
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--attention-dropout", type=float, default=0.1)
-    args = parser.parse_args()
-    if BASELINE not in args.methods:
-        parser.error(f"--methods must include {BASELINE}, which the ratios are to")
-    common.prepare(args)
-    began, cells = time.time(), []
-    for length in args.lengths:
-        cells += measure(args, length)
-    common.save(args, "methods", cells, began)
+    common.run(parser, "methods", measure)
 
 
 def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
     """Ratios to sinusoidal of the paper's Table 1, by method and length."""
-    with PAPER.open(encoding="utf-8") as file:
-        rows = {
-            (row["position_method"], int(row["train_length"])): row for row in csv.DictReader(file)
-        }
+    rows = {(row["position_method"], row["train_length"]): row for row in published.rows("table01")}
     columns = {
         "train_words_per_second": "paper_ratio",
         "eval_words_per_second": "paper_evaluation_ratio",
@@ -52,43 +41,42 @@ def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
     }
     return {
         (method, length): {
-            key: round(float(row[column]) / float(rows[BASELINE, length][column]), 3)
+            key: round(row[column] / rows[BASELINE, length][column], 3)
             for column, key in columns.items()
         }
         for (method, length), row in rows.items()
     }
 
 
-def measure(args, length: int) -> list[dict]:
-    """One cell per method."""
-    dropout, passes = args.attention_dropout, shape().paper_passes(length)
-    built = {name: stepper(name, length, dropout, passes) for name in args.methods}
-    training = common.seconds_in_turns(
-        {name: step for name, (_, step) in built.items()}, args.rounds, f"training at {length}"
-    )
-    dictionary = models.build(BASELINE, shape(), length)[1]
-    evaluation = common.seconds_in_turns(
-        {
-            name: models.evaluation_step(model, dictionary, shape(), length)
-            for name, (model, _) in built.items()
-        },
-        args.rounds,
-        f"evaluation at {length}",
-    )
-    del built
-    tokens = shape().batch(length) * length
-    case = {"phase": "train", "model": shape().name, "weights": "random"}
-    case |= {
-        "train_length": length,
-        "length": length,
-        "attention_dropout": dropout,
-        "passes": passes,
+def measure(args) -> Iterator[dict]:
+    """One cell per length and method."""
+    if BASELINE not in args.methods:
+        raise BadInput(f"--methods must include {BASELINE}, which the ratios are to.")
+    for length in args.lengths:
+        yield from measure_at(args, length)
+
+
+def measure_at(args, length: int) -> list[dict]:
+    shape, dropout = models.shape(), args.attention_dropout
+    passes = shape.paper_passes(length)
+    built = {name: models.stepper(name, shape, length, dropout, passes) for name in args.methods}
+    steps = {name: step for name, (_, step) in built.items()}
+    training = common.seconds_in_turns(steps, args.rounds, f"training at {length}")
+    dictionary = models.build(BASELINE, shape, length)[1]
+    steps = {
+        name: models.evaluation_step(model, dictionary, shape, length)
+        for name, (model, _) in built.items()
     }
+    evaluation = common.seconds_in_turns(steps, args.rounds, f"evaluation at {length}")
+    del built, steps
+    tokens = shape.batch(length) * length
+    case = {"phase": "train", "model": shape.name, "weights": "random", "train_length": length}
+    case |= {"length": length, "attention_dropout": dropout, "passes": passes}
     cells = common.cells_of(training, "table 1", BASELINE, tokens, **case)
-    paper, memory = paper_ratios(), {}
-    for name in args.methods:
-        own = (name, length, dropout, passes)
-        memory[name] = common.peak_memory_of(peak_memory, "benchmarks.train", *own)
+    paper = paper_ratios()
+    memory = {
+        name: models.peak_memory(name, shape, length, dropout, passes) for name in args.methods
+    }
     for cell in cells:
         name = cell["position_method"] = cell.pop("variant")
         seconds = statistics.median(evaluation[name])

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -25,6 +27,8 @@ from fairseq.optim.adam import Adam
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.positions import METHODS, alibi_slopes
+
+from . import common
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,12 @@ _SMALL = (
     "--decoder-layers 4 --decoder-embed-dim 512 --decoder-ffn-embed-dim 2048 "
     "--decoder-attention-heads 8"
 )
-_WIKI = (
+_WIDE = (
     "--decoder-layers 16 --decoder-embed-dim 1024 --decoder-ffn-embed-dim 4096 "
-    "--decoder-attention-heads 8 --dropout 0.3 --activation-dropout 0.1 "
+    "--decoder-attention-heads 8"
+)
+_WIKI = (
+    f"{_WIDE} --dropout 0.3 --activation-dropout 0.1 "
     "--adaptive-input --adaptive-input-cutoff 20000,60000 --adaptive-softmax-cutoff 20000,60000 "
     "--adaptive-softmax-dropout 0.2 --tie-adaptive-weights --tie-adaptive-proj"
 )
@@ -75,6 +82,21 @@ WIKI103 = Shape(
     "adaptive_loss",
     9216,
 )
+
+#: The paper's 16 layers of width 1024 with GPT-2's vocabulary and no adaptive softmax.
+DENSE_16 = Shape(
+    "16 layers, d=1024, 50,257 words",
+    50_257,
+    tuple(_WIDE.split()),
+    (),
+    "cross_entropy",
+    9216,
+)
+
+
+def shape() -> Shape:
+    """The size that is measured on this machine: the paper's on a GPU."""
+    return WIKI103 if common.device().type == "cuda" else SMALL
 
 
 class MaterialisedDecoder(TransformerDecoder):
@@ -185,6 +207,40 @@ def training_step(
         return float(total)
 
     return step
+
+
+def stepper(
+    variant: str,
+    shape: Shape,
+    length: int,
+    dropout: float = 0.0,
+    passes: int = 1,
+    optimiser: Callable = Adam,
+):
+    """A model on this machine's device, and a function that takes one training step."""
+    where = common.device()
+    model, dictionary = build(variant, shape, length, dropout)
+    model.to(where, common.precision(where))
+    return model, training_step(model, dictionary, shape, length, passes, optimiser)
+
+
+def peak_memory(*arguments) -> float:
+    """MB at most in use during two training steps of a :func:`stepper`, with its optimiser."""
+    if common.device().type == "cpu":
+        return common.in_new_process(_peak_memory, *arguments)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return _peak_memory(*arguments)
+
+
+def _peak_memory(*arguments) -> float:
+    _, step = stepper(*arguments)
+    step()
+    step()
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e6
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e6
 
 
 def evaluation_step(model, dictionary, shape: Shape, length: int) -> Callable[[], None]:

@@ -1,26 +1,16 @@
-"""Write ``benchmarks/README.md`` from the JSON of all benchmarks: ``python -m benchmarks.table``.
-
-It also writes the sentence about other libraries in the README.
-"""
+"""Write ``benchmarks/README.md`` from the JSON of all benchmarks: ``python -m benchmarks.table``."""
 
 from __future__ import annotations
 
-import re
-import sys
-import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.schema import load_document
 
 from .common import RESULTS
 
 PAGE = Path(__file__).resolve().parent / "README.md"
-README = PAGE.parent.parent / "README.md"
-#: Stands above the sentence about peers, if they were measured, and an empty line.
-MARK = "<!-- written by `python -m benchmarks.table`: do not edit -->\n"
 
 HEAD = """# Benchmarks
 
@@ -32,9 +22,7 @@ ratios are medians over rounds of the ratio within a round, so that what else th
 both sides; above 1 is faster. Memory is the peak of one model in a process of its own. Commands, versions,
 speeds in tokens per second and everything else that was measured are in the JSON.
 
-Not on this page: `backends` (every backend on calls of many shapes, which the choice of `auto` follows),
-`skipping --path CHECKPOINT --data DATA_BIN` (what is skipped on trained weights), and `data_prep SOURCE …`
-(preparing gigabytes of text).
+Not on this page: `backends` (every backend on calls of many shapes, which the choice of `auto` follows).
 """
 
 
@@ -119,44 +107,18 @@ TABLES = {
 
 
 def main() -> None:
-    measured = {path: load_document(path) for path in sorted(RESULTS.glob("*.json"))}
-    of_table = {
-        name: {path: measured[path] for path in measured if path.stem.split("-")[0] == name}
-        for name in TABLES
-    }
-    parts = [HEAD, *(section(TABLES[name], of_table[name]) for name in TABLES if of_table[name])]
+    parts = [HEAD]
+    for name, table in TABLES.items():
+        documents = {
+            path: load_document(path)
+            for path in sorted(RESULTS.glob("*.json"))
+            if path.stem.split("-")[0] == name
+        }
+        if documents:
+            parts.append(section(table, documents))
     with atomic_write(PAGE) as file:
         file.write("\n".join(parts))
     print(f"written to {PAGE}")
-    peers = [d for d in of_table["peers"].values() if not d["provenance"]["hardware"]["gpu"]]
-    if peers:
-        line = peers_sentence(peers) + "\n"
-        text = README.read_text(encoding="utf-8")
-        with atomic_write(README) as file:
-            file.write(re.sub(rf"({re.escape(MARK)})(?:.+\n)*", lambda m: m[1] + line, text))
-
-
-def peers_sentence(documents: list[dict]) -> str:
-    """How much longer other libraries' training steps take at the greatest length that all measured."""
-    length = min(max(cell["length"] for cell in document["cells"]) for document in documents)
-    slower: dict[str, list[float]] = {}
-    for cell in (cell for document in documents for cell in document["cells"]):
-        if cell["length"] == length:
-            slower.setdefault(cell["variant"], []).append(cell["ours_is_faster"])
-    spans = {
-        name: " to ".join(dict.fromkeys(f"{f(ratios):.1f}" for f in (min, max)))
-        for name, ratios in slower.items()
-    }
-    machines = " and ".join(dict.fromkeys(machine(document) for document in documents))
-    return textwrap.fill(
-        f"On a CPU ({machines}) a training step of the same shape with ALiBi "
-        f"at {length:,} tokens takes {spans['bloom']} times as long with Hugging Face's BLOOM, and "
-        f"{spans['x-transformers']} times with x-transformers ({spans['x-transformers, flash']} with its "
-        "flash option): [benchmarks](benchmarks/README.md).",
-        105,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def machine(document: dict) -> str:
@@ -211,7 +173,4 @@ def shown(value: object, style: str = "{}") -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BadInput as error:
-        sys.exit(f"benchmarks.table: {error}")
+    main()

@@ -12,7 +12,7 @@ GPU: the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and witho
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 
 from . import common, models
 
@@ -24,78 +24,36 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+")
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
-    parser.add_argument(
-        "--peak-memory-of",
-        nargs=4,
-        metavar=("VARIANT", "LENGTH", "ATTENTION_DROPOUT", "PASSES"),
-        help="print the peak memory of two training steps in MB and stop",
-    )
-    args = parser.parse_args()
-    common.prepare(args)
-    if args.peak_memory_of:
-        variant, length, dropout, passes = args.peak_memory_of
-        print(peak_memory(variant, int(length), float(dropout), int(passes)))
-        return
-    began = time.time()
+    common.run(parser, "train", measure)
+
+
+def measure(args) -> Iterator[dict]:
     on_gpu = common.device().type == "cuda"
-    lengths = args.lengths or (
-        [512, 1024, 3072] if on_gpu or args.quick else [512, 1024, 3072, 8192]
-    )
-    cells = []
+    lengths = [512, 1024, 3072] if on_gpu or args.quick else [512, 1024, 3072, 8192]
     peak = common.matmul_peak(common.device(), common.precision(common.device()))
     for dropout in (0.0, 0.1) if on_gpu else (0.0,):
-        for length in lengths:
-            cells += measure(args, length, dropout, peak)
-    common.save(args, "train", cells, began)
+        for length in args.lengths or lengths:
+            yield from measure_at(args, length, dropout, peak)
 
 
-def shape() -> models.Shape:
-    return models.WIKI103 if common.device().type == "cuda" else models.SMALL
-
-
-def stepper(variant: str, length: int, dropout: float, passes: int = 1):
-    """The model and a function that takes one training step."""
-    where = common.device()
-    model, dictionary = models.build(variant, shape(), length, dropout)
-    model.to(where, common.precision(where))
-    return model, models.training_step(model, dictionary, shape(), length, passes)
-
-
-def peak_memory(variant: str, length: int, dropout: float, passes: int) -> float:
-    """MB at most in use during two training steps, with the model and its optimiser."""
-    _, step = stepper(variant, length, dropout, passes)
-    step()
-    step()
-    return common.peak_memory_mb(common.device())
-
-
-def measure(args, length: int, dropout: float, peak: float) -> list[dict]:
+def measure_at(args, length: int, dropout: float, peak: float) -> list[dict]:
     """One cell per variant at one length."""
-    steppers = {name: stepper(name, length, dropout) for name in args.variants}
+    shape = models.shape()
+    steppers = {name: models.stepper(name, shape, length, dropout) for name in args.variants}
     steps = {name: step for name, (_, step) in steppers.items()}
     times = common.seconds_in_turns(steps, args.rounds, f"training, {length} tokens")
-    flops = models.flops_per_step(steppers[args.variants[0]][0], shape(), length)
-    batch = shape().batch(length)
+    flops = models.flops_per_step(steppers[args.variants[0]][0], shape, length)
+    batch = shape.batch(length)
     del steppers, steps
-    cells = common.cells_of(
-        times,
-        "training step",
-        "stock",
-        batch * length,
-        model=shape().name,
-        weights="random",
-        length=length,
-        batch=batch,
-        attention_dropout=dropout,
-        matmul_peak_gflops=round(peak / 1e9, 1),
-    )
+    case = {"model": shape.name, "weights": "random", "length": length, "batch": batch}
+    case |= {"attention_dropout": dropout, "matmul_peak_gflops": round(peak / 1e9, 1)}
+    cells = common.cells_of(times, "training step", "stock", batch * length, **case)
     for cell in cells:
         name = cell["variant"]
         cell["ratio_to_materialised"] = round(common.ratio(times, name, "materialised"), 3)
         cell["share_of_peak"] = round(flops / cell["seconds"] / peak, 3)
         if not args.no_memory:
-            own = (name, length, dropout, 1)
-            memory = common.peak_memory_of(peak_memory, "benchmarks.train", *own)
+            memory = models.peak_memory(name, shape, length, dropout)
             cell["peak_memory_mb"] = round(memory, 1)
     return cells
 

@@ -14,7 +14,6 @@ import torch
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.huggingface.conversion import convert
-from alibi_fairseq.huggingface.description import describe
 from alibi_fairseq.positions import alibi_slopes
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
@@ -24,7 +23,7 @@ CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bi
 dictionary = load_dictionary(DATA)
 loaded = load_checkpoint(CHECKPOINT, DATA, dictionary, torch.device("cpu"))
 length = loaded.facts["train_length"]
-model = convert(loaded.decoder, describe(loaded.decoder, "alibi", length)).model
+model = convert(loaded.decoder, "alibi", length).model
 model.set_attn_implementation("eager")  # the one that returns weights
 tokens = torch.from_numpy(load_split(DATA, "valid", dictionary).tokens[: 4 * length])
 with torch.no_grad():

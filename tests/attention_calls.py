@@ -92,3 +92,24 @@ def assert_close(found, expected, tolerance: float):
         assert a.shape == b.shape
         error = (a - b).abs().max() / b.abs().max().clamp(min=1e-30)
         assert error < tolerance, f"{name} is off by {error:.1e}"
+
+
+def assert_same_gradients(found, expected, inputs, exact=None, tolerance: float = 1e-5):
+    """Gradients of both by their inputs, in a random direction.
+
+    Differences are relative to the largest value of each gradient, or to a hundredth of the largest
+    of all: that of a bias of the keys is zero but for rounding.
+    """
+    direction = torch.randn(expected.shape, dtype=torch.float64)
+    exact = inputs if exact is None else exact
+    ours, theirs = (
+        [
+            g.double()
+            for g in torch.autograd.grad((y * direction.to(y)).sum(), xs, retain_graph=True)
+        ]
+        for y, xs in ((found, inputs), (expected, exact))
+    )
+    largest = max(gradient.abs().max() for gradient in theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        error = (one - other).abs().max() / other.abs().max().clamp(min=largest / 100)
+        assert error < tolerance, f"gradients differ by {error:.1e}"

@@ -8,34 +8,16 @@ import sys
 
 import pytest
 import torch
-from results_documents import PROVENANCE, cells_of, document
+from results_documents import cells_of, document
 
 from alibi_fairseq.results.schema import load_document, save_document
 from benchmarks import backends, common, generate, methods, models, output_layer, table
 
-TOY = dataclasses.replace(
-    models.SMALL,
-    name="toy",
-    words=64,
-    flags=tuple(
-        [
-            "--decoder-layers",
-            "1",
-            "--decoder-embed-dim",
-            "16",
-            "--decoder-ffn-embed-dim",
-            "16",
-            "--decoder-attention-heads",
-            "2",
-        ]
-    ),
-    tokens=64,
+SHAPE = (
+    "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 "
+    "--decoder-attention-heads 2"
 )
-
-
-def peak_memory(step, module: str, variant: str, *rest) -> float:
-    """Stands in for a process that measures its own."""
-    return 100.0 if variant == "sinusoidal" else 150.0
+TOY = dataclasses.replace(models.SMALL, name="toy", words=64, flags=tuple(SHAPE.split()), tokens=64)
 
 
 @pytest.fixture
@@ -44,7 +26,9 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "SMALL", TOY)
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setattr(common, "matmul_peak", lambda where, dtype: 1e9)
-    monkeypatch.setattr(common, "peak_memory_of", peak_memory)
+    # Each takes a process of its own.
+    memory = lambda variant, *rest: 100.0 if variant == "sinusoidal" else 150.0  # noqa: E731
+    monkeypatch.setattr(models, "peak_memory", memory)
 
     def run(name: str, *arguments: str) -> list[dict]:
         module = importlib.import_module(f"benchmarks.{name}")
@@ -62,22 +46,29 @@ def check(cells: list[dict], variants: set[str], key: str = "variant") -> None:
     assert all(cell["ratio"] > 0 for cell in cells)
 
 
-@pytest.mark.slow
-def test_train(bench):
-    cells = bench("train", "--lengths", "16", "32", "--rounds", "1")
-    check(cells, {"stock", "materialised", "no bias", "sinusoidal", "alibi"})
-    assert {cell["batch"] for cell in cells} == {4, 2}
-    assert all(
-        cell["peak_memory_mb"] == (100 if cell["variant"] == "sinusoidal" else 150)
-        for cell in cells
-    )
-
-
-def test_attention(bench):
-    cells = bench("attention", "--lengths", "64", "--rounds", "1")
+def test_attention(bench, trained):
+    weights = ("--path", str(trained("alibi")), "--data", str(trained.data))
+    cells = bench("attention", "--lengths", "64", "--rounds", "1", *weights)
     names = {cell["variant"] for cell in cells}
     assert {"eager", "sdpa", "fold", "skipping"} < names
     check(cells, names)
+    assert {cell["weights"] for cell in cells} == {"random", "trained"}
+    assert all(0 < cell["kept_share"] <= 1 for cell in cells)
+
+
+def test_backends(bench, monkeypatch):
+    monkeypatch.setattr(backends, "TOKENS", 128)
+    shape = ("--head-sizes", "16", "--heads", "2", "--lengths", "128")
+    cells = bench("backends", *shape, "--rounds", "1")
+    check(cells, set(backends.CANDIDATES))
+    assert {(c["phase"], c["weights"]) for c in cells} == {
+        (phase, weights) for phase in ("train", "evaluate") for weights in ("random", "trained")
+    }
+
+
+def test_generate(bench, monkeypatch):
+    monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 4),), "full": ((8, 4),)})
+    check(bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
 
 
 @pytest.mark.slow
@@ -87,7 +78,29 @@ def test_methods(bench):
     assert all(cell["evaluation_ratio"] > 0 for cell in cells)
     ratios = {cell["position_method"]: cell["memory_ratio"] for cell in cells}
     assert ratios.pop("sinusoidal") == 1 and set(ratios.values()) == {1.5}
-    assert {(cell["phase"], cell["attention_dropout"]) for cell in cells} == {("train", 0.1)}
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
+def test_output_layer(bench, monkeypatch):
+    flags = (*TOY.flags, "--adaptive-softmax-cutoff", "16,32")
+    adaptive = dataclasses.replace(
+        TOY, name="toy, adaptive", flags=flags, criterion="adaptive_loss"
+    )
+    monkeypatch.setattr(output_layer, "LARGE_VOCABULARY", adaptive)
+    monkeypatch.setattr(output_layer, "LENGTH", 16)
+    cells = bench("output_layer", "--rounds", "1")
+    names = {"adaptive_loss", "chunked_adaptive_loss", "cross_entropy", "chunked_cross_entropy"}
+    assert names < {cell["variant"] for cell in cells} and len(cells) == 8
+    check(cells, {cell["variant"] for cell in cells})
+
+
+@pytest.mark.slow
+def test_peak_memory_is_that_of_a_process_of_its_own():
+    wide = (*TOY.flags, "--decoder-ffn-embed-dim", "200000")
+    small, large = (dataclasses.replace(TOY, tokens=16, flags=flags) for flags in (TOY.flags, wide))
+    before, after = (models.peak_memory("alibi", shape, 16) for shape in (small, large))
+    # Weights, gradients and Adam's two moments in fp32, and some activations.
+    assert 1 < (after - before) / (2 * 200_000 * 16 * 16 / 1e6) < 3
 
 
 def rows_of(batch: dict, first: int, last: int) -> dict:
@@ -98,7 +111,6 @@ def rows_of(batch: dict, first: int, last: int) -> dict:
 
 def test_an_update_in_passes_is_the_same_update(monkeypatch):
     shape = dataclasses.replace(TOY, flags=(*TOY.flags, "--dropout", "0"))
-    torch.manual_seed(1)
     model, dictionary = models.build("alibi", shape, 16)
     whole = models.sample(dictionary, 4, 16, torch.device("cpu"))
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -120,55 +132,8 @@ def test_methods_stand_beside_the_paper():
     assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
 
 
-@pytest.mark.slow  # the C++ compiler takes most of the time
-def test_output_layer(bench, monkeypatch):
-    flags = (*TOY.flags, "--adaptive-softmax-cutoff", "16,32")
-    adaptive = dataclasses.replace(
-        TOY, name="toy, adaptive", flags=flags, criterion="adaptive_loss"
-    )
-    monkeypatch.setattr(output_layer, "LARGE_VOCABULARY", adaptive)
-    monkeypatch.setattr(output_layer, "LENGTH", 16)
-    cells = bench("output_layer", "--rounds", "1")
-    names = {"adaptive_loss", "chunked_adaptive_loss", "cross_entropy", "chunked_cross_entropy"}
-    assert names < {cell["variant"] for cell in cells} and len(cells) == 10
-    check(cells, {cell["variant"] for cell in cells})
-    assert all(cell["memory_ratio"] == 1 for cell in cells)
-
-
-def test_joined_projections_compute_the_same():
-    torch.manual_seed(1)
-    model, dictionary = models.build("alibi", TOY, 16)
-    model.eval()
-    tokens = models.sample(dictionary, 2, 16, torch.device("cpu"))["net_input"]["src_tokens"]
-    results = []
-    for change in (lambda model: None, output_layer.join_projections):
-        change(model)
-        model.zero_grad()
-        scores = model(tokens)[0]
-        scores.square().mean().backward()
-        results.append([scores.detach(), *(p.grad.clone() for p in model.parameters())])
-    for found, expected in zip(*results, strict=True):
-        assert torch.allclose(found, expected, atol=1e-6)
-
-
-def test_backends(bench, monkeypatch):
-    monkeypatch.setattr(backends, "TOKENS", 128)
-    shape = ("--head-sizes", "16", "--heads", "2", "--lengths", "128")
-    cells = bench("backends", *shape, "--rounds", "1")
-    check(cells, set(backends.CANDIDATES))
-    assert {(c["phase"], c["weights"]) for c in cells} == {
-        (phase, weights) for phase in ("train", "evaluate") for weights in ("random", "trained")
-    }
-
-
-def test_generate(bench, monkeypatch):
-    monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 4),), "full": ((8, 4),)})
-    check(bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
-
-
 def test_greedy_decoding_is_the_same_with_and_without_a_cache():
     for name in ("stock", "sinusoidal", "alibi"):
-        torch.manual_seed(1)
         model, dictionary = models.build(name, TOY, 32)
         model.eval()
         tokens = models.sample(dictionary, 2, 8, torch.device("cpu"))["net_input"]["src_tokens"]
@@ -180,89 +145,30 @@ def test_greedy_decoding_is_the_same_with_and_without_a_cache():
         assert torch.equal(cached, grown)
 
 
-def test_skipping_on_a_trained_model(bench, trained):
-    options = ("--path", str(trained("alibi")), "--data", str(trained.data), "--lengths", "150")
-    cells = bench("skipping", *options)
-    assert {(cell["weights"], cell["length"]) for cell in cells} == {
-        ("trained", 150),
-        ("random", 150),
-    }
-    assert all(0 <= cell["skipped_share"] < 1 and cell["window"] > 0 for cell in cells)
-
-
-PEERS = {"bloom": 1.0, "x-transformers": 2.0, "x-transformers, flash": 0.5}
-
-
-def peers(slower: float, **provenance) -> dict:
-    """Steps at 3,072 tokens in which BLOOM takes ``slower`` times as long; at 512 less."""
-    cells = [
-        {"name": f"step, {name}", "variant": name, "length": length, "baseline": "alibi_fairseq"}
-        | {"ratio": 0.5, "ours_is_faster": factor * slower * length / 3072}
-        for length in (512, 3072)
-        for name, factor in PEERS.items()
-    ]
-    return document(*cells, kind="benchmark", **provenance)
-
-
-@pytest.fixture
-def pages(tmp_path, monkeypatch):
-    """Write page and README from the results in a folder; returns both texts."""
+def test_the_page_has_a_table_for_each_result(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "RESULTS", tmp_path)
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(table, "README", tmp_path / "README.md")
-    (tmp_path / "README.md").write_text(f"Before.\n\n{table.MARK}Two\nlines.\n\nBehind.\n")
-
-    def write() -> tuple[str, str]:
-        table.main()
-        return (tmp_path / "page.md").read_text(), (tmp_path / "README.md").read_text()
-
-    return write
-
-
-def test_the_readme_gets_a_sentence_about_peers(tmp_path, pages):
-    save_document(peers(3.0), tmp_path / "peers-cpu.json")
-    found = pages()[1]
-    sentence = " ".join(found.split())
-    assert "(a processor, 2 threads)" in sentence
-    assert (
-        "3,072 tokens takes 3.0 times" in sentence
-        and "6.0 times" in sentence
-        and "(1.5" in sentence
-    )
-    assert found.startswith(f"Before.\n\n{table.MARK}On a CPU")
-    assert found.endswith("\n\nBehind.\n") and "Two" not in found
-
-
-def test_the_sentence_gives_the_range_over_all_processors_and_names_them(tmp_path, pages):
-    for number, (slower, change) in enumerate(
-        ((3.0, {}), (2.4, {"cpu": "another one"}), (9.0, {"gpu": "a GPU"}))
-    ):
-        made = peers(slower, hardware=PROVENANCE["hardware"] | change)
-        save_document(made, tmp_path / f"peers-{number}.json")
-    page, readme = pages()
-    sentence = " ".join(readme.split())
-    assert "(a processor, 2 threads and another one, 2 threads)" in sentence
-    assert "takes 2.4 to 3.0 times" in sentence and "4.8 to 6.0" in sentence
-    assert "(1.2 to 1.5" in sentence and "9.0" not in sentence
-    assert [row[2] for row in cells_of(page) if row[0] == "bloom"] == ["3.00", "2.40", "9.00"]
-
-
-def test_the_readme_has_the_place_of_the_sentence():
-    assert table.README.read_text(encoding="utf-8").count(table.MARK) == 1
-
-
-def test_numbers_of_threads_are_named_once():
-    made = peers(3.0)
-    made["provenance"]["parts"] = [{"threads": threads} for threads in (1, 2, 1, 2)]
-    assert table.machine(made) == "a processor, 1 and 2 threads"
-
-
-def test_the_page_has_a_table_for_each_result(bench, pages):
+    variants = {"stock", "materialised", "no bias", "sinusoidal", "alibi"}
     trained = bench("train", "--lengths", "16", "32", "--rounds", "1", "--no-memory")
-    bench("methods", "--lengths", "32", "--rounds", "1", "--methods", "sinusoidal", "alibi")
-    page = pages()[0]
-    assert page.index("## Training steps") < page.index("## The paper's Table 1")
+    check(trained, variants)
+    shared = {"length": 512, "baseline": "ours", "ratio": 1}
+    made = [
+        {"name": f"step, {name}", "variant": name, "ours_is_faster": ratio} | shared
+        for name, ratio in (("ours", 1.0), ("bloom", 3.0))
+    ]
+    save_document(document(*made, kind="benchmark"), tmp_path / "peers-cpu.json")
+    table.main()
+    page = (tmp_path / "page.md").read_text()
+    assert page.index("## Training steps\n") < page.index("## Training steps beside other")
+    assert "a processor, 2 threads" in page and ["bloom", "3.00"] in cells_of(page)
     assert ["variant", "× stock, 16", "× stock, 32"] in cells_of(page)
     (row,) = (row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3)
     measured = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]
     assert row == ["alibi", *(f"{ratio:.2f}" for ratio in measured)]
+
+
+def test_the_committed_page_is_made_of_the_committed_results(tmp_path, monkeypatch):
+    committed = table.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    table.main()
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == committed

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
 import torch
-from attention_calls import Call
-from conftest import build_model, dictionary_of, small_model
+from conftest import build_model, dictionary_of
 from fairseq.criterions import CRITERION_REGISTRY
 from fake_gpu import DEVICE, TARGETS, Host, moved
-from torch._subclasses.fake_tensor import (
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, flash, flex_kernel
+from alibi_fairseq.attention import BACKENDS, FutureMask, flex
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation import scoring
 from alibi_fairseq.evaluation.measure import Stream, measure
@@ -57,7 +53,7 @@ def gpu(monkeypatch):
     """A fake GPU: ``gpu.mode`` makes tensors on it, ``gpu.host.waits`` counts who waits for it."""
     for chunks in (linear_cross_entropy.CHUNK, scoring.CHUNK):
         monkeypatch.setitem(chunks, DEVICE.type, 20 * WORDS)
-    monkeypatch.setattr(flex_kernel, "compiled", lambda: dense)
+    monkeypatch.setattr(flex, "compiled", lambda: dense)
     monkeypatch.delattr(FakeTensor, "tolist")  # asks for one number after the other
     alibi._slopes_on.cache_clear()
     with FakeTensorMode() as mode, Host() as host:
@@ -65,53 +61,42 @@ def gpu(monkeypatch):
     alibi._slopes_on.cache_clear()
 
 
-@pytest.mark.parametrize("cached", [0, 5])
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "flash"])
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_backends(gpu, method, backend, cached):
-    call = Call(method=method, length=300, cached=cached, heads=4)
+def test_backends(gpu, method):
+    """All but flash, and fold with cached keys: torch's CausalBias cannot be a fake tensor."""
     config = PositionConfig(embed_dim=64, num_heads=4, num_layers=2, train_length=32)
     module = moved(build_position_method(method, config), gpu.mode)
-    bias = module.bias(0, 300 + cached)
-    if not BACKENDS[backend].supports(bias) or (backend == "flex" and bias and bias.needs_grad):
-        pytest.skip("another backend's")
-    if backend == "fold" and cached:
-        pytest.skip("torch's CausalBias cannot be a fake tensor")
-    if bias is not None and backend == "skipping":
-        bias.slopes(DEVICE)  # copied there once for all calls
-    gpu.host.waits.clear()
-    q, k, v = (torch.empty(2, 4, n, 16, device=DEVICE, requires_grad=True)
-               for n in (call.length, call.length + cached, call.length + cached))  # fmt: skip
-    out = BACKENDS[backend].attend(q, k, v, FutureMask(bias, 300, 300 + cached), 0.0)
-    grads = torch.autograd.grad(out, (q, k, v), torch.empty_like(out))
-    assert {x.device for x in (out, *grads)} == {DEVICE}
-    assert not gpu.host.waits
+    for name, cached in product(("eager", "sdpa", "fold", "flex", "skipping"), (0, 5)):
+        backend, keys = BACKENDS[name], 300 + cached
+        bias = module.bias(0, keys)
+        trained = bias is not None and bias.needs_grad
+        if (
+            not backend.supports(bias)
+            or (name == "flex" and trained)
+            or (name == "fold" and cached)
+        ):
+            continue
+        if bias is not None and name == "skipping":
+            bias.slopes(DEVICE)  # copied there once for all calls
+        gpu.host.waits.clear()
+        q, k, v = (
+            torch.empty(2, 4, n, 16, device=DEVICE, requires_grad=True) for n in (300, keys, keys)
+        )
+        out = backend.attend(q, k, v, FutureMask(bias, 300, keys), 0.0)
+        grads = torch.autograd.grad(out, (q, k, v), torch.empty_like(out))
+        assert {x.device for x in (out, *grads)} == {DEVICE}, name
+        assert not gpu.host.waits, name
 
 
-def test_skipping_through_flash_attention(gpu, monkeypatch):
-    """The kernel takes the windows as numbers, for which the host waits once."""
-    monkeypatch.setattr(
-        flash, "_call", lambda q, k, v, slopes, dropout_p, window: q * slopes[:, None, None]
-    )
-    monkeypatch.setattr(flash, "unsupported_reason", lambda *call: None)
-    q, k, v = (torch.empty(2, 4, 300, 16, device=DEVICE, requires_grad=True) for _ in range(3))
-    mask = FutureMask(alibi.LinearBias(4), 300, 300)
-    mask.bias.slopes(DEVICE)
-    out = BACKENDS["skipping"].attend(q, k, v, mask, 0.0)
-    assert torch.autograd.grad(out.sum(), q)[0].device == DEVICE
-    assert gpu.host.waits == {"attend_within": 1}
-
-
-def batch(padded: int = 3) -> dict:
+def batch() -> dict:
     tokens = torch.empty(BATCH, LENGTH, dtype=torch.long, device=DEVICE)
-    return {
-        "net_input": {"src_tokens": tokens, "src_lengths": tokens[:, 0]},
-        "target": tokens,
-        "ntokens": TARGETS - padded,
-    }
+    inputs = {"src_tokens": tokens, "src_lengths": tokens[:, 0]}
+    return {"net_input": inputs, "target": tokens, "ntokens": TARGETS - 3}
 
 
-CASES = [(method, "chunked_cross_entropy", ()) for method in sorted(METHODS)]
+#: A method for each place where one can act.
+ACTING = ("alibi", "sinusoidal", "learned", "rotary", "xpos", "fox", "transformer_xl")
+CASES = [(method, "chunked_cross_entropy", ()) for method in ACTING]
 CASES += [("alibi", "chunked_adaptive_loss", ADAPTIVE), ("alibi", "cross_entropy", ())]
 
 
@@ -177,18 +162,6 @@ def test_evaluation(gpu, flags):
     assert gpu.host.waits.total() <= 5
 
 
-@pytest.mark.slow
-@torch.no_grad()
-def test_cached_decoding(gpu):
-    for method in sorted(METHODS):
-        flags = ("--position-method", method, "--attention-backend", "sdpa")
-        model, state = on_gpu(gpu, *flags).eval(), {}
-        for end in (8, 9, 12):
-            tokens = torch.empty(BATCH, end, dtype=torch.long, device=DEVICE)
-            scores, _ = model.decoder(tokens, incremental_state=state)
-        assert scores.device == DEVICE and scores.shape == (BATCH, 3, WORDS)
-
-
 @pytest.mark.parametrize("factor", ["1", "4"])
 def test_every_band_of_adaptive_input_has_fairseqs_values_and_gradients(factor):
     """The form that is used on a GPU, compared on the CPU."""
@@ -204,10 +177,3 @@ def test_every_band_of_adaptive_input_has_fairseqs_values_and_gradients(factor):
         results.append([out.detach(), *(p.grad for p in embed.parameters())])
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_padding_in_front_is_refused_in_training_on_a_gpu():
-    """There is no waiting for the answer there, so it is an assertion; elsewhere it is supported."""
-    model = small_model()
-    tokens = torch.tensor([[1, 5, 6], [7, 8, 9]])
-    assert model.train()(tokens)[0].shape[:2] == (2, 3)

@@ -21,7 +21,6 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
 from pathlib import Path
@@ -41,23 +40,7 @@ CASES = int(os.environ.get("FUZZ_CASES", 60))
 pytestmark = pytest.mark.timeout(120)  # a hang
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A command that reads files of others.
-
-    Attributes:
-        make: write good files into a folder, from a data folder and a checkpoint if need be.
-        words: of the command; ``{f}`` stands for the folder of files, ``{out}`` for its output.
-        damaged: a pattern of the files that are damaged.
-    """
-
-    make: Callable[[Path, Path, Path], object]
-    words: str
-    damaged: str = "*"
-
-
 def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:
-    """With a manifest."""
     shutil.copytree(data, folder, dirs_exist_ok=True)
     shutil.copy(checkpoint, folder / "checkpoint_last.pt")
     counts = {"lines": 20, "words": 190, "bytes": 900, "tokens": 210}
@@ -90,6 +73,10 @@ def shards(folder: Path, *_) -> None:
         (folder / f"{number}.json").write_text(json.dumps(document(cell)))
 
 
+def demo_results(folder: Path, *_) -> None:
+    shutil.copy(ROOT / "results/demo/results.json", folder)
+
+
 def comparison(folder: Path, *_) -> None:
     corpora = [{"name": "a", "text": [str(ROOT / "README.md")]}]
     given = {"methods": ["alibi", "rotary"], "train_lengths": [64], "train_flags": "--dropout 0"}
@@ -106,28 +93,23 @@ def archives(folder: Path, *_) -> None:
 
 
 EVAL = "eval {f} --path {f}/checkpoint_last.pt --lengths 8,16 --device cpu --out {out}/r.json"
-READERS = {
-    "data folder": Reader(model_and_data, EVAL, "[dv]*"),
-    "manifest": Reader(model_and_data, EVAL, "manifest.json"),
-    "checkpoint": Reader(model_and_data, EVAL, "*.pt"),
-    "training state": Reader(
-        model_and_data, f"train {{f}} {' '.join(SHORT)} --max-update 5 --save-dir {{f}}", "*.pt"
-    ),
-    "released checkpoint": Reader(
-        released, "import-checkpoint {f}/in.pt --dict {f}/dict.txt --out {out}/model"
-    ),
-    "Hugging Face folder": Reader(hugging_face, "import-hf {f} --out {out}/model"),
-    "results": Reader(
-        lambda folder, *_: shutil.copy(ROOT / "results/demo/results.json", folder),
-        "report {f}/results.json --out {out}",
-    ),
-    "shards": Reader(shards, "merge-shards {f}/1.json {f}/2.json --out {out}/r.json"),
-    "comparison": Reader(comparison, "compare {f}/comparison.yaml --dry-run --out {out}/runs"),
-    "texts": Reader(
-        archives,
-        "prepare text {f}/a.txt {f}/a.gz {f}/a.bz2 {f}/a.zip --tokenizer words "
-        "--workers 1 --out {out}/text",
-    ),
+PREPARE = "prepare text {f}/a.txt {f}/a.gz {f}/a.bz2 {f}/a.zip --tokenizer words --workers 1"
+TRAIN = f"train {{f}} {' '.join(SHORT)} --max-update 5 --save-dir {{f}}"
+IMPORT = "import-checkpoint {f}/in.pt --dict {f}/dict.txt --out {out}/model"
+#: What reads files of others: a function that writes good ones into a folder, from a data folder and a
+#: checkpoint if need be; a pattern of those that are damaged; and the command, where ``{f}`` stands
+#: for the folder and ``{out}`` for its output.
+READERS: dict[str, tuple[Callable, str, str]] = {
+    "data folder": (model_and_data, "[dv]*", EVAL),
+    "manifest": (model_and_data, "manifest.json", EVAL),
+    "checkpoint": (model_and_data, "*.pt", EVAL),
+    "training state": (model_and_data, "*.pt", TRAIN),
+    "released checkpoint": (released, "*", IMPORT),
+    "Hugging Face folder": (hugging_face, "*", "import-hf {f} --out {out}/model"),
+    "results": (demo_results, "*", "report {f}/results.json --out {out}"),
+    "shards": (shards, "*", "merge-shards {f}/1.json {f}/2.json --out {out}/r.json"),
+    "comparison": (comparison, "*", "compare {f}/comparison.yaml --dry-run --out {out}/runs"),
+    "texts": (archives, "*", PREPARE + " --out {out}/text"),
 }
 
 
@@ -224,7 +206,7 @@ def good(tmp_path_factory, data_bin, checkpoint):
     @cache
     def folder(name: str) -> Path:
         made = tmp_path_factory.mktemp("good")
-        READERS[name].make(made, data_bin, checkpoint)
+        READERS[name][0](made, data_bin, checkpoint)
         return made
 
     return folder
@@ -235,12 +217,13 @@ def read(tmp_path, good, arguments_of_pytest_stay):
     """Gives a reader its files, some of them damaged by a function; returns whether it read them."""
 
     def run(name: str, damaging: Callable[[list[Path]], object] = len) -> bool:
-        folder, out, reader = tmp_path / "files", tmp_path / "out", READERS[name]
+        folder, out = tmp_path / "files", tmp_path / "out"
+        _, damaged, command = READERS[name]
         shutil.copytree(good(name), folder)
         out.mkdir()
-        damaging(sorted(folder.glob(reader.damaged)))
+        damaging(sorted(folder.glob(damaged)))
         try:
-            code = cli.main(reader.words.format(f=folder, out=out).split())
+            code = cli.main(command.format(f=folder, out=out).split())
         except (Exception, SystemExit) as error:
             code = getattr(error, "code", 1)
         assert code in (0, 1, 2)

@@ -22,8 +22,8 @@ from ..errors import BadInput
 from ..positions import GateBias, ScoreBias
 from ..positions.alibi import LinearBias
 from . import eager, flash, flex, fold, sdpa, skipping
-from .certificate import typical_share
 from .future_mask import FutureMask
+from .skipping import typical_share
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _automatic(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: flo
 def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
     if isinstance(mask.bias, GateBias):
         return ("fold",) if q.shape[2] > 1 else ()
-    if mask.bias is None or not fold.supports(mask.bias):
+    if not isinstance(mask.bias, LinearBias):
         # FlexAttention needs no mask in memory; SDPA's causal kernel neither.
         causal = mask.bias is None and not mask.window and mask.document_start is None
         return ("sdpa",) if causal or q.device.type == "cpu" else ("flex", "sdpa")
@@ -167,7 +167,7 @@ def _preferences_on_a_cpu(q: Tensor, mask: FutureMask) -> tuple[str, ...]:
     share = SHARE_TO_SKIP_IN_TRAINING if training else SHARE_TO_SKIP_IN_EVALUATION
     if torch.get_num_threads() == 1:
         share = SHARE_TO_SKIP_ON_ONE_THREAD
-    assert isinstance(mask.bias, LinearBias)  # see fold.supports()
+    assert isinstance(mask.bias, LinearBias)  # see _preferences()
     slopes = mask.bias.slopes(torch.device("cpu")).tolist()
     if typical_share(slopes, queries, mask.keys) <= at_width(share, width):
         return ("skipping", "fold")

@@ -26,17 +26,17 @@ SIMILAR = 4
 BLOCK = 128
 
 
-def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi, and no bias."""
-    return bias is None or isinstance(bias, LinearBias)
-
-
 @functools.lru_cache(maxsize=1)
 def _kernel():
     try:
         return importlib.import_module("flash_attn").flash_attn_func
     except (ImportError, AttributeError):
         return None
+
+
+def supports(bias: ScoreBias | None) -> bool:
+    """ALiBi, and no bias."""
+    return bias is None or isinstance(bias, LinearBias)
 
 
 def unsupported_reason(

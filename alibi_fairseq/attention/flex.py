@@ -10,17 +10,21 @@ Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
 from ..positions import RelativeBias, ScoreBias
 from ..positions.alibi import LinearBias
-from .flex_kernel import flex_kernel
 from .future_mask import FutureMask
 
 #: Queries and keys per block of the mask; what the kernels are written for.
 BLOCK = 128
+#: torch's own kernel. A query sees at least its own key, and the blocks it sees follow one another.
+TRITON: FlexKernelOptions = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True}
 
 
 def supports(bias: ScoreBias | None) -> bool:
@@ -170,3 +174,20 @@ def _within(own: Tensor, visible):
         return visible(batch, head, query, key) & (key >= own[batch, query])
 
     return visible_in_document
+
+
+def flex_kernel(
+    q: Tensor, k: Tensor, v: Tensor, score_mod: Callable | None, blocks: BlockMask
+) -> Tensor:
+    """Attention output (B, H, T, D) of q (B, H, T, D) and k, v (B, H, S, D)."""
+    for x in (q, k, v):  # a model has one number of heads and one head size
+        torch._dynamo.mark_static(x, 1)
+        torch._dynamo.mark_static(x, 3)
+    call = functools.partial(compiled(), score_mod=score_mod, block_mask=blocks)
+    return call(q, k, v, kernel_options=TRITON if q.device.type == "cuda" else None)
+
+
+@functools.lru_cache(maxsize=1)
+def compiled() -> Callable[..., Tensor]:
+    """Compiled for all lengths at once."""
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)

@@ -27,7 +27,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ..positions import GateBias, ScoreBias
 from ..positions.alibi import LinearBias
-from .blocks import QUERY_BLOCK, query_blocks
+from .eager import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
 
 #: Positions are split into multiples of this and a remainder, each with at most 8 significant bits.

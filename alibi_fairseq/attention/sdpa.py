@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ..positions import ScoreBias
-from .blocks import QUERY_BLOCK, attend_recomputing, query_blocks
+from .eager import QUERY_BLOCK, attend_recomputing, query_blocks
 from .future_mask import FutureMask
 
 

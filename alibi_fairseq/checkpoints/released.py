@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..errors import BadInput
 from ..files import atomic_write
-from ..results.dictionaries import STATE_KEY, fingerprint
+from ..results.provenance import STATE_KEY, fingerprint
 from .loading import check_finite, check_ties, wrong_parts
 from .options import check_options
 

@@ -50,14 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     try:
         from ..huggingface.export import export
-        from ..huggingface.tokenizer import TokenizerFiles
     except ImportError as error:
         if error.name in ("transformers", "safetensors", "tokenizers"):
             raise BadInput(MISSING.format(error.name)) from error
         raise
-    files = TokenizerFiles(
-        args.sentencepiece_model, args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.wordpiece_vocab
-    )
-    converted = export(args.path, args.data, args.out, args.dict, files, args.results)
+    converted = export(args.path, args.data, args.out, args.dict, vars(args), args.results)
     print(f"Wrote {args.out} as {converted.architecture}. {converted.reason}")
     print(f"Largest difference of log-probabilities: {converted.difference:.1e}")

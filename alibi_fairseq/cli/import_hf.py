@@ -26,12 +26,11 @@ def run(args: argparse.Namespace) -> None:
         raise
     imported = import_folder(args.folder)
     imported.save(args.out)
-    symbols = imported.vocabulary.dictionary.symbols
-    unknown = [symbol for symbol, row in zip(symbols, imported.vocabulary.rows) if row is None]
     print(f"Wrote {args.out}/checkpoint_best.pt and {args.out}/dict.txt.")
     print(f"Largest difference of log-probabilities: {imported.difference:.1e}")
-    if unknown:
-        print(f"The model has no token for {', '.join(unknown)}; their embeddings are zero.")
+    if imported.unknown:
+        unknown = ", ".join(imported.unknown)
+        print(f"The model has no token for {unknown}; their embeddings are zero.")
     print("To train on, add to alibi-fairseq train:")
     model = f"--finetune-from-model {shlex.quote(str(args.out / 'checkpoint_best.pt'))}"
     print(f"  {model} --task language_modeling {shlex.join(imported.flags)}")

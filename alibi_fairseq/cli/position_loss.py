@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..evaluation.measure import bucket_edges
     from ..evaluation.sweep import run_sweep
-    from ..reporting.early_token_curse import position_table
+    from ..reporting.own_results import position_table
     from ..results.points import document_points
     from ..results.schema import load_document
     from .experiment_options import wants_slurm

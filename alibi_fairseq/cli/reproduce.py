@@ -16,7 +16,7 @@ from .experiment_options import (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..paper.scales import SCALES
+    from ..paper.recipe import SCALES
 
     parser.add_argument("name", metavar="TABLE|FIGURE|all", help="e.g. table5, figure1")
     add_corpus_argument(
@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from ..experiments.paper_data import sources_of
     from ..experiments.paper_tables import PaperTables
     from ..paper import tables
-    from ..paper.recipe import CORPORA
-    from ..paper.scales import SCALES
+    from ..paper.recipe import CORPORA, SCALES
 
     items = tables.find_items(args.name)
     trainings = tables.trainings_for(items)

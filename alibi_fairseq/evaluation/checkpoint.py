@@ -21,7 +21,7 @@ from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..positions.alibi import SLOPE_KINDS
-from ..results.dictionaries import STATE_KEY, fingerprint
+from ..results.provenance import STATE_KEY, fingerprint
 from .measure import Scorer
 from .memory_usage import default_budget, windows_per_batch
 from .scoring import token_losses

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
-from ..reporting.perplexity_by_length import Columns, draw_lengths, length_csv, length_table
+from ..reporting.own_results import Columns, draw_lengths, length_csv, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.points import document_points
 from ..results.provenance import collect_provenance

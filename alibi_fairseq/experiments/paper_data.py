@@ -13,7 +13,7 @@ from ..data.bookcorpus import is_line_edition
 from ..data.pipeline import SPLITS, Corpus
 from ..data.sources import text_bytes, text_files
 from ..errors import BadInput
-from ..paper.scales import Scale
+from ..paper.recipe import Scale
 from ..results import manifest as manifests
 from ..results.manifest import other_name
 from ..results.stamps import Stamp

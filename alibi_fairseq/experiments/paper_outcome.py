@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import atomic_write
 from ..paper import published
-from ..paper.scales import PAPER
+from ..paper.recipe import PAPER
 from ..paper.tables import (
     DRAWN,
     Evaluation,
-    Training,
     asked_for,
+    curve_evaluations,
     paper_name,
     recipe_of,
     title,
     why_no_training,
 )
-from ..reporting import comparison
-from ..reporting.comparison import Row
+from ..reporting.markdown import NOTHING
+from ..reporting.paper_tables import perplexity_grid, rows_beside
 from ..results.points import Point, document_points, model_label
 from ..results.schema import load_document
 
@@ -72,65 +75,53 @@ def beside(tables: PaperTables, item: str) -> str:
             f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text '{texts}'). "
             "The paper's numbers stand beside them for orientation only.\n"
         )
-    for (subset, stride), rows in rows_of(tables, item).items():
+    ours = [point for evaluation in asked_for(item) for point in measured(tables, evaluation)]
+    groups: dict[tuple[str, int | None], list[Point]] = defaultdict(list)
+    for point in printed(item):
+        groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
+    for (subset, stride), points in groups.items():
         cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        columns = sorted({n for row in rows for n in (*row.paper, *row.ours[""])})
-        table = comparison.grid(comparison.lines(rows, columns, name), columns)
+        rows = rows_beside(points, ours, join_diagonal=False, label=partial(label, item))
+        columns = sorted({point.length for point in points})
+        table = perplexity_grid(rows, columns, name)
         parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")
     return "\n".join(parts)
 
 
-def rows_of(tables: PaperTables, item: str) -> dict[tuple, list[Row]]:
-    """The item's models by split and stride, each with the paper's perplexities and ours by length."""
-    trainings = {each.recipe.path: each for each in tables.trainings}
-    printed = printed_by_paper(item)
-    found: dict[tuple, dict[str, Row]] = defaultdict(dict)
-    for evaluation in asked_for(item):
-        training, updates = trainings[evaluation.recipe.path], evaluation.updates
-        ours = measured(tables, training, updates, evaluation.subset)
-        name = label(evaluation)
-        row = found[evaluation.subset, evaluation.stride].setdefault(name, Row(name, {}, {"": {}}))
-        for length in evaluation.lengths:
-            case = (length, evaluation.stride or length)
-            key = (training.recipe.path, updates, evaluation.subset, *case)
-            row.paper.update({length: printed[key]} if key in printed else {})
-            row.ours[""].update({length: ours[case]} if case in ours else {})
-    return {case: list(rows.values()) for case, rows in found.items()}
-
-
-def label(evaluation: Evaluation) -> str:
-    """``ALiBi, L=512``, with the share of the updates where the paper evaluates the run at several."""
-    recipe, updates = evaluation.recipe, evaluation.updates
-    name = model_label(recipe.position_method, recipe.train_length)
-    return name if updates == recipe.updates else f"{name}, {updates / recipe.updates:.1%} trained"
-
-
-def printed_by_paper(item: str) -> dict[tuple, Point]:
-    """The paper's perplexities by recipe, updates, split, length and stride."""
-    sources, _ = DRAWN.get(item, ((item,), None))
-    found = {}
-    for source in sources:
-        for point in published.points(source):
-            recipe = recipe_of(source, point)
-            updates = point.updates or recipe.updates
-            key = (recipe.path, updates, point.subset, point.length, point.stride)
-            if point.perplexity is not None:
-                found[key] = point
+def printed(item: str) -> list[Point]:
+    """The paper's points of an item, and without perplexity the evaluations behind its curves."""
+    sources, methods = DRAWN.get(item, ((item,), None))
+    found = [
+        replace(point, updates=point.updates or recipe_of(source, point).updates, status=NOTHING)
+        for source in sources
+        for point in published.points(source)
+        if methods is None or point.position_method in methods
+    ]
+    for each in curve_evaluations() if item == "figure05" else ():
+        model = (each.recipe.position_method, each.recipe.train_length)
+        for length in each.lengths:
+            point = Point(*model, length, length, each.subset, updates=each.updates, status=NOTHING)
+            found.append(point)
     return found
 
 
-def measured(
-    tables: PaperTables, training: Training, updates: int, subset: str
-) -> dict[tuple, Point]:
-    """Our perplexities of a model on a split by length and stride."""
-    run, results = tables.run(training), tables.results(training, subset)
-    model = run.model(tables.scale.updates_of(training.recipe, updates))
-    documents = [load_document(results)] if results.is_file() else []
-    return {
-        (point.length, point.stride): point
-        for point in document_points(*documents)
-        if Path(point.checkpoint or "").resolve() == model.resolve()
-    }
+def label(item: str, point: Point) -> str:
+    """``ALiBi, L=512``, with the share of the updates where the paper evaluates the run at several."""
+    sources, _ = DRAWN.get(item, ((item,), None))
+    share = (point.updates or 0) / recipe_of(sources[0], point).updates
+    name = model_label(point.position_method, point.train_length)
+    return name if share == 1 else f"{name}, {share:.1%} trained"
+
+
+def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
+    """Our perplexities of an evaluation, with the paper's number of updates."""
+    training = next(each for each in tables.trainings if each.recipe.path == evaluation.recipe.path)
+    updates = tables.scale.updates_of(training.recipe, evaluation.updates)
+    model = tables.run(training).model(updates).resolve()
+    results = tables.results(training, evaluation.subset)
+    for point in document_points(*([load_document(results)] if results.is_file() else [])):
+        if Path(point.checkpoint or "").resolve() == model:
+            yield replace(point, updates=evaluation.updates)
 
 
 def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ..files import check_disk
 from ..paper import published
-from ..paper.recipe import Recipe
-from ..paper.scales import PAPER, Scale
+from ..paper.recipe import PAPER, Recipe, Scale
 from ..paper.tables import Training
 from ..reporting import markdown
 from ..results.schema import TRAINING_FILE

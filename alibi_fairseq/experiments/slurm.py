@@ -26,7 +26,7 @@ from .command import Command, StopRequest
 from .run import ALIBI, trials_of
 from .runner import Experiment, exit_code, places_for, run_all
 
-#: Seconds before its end at which a job is warned, as in scripts/slurm/train.sbatch.
+#: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING = 180
 #: What SLURM sends then; all that we start handles or ignores it from its first moment.
 SIGNAL = "USR1"
@@ -211,7 +211,7 @@ def dependency(stage: Stage, before: Sequence[str]) -> dict[str, str]:
 
 
 def setup_lines() -> list[str]:
-    """Commands of bash that make the environment of a job, as scripts/slurm/setup.sh does."""
+    """Commands of bash that make the environment of a job, as scripts/train.sbatch does."""
     # srun does not take over the job's number of cores by itself (since SLURM 22.05).
     lines = ['export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"']
     if modules := os.environ.get(MODULES):

@@ -15,7 +15,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from ..errors import BadInput
-from ..results.dictionaries import STATE_KEY, fingerprint
+from ..results.provenance import STATE_KEY, fingerprint
 from .patching import mentions, wrap
 
 #: Options of the model that no tensor's shape depends on, and what they mean if they are absent.

@@ -7,7 +7,7 @@ import argparse
 from omegaconf import DictConfig, OmegaConf
 from transformers import PreTrainedTokenizerBase
 
-from ..reporting.markdown import literal
+from ..reporting.markdown import literal, table
 from .conversion import NAME, Converted
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
@@ -41,14 +41,12 @@ def model_card(
         name: name of the exported folder.
         facts: of the checkpoint, as results have them.
         state: what the checkpoint file holds.
-        converted: the exported model.
-        tokenizer: the exported tokeniser.
         cells: results of ``alibi-fairseq eval`` for this checkpoint.
     """
-    remote = converted.architecture == NAME
     code = ", trust_remote_code=True"
+    for_model = code if converted.architecture == NAME else ""
+    for_tokenizer = code if isinstance(tokenizer, AlibiLmTokenizer) else ""
     parameters = sum(p.numel() for p in converted.model.parameters())
-    for_model, for_tokenizer = remote, isinstance(tokenizer, AlibiLmTokenizer)
     return f"""---
 library_name: transformers
 pipeline_tag: text-generation
@@ -66,8 +64,8 @@ Its log-probabilities differ from the checkpoint's by at most {converted.differe
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("{name}"{code if for_model else ""})
-tokenizer = AutoTokenizer.from_pretrained("{name}"{code if for_tokenizer else ""})
+model = AutoModelForCausalLM.from_pretrained("{name}"{for_model})
+tokenizer = AutoTokenizer.from_pretrained("{name}"{for_tokenizer})
 prompt = tokenizer("\\nThe", return_tensors="pt")
 print(tokenizer.decode(model.generate(**prompt, max_new_tokens=50)[0]))
 ```
@@ -77,55 +75,43 @@ in front of the first; a prompt therefore best begins with a line end.
 
 ## Training
 
-| option | value |
-|---|---|
-{_table(training_options(state))}
-
+{table(["option", "value"], training_options(state), left=2)}
 ## Evaluation
 
-{_measured(cells) if cells else _last_validation(state)}
+{evaluation(cells, state)}
 """
 
 
-def training_options(state: dict) -> list[tuple[str, object]]:
+def training_options(state: dict) -> list[tuple[str, str]]:
     """The options that the card tells, and their values."""
     cfg = state.get("cfg")
     if isinstance(cfg, DictConfig):
         cfg = OmegaConf.to_container(cfg)
-    if not isinstance(cfg, dict):
-        return []
     rows = []
     for group, options in TOLD.items():
-        values = cfg.get(group) or {}
+        values = (cfg or {}).get(group) or {}
         values = vars(values) if isinstance(values, argparse.Namespace) else values
         for option in options:
             if values.get(option) not in (None, False, 0, ""):
-                label = group if option == "_name" else option
-                rows.append((label, values[option]))
+                rows.append((group if option == "_name" else option, str(values[option])))
     return rows
 
 
-def _table(rows: list[tuple[str, object]]) -> str:
-    return "\n".join(f"| {label} | {literal(str(value))} |" for label, value in rows)
-
-
-def _measured(cells: list[dict]) -> str:
-    lines = [
-        "Perplexity by `alibi-fairseq eval`: windows of L tokens of which the last S are scored.",
-        "",
-        "| text | split | L | S | tokens | perplexity |",
-        "|---|---|--:|--:|--:|--:|",
-    ]
-    for cell in sorted(cells, key=lambda cell: (cell["corpus"], cell["length"], cell["stride"])):
-        lines.append(
-            f"| {literal(cell['corpus'])} | {literal(cell['subset'])} | {cell['length']} | {cell['stride']} | "
-            f"{cell['tokens']} | {cell['perplexity']:.2f} |"
+def evaluation(cells: list[dict], state: dict) -> str:
+    """The measured perplexities, or else the best validation of the training."""
+    if not cells:
+        best = (state.get("extra_state") or {}).get("best")
+        if not isinstance(best, float):
+            return "Not measured; `alibi-fairseq eval` measures perplexity at any length."
+        return f"Best value of the validation metric during training: {best:.3f}."
+    columns = ("corpus", "subset", "length", "stride", "tokens")
+    rows = [
+        [*(str(cell[column]) for column in columns), f"{cell['perplexity']:.2f}"]
+        for cell in sorted(
+            cells, key=lambda cell: [cell[c] for c in ("corpus", "length", "stride")]
         )
-    return "\n".join(lines)
-
-
-def _last_validation(state: dict) -> str:
-    best = (state.get("extra_state") or {}).get("best")
-    if not isinstance(best, float):
-        return "Not measured; `alibi-fairseq eval` measures perplexity at any length."
-    return f"Best value of the validation metric during training: {best:.3f}."
+    ]
+    return (
+        "Perplexity by `alibi-fairseq eval`: windows of L tokens of which the last S are scored.\n\n"
+        + table(["text", "split", "L", "S", "tokens", "perplexity"], rows, left=2)
+    )

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import BadInput
-from .architectures import NATIVE
-from .architectures.base import SPECIAL, Weights
+from ..positions import METHOD_OPTIONS, PositionConfig
+from .architectures import ACTIVATIONS, NATIVE, OWN_OPTIONS, Weights
 from .configuration_alibi_lm import AlibiLmConfig
-from .description import Description, softmax_parts
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .positions_alibi_lm import POSITIONS
 
 NAME = "alibi_lm"
-#: Options of position methods, and limits of attention, that the modelling files know.
-OWN_OPTIONS = (
-    *("mem_len", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
-    "attention_window",
-)
+#: Options beyond those of fairseq's plain transformer, and their defaults.
+MORE_OPTIONS = {
+    **{
+        field.name: field.default
+        for field in fields(PositionConfig)
+        if field.name in METHOD_OPTIONS
+    },
+    **{"attention_window": 0, "block_diagonal": "none", "score_scaling": "none"},
+    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids"), False),
+}
 
 #: Our decoder's names of weights, as patterns, and those of the modelling files.
 RENAMED = (
@@ -58,25 +62,29 @@ class Converted:
     difference: float
 
 
-def convert(decoder: nn.Module, description: Description) -> Converted:
+def convert(decoder: nn.Module, position_method: str, train_length: int) -> Converted:
     """The model of transformers that computes the same.
+
+    Args:
+        decoder: of fairseq's ``transformer_lm`` or of this project.
+        train_length: tokens per training sample.
 
     Raises:
         BadInput: there is none.
     """
-    native = NATIVE.get(description.position_method)
-    needed = list(native.needed(description)) if native else []
+    config = describe(decoder, position_method, train_length)
+    native = NATIVE.get(position_method)
+    needed = native.needed(config) if native else []
     weights = decoder.state_dict()
     if native and not needed:
-        config = native.config(description)
-        model = AutoModelForCausalLM.from_config(config)
-        converted = native.exported(description, weights)
+        model = AutoModelForCausalLM.from_config(native.config(config))
+        converted = native.exported(config, weights)
         name, reason = native.name, f"{native.name} computes the same, without code of ours."
     else:
-        model = AlibiLmForCausalLM(own_config(description))
+        model = AlibiLmForCausalLM(config)
         converted = own_weights(decoder, weights)
         name = NAME
-        reason = f"No architecture of transformers has '{description.position_method}' positions."
+        reason = f"No architecture of transformers has '{position_method}' positions."
         if native:
             reason = (
                 f"{native.name} would have fit a model trained with these options: "
@@ -84,7 +92,7 @@ def convert(decoder: nn.Module, description: Description) -> Converted:
             )
     model.load_state_dict({key: w.detach().clone() for key, w in converted.items()}, strict=True)
     model.eval()
-    difference = compare(decoder, model, description.train_length)
+    difference = compare(decoder, model, train_length)
     if not difference <= TOLERANCE:
         raise BadInput(
             f"The exported model ({name}) gives other scores than the checkpoint (difference "
@@ -104,57 +112,89 @@ def compare(decoder: Any, model: PreTrainedModel, train_length: int) -> float:
     return (ours - theirs).abs().max().item()
 
 
-def own_config(model: Description) -> AlibiLmConfig:
-    """The configuration of a model.
+def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmConfig:
+    """What a decoder is, in the words of the modelling files.
 
     Raises:
-        BadInput: the modelling files do not know its position method or an option of it.
+        BadInput: they do not know its position method or an option of it.
     """
-    if model.position_method not in POSITIONS:
+    if position_method not in POSITIONS:
         raise BadInput(
-            f"No exported form holds the position method '{model.position_method}' (there are: "
+            f"No exported form holds the position method '{position_method}' (there are: "
             f"{', '.join(POSITIONS)})."
         )
-    for option in model.options:
-        if option not in OWN_OPTIONS:
+    args, options = decoder.args, given_options(decoder)
+    for option in options:
+        if option not in OWN_OPTIONS.values():
             raise BadInput(
                 f"No exported form holds --{option.replace('_', '-')}; train without it."
             )
-    window, memory = (model.options.get(option) for option in ("attention_window", "mem_len"))
+    activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    activations["gelu_fast"] = activations["gelu_accurate"]
+    if args.activation_fn not in activations:
+        raise BadInput(
+            f"No exported form holds --activation-fn {args.activation_fn}; use one of "
+            f"{', '.join(activations)}."
+        )
+    window, memory = (options.get(option) for option in ("attention_window", "mem_len"))
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"
         raise BadInput(
             f"No exported form holds --attention-window with {other}: transformers' caches cannot."
         )
-    scale = model.options.get("alibi_scale", 1.0)
+    scale = options.get("alibi_scale", 1.0)
+    layer, softmax, embedding = decoder.layers[0], decoder.adaptive_softmax, decoder.embed_tokens
+    tied = decoder.share_input_output_embed if softmax is None else args.tie_adaptive_weights
     return AlibiLmConfig(
-        vocab_size=model.vocabulary,
-        hidden_size=model.width,
-        intermediate_size=model.inner,
-        num_hidden_layers=model.layers,
-        num_attention_heads=model.heads,
-        hidden_act=model.activation,
-        position_method=model.position_method,
-        train_length=model.train_length,
-        normalize_before=model.normalize_before,
-        final_norm=model.final_norm,
-        embedding_norm=model.embedding_norm,
-        embedding_scale=model.embedding_scale,
-        embedding_bands=model.adaptive_input,
-        softmax_bands=model.adaptive_softmax,
-        embedding_width=model.input_width,
-        output_width=model.output_width,
+        vocab_size=len(decoder.dictionary),
+        hidden_size=decoder.embed_dim,
+        intermediate_size=layer.fc1.out_features,
+        num_hidden_layers=len(decoder.layers),
+        num_attention_heads=layer.self_attn.num_heads,
+        hidden_act=activations[args.activation_fn],
+        position_method=position_method,
+        train_length=train_length,
+        normalize_before=layer.normalize_before,
+        final_norm=decoder.layer_norm is not None,
+        embedding_norm=decoder.layernorm_embedding is not None,
+        embedding_scale=float(decoder.embed_scale),
+        embedding_bands=bands_of_input(embedding) if args.adaptive_input else None,
+        softmax_bands=None if softmax is None else bands_of_softmax(softmax),
+        embedding_width=embedding.embedding_dim,
+        output_width=decoder.output_embed_dim,
         alibi_scale=None if scale == "dynamic" else float(str(scale)),
-        alibi_bias_max=model.options.get("alibi_bias_max", 8.0),
-        clamp_learned_positions=model.options.get("clamp_learned_positions", False),
+        alibi_bias_max=options.get("alibi_bias_max", 8.0),
+        clamp_learned_positions=options.get("clamp_learned_positions", False),
         sliding_window=window,
         memory_length=memory or 0,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
-        tie_word_embeddings=model.tied,
-        **SPECIAL,
+        dropout=args.dropout,
+        attention_dropout=args.attention_dropout,
+        activation_dropout=args.activation_dropout,
+        tie_word_embeddings=tied,
     )
+
+
+def given_options(decoder: Any) -> dict[str, Any]:
+    """Those of ``MORE_OPTIONS`` that are not at their defaults."""
+    holders = (getattr(decoder.embed_positions, "config", None), decoder, decoder.args)
+    given = {}
+    for option, default in MORE_OPTIONS.items():
+        values = (getattr(holder, option) for holder in holders if hasattr(holder, option))
+        if (value := next(values, default)) != default:
+            given[option] = value
+    return given
+
+
+def bands_of_input(embedding: Any) -> list[tuple[int, int]]:
+    """(first word, width) of each band of fairseq's ``AdaptiveInput``."""
+    widths = [band[0].embedding_dim for band in embedding.embeddings]
+    return list(zip([0, *embedding.cutoff], widths))
+
+
+def bands_of_softmax(softmax: Any) -> list[tuple[int, int]]:
+    """(first word, width) of each band of fairseq's ``AdaptiveSoftmax``."""
+    widths = [softmax.input_dim, *(scores.weight.shape[1] for _, _, scores in softmax.tail)]
+    return list(zip([0, *softmax.cutoff], widths))
 
 
 def own_weights(decoder: Any, weights: Weights) -> Weights:
@@ -168,3 +208,20 @@ def own_weights(decoder: Any, weights: Weights) -> Weights:
         parts = softmax_parts(decoder.adaptive_softmax)
         result |= {f"lm_head.{name}.weight": tensor for name, tensor in parts.items()}
     return result
+
+
+def softmax_parts(softmax: Any) -> dict[str, Tensor]:
+    """The matrices of fairseq's ``AdaptiveSoftmax``, tied or not, by the names of our own.
+
+    ``words``, ``classes``, ``tails.i.0`` and ``tails.i.1``; each to be multiplied from the left.
+    """
+    words = softmax.cutoff[0]
+    if hasattr(softmax.head, "word_proj"):  # tied to the input
+        parts = {"words": softmax.head.word_proj.weight, "classes": softmax.head.class_proj.weight}
+    else:
+        parts = {"words": softmax.head.weight[:words], "classes": softmax.head.weight[words:]}
+    for index, (project, _, scores) in enumerate(softmax.tail):
+        transposed = getattr(project, "transpose", False)
+        parts[f"tails.{index}.0"] = project.weight.t() if transposed else project.weight
+        parts[f"tails.{index}.1"] = scores.weight
+    return parts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from transformers import PreTrainedModel
@@ -17,10 +18,9 @@ from ..results.schema import load_document
 from .card import model_card
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import Converted, convert
-from .description import describe
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
-from .tokenizer import NO_FILES, TokenizerFiles, build_tokenizer, check_tokenizer, find_files
+from .tokenizer import build_tokenizer, check_tokenizer, find_files
 
 
 def export(
@@ -28,7 +28,7 @@ def export(
     data: Path,
     out: Path,
     trained_with: Path | None = None,
-    tokenizer_files: TokenizerFiles = NO_FILES,
+    tokenizer_files: Mapping[str, Path | None] = MappingProxyType({}),
     results: Sequence[Path] = (),
 ) -> Converted:
     """Write the folder.
@@ -38,7 +38,7 @@ def export(
         data: folder that ``fairseq-preprocess`` wrote, with the dictionary of the training data.
         out: folder to write; it must not be there, or be empty.
         trained_with: dictionary file, for checkpoints that do not remember theirs.
-        tokenizer_files: the tokeniser's, where they are not beside the data.
+        tokenizer_files: the tokeniser's by option, where they are not beside the data.
         results: documents of ``alibi-fairseq eval`` to quote in the model card.
 
     Raises:
@@ -57,7 +57,7 @@ def export(
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(data, split, dictionary), dictionary.unk())
                 break
-        converted = convert(loaded.decoder, describe(loaded.decoder, method, length))
+        converted = convert(loaded.decoder, method, length)
         cells = measured(checkpoint, results)
         save(converted.model, folder)
         if isinstance(tokenizer, AlibiLmTokenizer):
@@ -66,18 +66,9 @@ def export(
         # Not needed by every tokeniser, but by whoever takes the model back to fairseq.
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
         state = read_checkpoint(checkpoint)
-        (folder / "README.md").write_text(
-            model_card(
-                checkpoint.resolve().parent.name,
-                out.name,
-                loaded.facts,
-                state,
-                converted,
-                tokenizer,
-                cells,
-            ),
-            encoding="utf-8",
-        )
+        run = checkpoint.resolve().parent.name
+        card = model_card(run, out.name, loaded.facts, state, converted, tokenizer, cells)
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return converted
 
 
@@ -98,13 +89,9 @@ def measured(checkpoint: Path, results: Sequence[Path]) -> list[dict]:
     digest = sha256_file(checkpoint)
     cells = []
     for path in results:
-        found = [
-            {**cell, "corpus": document["corpus"]}
-            for document in [load_document(path)]
-            for cell in document["cells"]
-            if cell.get("checkpoint_sha256") == digest
-        ]
+        document = load_document(path)
+        found = [cell for cell in document["cells"] if cell.get("checkpoint_sha256") == digest]
         if not found:
             raise BadInput(f"{path} holds no result of {checkpoint}; leave out --results.")
-        cells += found
+        cells += [{**cell, "corpus": document["corpus"]} for cell in found]
     return cells

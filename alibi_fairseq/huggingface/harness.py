@@ -22,11 +22,10 @@ from torch import Tensor
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from ..errors import BadInput
 from ..evaluation.checkpoint import load_checkpoint
 from ..evaluation.data import load_dictionary
 from ..evaluation.windows import check_window
-from .tokenizer import TokenizerFiles, build_tokenizer, find_files
+from .tokenizer import FILES, build_tokenizer, find_files
 
 
 class Decoder(PreTrainedModel, GenerationMixin):
@@ -59,9 +58,8 @@ class FairseqLM(HFLM):
         length: most tokens L that a prediction sees; the training length if not given.
         device: ``cpu`` or ``cuda``.
         precision: ``fp32``, ``bf16`` or ``fp16``.
-        sentencepiece_model, gpt2_encoder_json, gpt2_vocab_bpe, wordpiece_vocab: the tokeniser,
-            where it is not beside the data.
-        **options: options of the harness's model ``hf``.
+        **options: options of the harness's model ``hf``, and those of :data:`FILES` where the
+            tokeniser is not beside the data.
     """
 
     def __init__(
@@ -71,39 +69,25 @@ class FairseqLM(HFLM):
         length: int | None = None,
         device: str | None = None,
         precision: str = "fp32",
-        sentencepiece_model: str | None = None,
-        gpt2_encoder_json: str | None = None,
-        gpt2_vocab_bpe: str | None = None,
-        wordpiece_vocab: str | None = None,
         **options: Any,
     ):
         folder = Path(data)
-        named = (sentencepiece_model, gpt2_encoder_json, gpt2_vocab_bpe, wordpiece_vocab)
-        files = TokenizerFiles(*[Path(name) if name else None for name in named])  # type: ignore[arg-type]
         dictionary = load_dictionary(folder)
-        where = _device(device)
-        loaded = load_checkpoint(Path(path), folder, dictionary, where, precision)
+        files = find_files(folder, dictionary, {name: options.pop(name, None) for name in FILES})
+        if device is None or (device.startswith("cuda") and not torch.cuda.is_available()):
+            device = "cpu"  # the harness asks for cuda by default
+        loaded = load_checkpoint(Path(path), folder, dictionary, torch.device(device), precision)
         length = int(loaded.facts["train_length"] if length is None else length)
         check_window(length, length)
         if not loaded.shares_start:  # then the padding of a batch would count
             options["batch_size"] = 1
         super().__init__(
             pretrained=Decoder(loaded.decoder),
-            tokenizer=build_tokenizer(folder, find_files(folder, dictionary, files)),
+            tokenizer=build_tokenizer(folder, files),
             backend="causal",
             max_length=length,
             **options,
         )
-
-
-def _device(name: str | None) -> torch.device:
-    """The device of that name; the CPU for cuda, the harness's own default, where there is none."""
-    if name is None or (name.startswith("cuda") and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise BadInput(f"device={name}: there is no such device; use cpu or cuda.") from error
 
 
 def main() -> None:

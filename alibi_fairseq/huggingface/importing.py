@@ -10,53 +10,52 @@ Shapes: V entries of the dictionary, C model width.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from torch.nn.functional import pad
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
-from ..checkpoints import read_checkpoint
 from ..checkpoints.released import checkpoint_state, read_dictionary
 from ..errors import BadInput
 from ..files import atomic_folder
-from ..results.json_files import read_json
-from .architectures import NATIVE, Architecture
+from ..results.schema import read_json
+from .architectures import NATIVE, OPTIONS, Architecture, option_value
+from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import TOLERANCE, compare
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
 #: Weights with one row per word.
 BY_WORD = ("embed_tokens.weight", "output_projection.weight")
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """Attributes:
-    dictionary: fairseq's, for the checkpoint.
-    rows: for each of its entries the number of the token, or None where there is no such token.
-    """
-
-    dictionary: Dictionary
-    rows: list[int | None]
+#: Keys of config.json that are safe to read though transformers' classes do not list them, or hide them.
+MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
 
 @dataclass(frozen=True)
 class ImportedModel:
     """Attributes:
     state: what ``torch.save`` writes.
-    vocabulary: the checkpoint's.
+    dictionary: the checkpoint's.
+    unknown: its symbols that the model has no token for; their embeddings are zero.
     flags: options of ``fairseq-train`` that make the same model.
     difference: between the log-probabilities of both on random tokens, the largest.
     """
 
     state: dict
-    vocabulary: Vocabulary
+    dictionary: Dictionary
+    unknown: list[str]
     flags: list[str]
     difference: float
 
@@ -64,7 +63,7 @@ class ImportedModel:
         """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder."""
         with atomic_folder(out) as folder:
             torch.save(self.state, folder / "checkpoint_best.pt")
-            self.vocabulary.dictionary.save(str(folder / "dict.txt"))
+            self.dictionary.save(str(folder / "dict.txt"))
 
 
 def import_folder(folder: Path) -> ImportedModel:
@@ -74,27 +73,18 @@ def import_folder(folder: Path) -> ImportedModel:
         BadInput: it is no such folder, a weight is missing, or our decoder has no such model.
     """
     architecture, config = read_config(folder)
-    options = {"no_scale_embedding": True, **architecture.options(config)}
+    described = architecture.read(config)
     model = read_model(folder, config).eval()
-    options["share_decoder_input_output_embed"] = (
+    described.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
-    vocabulary = read_vocabulary(folder, config)
-    weights = model.state_dict()
-    inner = {
-        name.removeprefix(architecture.prefix): tensor
-        for name, tensor in weights.items()
-        if name.startswith(architecture.prefix)
-    }
-    ours = architecture.imported(
-        options["decoder_layers"], options["decoder_attention_heads"], inner
-    )
-    ours["output_projection.weight"] = weights["lm_head.weight"]
+    dictionary, rows = read_vocabulary(folder, config)
+    ours = architecture.imported(described, model.state_dict())
     for name in BY_WORD:
-        ours[name] = reordered(ours[name], vocabulary.rows)
-    cfg, flags = configuration(options, config)
-    decoder = build_decoder(cfg, vocabulary.dictionary, ours)
-    difference = compare(decoder, Renumbered(model, vocabulary.rows), cfg.model.train_length)
+        ours[name] = pad(ours[name], (0, 0, 0, 1))[rows]
+    cfg, flags = configuration(described)
+    decoder = build_decoder(cfg, dictionary, ours)
+    difference = compare(decoder, Renumbered(model, rows), cfg.model.train_length)
     if not difference <= TOLERANCE:
         raise BadInput(
             f"The imported model gives other scores than {folder} (difference {difference:.1e}): "
@@ -104,11 +94,12 @@ def import_folder(folder: Path) -> ImportedModel:
         state=checkpoint_state(
             cfg,
             {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()},
-            vocabulary.dictionary,
+            dictionary,
             criterion="CrossEntropyCriterion",
             optimizer="FairseqAdam",
         ),
-        vocabulary=vocabulary,
+        dictionary=dictionary,
+        unknown=[dictionary[symbol] for symbol in rows.lt(0).nonzero()],
         flags=flags,
         difference=difference,
     )
@@ -127,8 +118,8 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     try:
         default = AutoConfig.for_model(model_type)
         # Any other key may ask for code: of attention kernels, quantisation or an adapter.
-        known = {*default.to_dict(), *default.attribute_map, "n_embed"}
-        kept = {key: value for key, value in content.items() if key in known and key[0] != "_"}
+        known = {key for key in (*default.to_dict(), *default.attribute_map) if key[0] != "_"}
+        kept = {key: content[key] for key in known.union(MORE_KEYS).intersection(content)}
         return BY_TYPE[model_type], AutoConfig.for_model(**kept)
     except Exception as error:  # whatever transformers raises for values that cannot be
         raise BadInput(f"{path} is damaged ({' '.join(str(error).split())}).") from error
@@ -136,17 +127,13 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
 
 def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     """The model in fp32 with all its weights, from safetensors or else from a pickle of values."""
-    safe = any((folder / name).is_file() for name in ("model.safetensors", SAFE_INDEX))
-    weights = {"use_safetensors": True} if safe else {"state_dict": read_pickles(folder)}
-    with torch.device("meta"):
-        model_class = type(AutoModelForCausalLM.from_config(config))
     try:
-        model, found = model_class.from_pretrained(
-            folder if safe else None,
-            **weights,
+        model, found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].from_pretrained(
+            folder,
             config=config,
             dtype=torch.float32,
             local_files_only=True,
+            weights_only=True,
             output_loading_info=True,
         )
     except Exception as error:  # a damaged file makes safetensors and transformers raise anything
@@ -162,91 +149,66 @@ def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     return model
 
 
-SAFE_INDEX = "model.safetensors.index.json"
-PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-
-
-def read_pickles(folder: Path) -> dict[str, Tensor]:
-    """The weights of ``pytorch_model.bin`` or of its parts; only values are let in."""
-    files = [PICKLE]
-    if (folder / PICKLE_INDEX).is_file():
-        index = json.loads((folder / PICKLE_INDEX).read_text(encoding="utf-8"))
-        files = sorted({Path(name).name for name in index["weight_map"].values()})
-    elif not (folder / PICKLE).is_file():
-        raise BadInput(f"{folder} holds no weights (model.safetensors or {PICKLE}).")
-    weights: dict[str, Tensor] = {}
-    for file in files:
-        weights |= read_checkpoint(folder / file)
-    return weights
-
-
-def read_vocabulary(folder: Path, config: PreTrainedConfig) -> Vocabulary:
+def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary, Tensor]:
     """The dictionary in the folder, or one that lists the tokens' numbers.
+
+    Returns:
+        The dictionary, and (V,) the number of the token for each of its entries; −1 for none.
 
     Raises:
         BadInput: the dictionary has another size than the model.
     """
-    if (folder / "dict.txt").is_file():
-        dictionary = read_dictionary(folder / "dict.txt")
+    path = folder / "dict.txt"
+    if path.is_file():
+        dictionary = read_dictionary(path)
         if len(dictionary) != config.vocab_size:
             raise BadInput(
-                f"{folder / 'dict.txt'} has {len(dictionary):,} entries and the model "
-                f"{config.vocab_size:,}; use the dictionary of this model."
+                f"{path} has {len(dictionary):,} entries and the model {config.vocab_size:,}; use "
+                "the dictionary of this model."
             )
-        return Vocabulary(dictionary, list(range(len(dictionary))))
+        return dictionary, torch.arange(config.vocab_size)
     dictionary = Dictionary()
-    special: dict[int, int] = {}
+    rows = [-1] * dictionary.nspecial
     for symbol, number in (
         (dictionary.eos(), config.eos_token_id),
         (dictionary.pad(), config.pad_token_id),
         (dictionary.bos(), config.bos_token_id),
     ):
-        known = isinstance(number, int) and 0 <= number < config.vocab_size
-        if known and number not in special.values():
-            special[symbol] = number
-    rows = [special.get(symbol) for symbol in range(dictionary.nspecial)]
-    for number in range(config.vocab_size):
-        if number not in special.values():
-            dictionary.add_symbol(str(number))
-            rows.append(number)
-    return Vocabulary(dictionary, rows)
+        if number in range(config.vocab_size) and number not in rows:
+            rows[symbol] = number
+    for number in sorted({*range(config.vocab_size)}.difference(rows)):
+        dictionary.add_symbol(str(number))
+        rows.append(number)
+    return dictionary, torch.tensor(rows)
 
 
-def reordered(words: Tensor, rows: list[int | None]) -> Tensor:
-    """(V, C) rows in the dictionary's order; zeros for symbols that the model does not know."""
-    with_zeros = torch.cat([words, words.new_zeros(1, words.shape[1])])
-    return with_zeros[[len(words) if row is None else row for row in rows]]
-
-
-def configuration(options: dict, config: PreTrainedConfig):
+def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
     """fairseq's whole configuration, and the flags that ``fairseq-train`` needs for the same model."""
-    dropouts = {
-        "dropout": getattr(config, "dropout", getattr(config, "hidden_dropout", 0.0)),
-        "attention_dropout": config.attention_dropout,
-    }
+    options = {name: option_value(ours, getattr(model, ours)) for ours, name in OPTIONS.items()}
     names = {
         "arch": "alibi_lm",
         "task": "language_modeling",
         "criterion": "cross_entropy",
         "optimizer": "adam",
         "lr_scheduler": "fixed",
-        "max_tokens": options["tokens_per_sample"],
+        "max_tokens": model.train_length,
+        "train_length": model.train_length,
     }
-    train_length = {"train_length": options["tokens_per_sample"]}
-    namespace = argparse.Namespace(**names, **options, **dropouts, **train_length)
+    dropouts = {
+        name: getattr(model, name)
+        for name in ("dropout", "attention_dropout", "activation_dropout")
+    }
+    cfg = convert_namespace_to_omegaconf(argparse.Namespace(**names, **options, **dropouts))
     flags = ["--arch", "alibi_lm"]
     for name, value in options.items():
         flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            flags += [f"--{flag}"] * value
-            if not value and name in (
-                "share_decoder_input_output_embed",
-                "decoder_normalize_before",
-            ):
-                flags.append(f"--no-{flag}")
-        else:
+        if not isinstance(value, bool):
             flags += [f"--{flag}", str(value)]
-    return convert_namespace_to_omegaconf(namespace), flags
+        elif value:
+            flags.append(f"--{flag}")
+        elif name in ("share_decoder_input_output_embed", "decoder_normalize_before"):
+            flags.append(f"--no-{flag}")  # as they are on in this architecture
+    return cfg, flags
 
 
 def build_decoder(cfg, dictionary: Dictionary, weights: dict[str, Tensor]) -> torch.nn.Module:
@@ -262,11 +224,9 @@ def build_decoder(cfg, dictionary: Dictionary, weights: dict[str, Tensor]) -> to
 class Renumbered:
     """A model of transformers that reads and scores a dictionary's numbers."""
 
-    def __init__(self, model: PreTrainedModel, rows: list[int | None]):
-        self._model = model
-        self._known = torch.tensor([0 if row is None else row for row in rows])
-        self._unknown = torch.tensor([row is None for row in rows])
+    def __init__(self, model: PreTrainedModel, rows: Tensor):
+        self._model, self._rows = model, rows
 
     def __call__(self, tokens: Tensor):
-        logits = self._model(self._known[tokens]).logits[..., self._known]
-        return SimpleNamespace(logits=logits.masked_fill(self._unknown, 0.0))
+        logits = self._model(self._rows[tokens].clamp(min=0)).logits
+        return SimpleNamespace(logits=pad(logits, (0, 1))[..., self._rows])

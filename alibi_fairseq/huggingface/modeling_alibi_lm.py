@@ -1,10 +1,11 @@
 """Language models trained with alibi_fairseq, for transformers.
 
-This file and its three neighbours travel with an exported model (``trust_remote_code=True``) and
+This file and its two neighbours travel with an exported model (``trust_remote_code=True``) and
 need nothing but transformers. They hold what no architecture of the library does: ALiBi with any
 activation, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input and adaptive softmax.
 
-Shapes: B batch, T new tokens, S keys (cached + new), C model width, H heads, D head size.
+Shapes: B batch, T new tokens, S keys (cached + new), C model width, H heads, D head size,
+V vocabulary.
 """
 
 import torch
@@ -18,7 +19,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .configuration_alibi_lm import AlibiLmConfig
 from .positions_alibi_lm import POSITIONS, NoPositions
-from .vocabulary_alibi_lm import AdaptiveEmbedding, AdaptiveSoftmax, Embedding, Softmax
 
 
 def eager_attention_forward(
@@ -61,11 +61,7 @@ class Attention(nn.Module):
         )
         dropout = self.config.attention_dropout if self.training else 0.0
         output, weights = attend(
-            self,
-            q,
-            k,
-            v,
-            attention_mask,
+            *(self, q, k, v, attention_mask),
             scaling=self.scaling,
             dropout=dropout,
             position_bias=bias,
@@ -97,16 +93,100 @@ class DecoderLayer(GradientCheckpointingLayer):
             x = self.dropout(self.activation(self.fc1(x)), self.config.activation_dropout)
             return self.dropout(self.fc2(x), self.config.dropout)
 
-        for sublayer, norm in (
-            (attend, self.self_attn_layer_norm),
-            (feed_forward, self.final_layer_norm),
-        ):
+        norms = self.self_attn_layer_norm, self.final_layer_norm
+        for sublayer, norm in zip((attend, feed_forward), norms):
             before = self.config.normalize_before
             x = x + sublayer(norm(x)) if before else norm(x + sublayer(x))
         return x, weights
 
     def dropout(self, x, p):
         return nn.functional.dropout(x, p=p, training=self.training)
+
+
+def bounds(bands, vocab_size):
+    """(first word, one past the last, width) of each band."""
+    ends = [first for first, _ in bands[1:]] + [vocab_size]
+    return [(first, end, width) for (first, width), end in zip(bands, ends)]
+
+
+class AdaptiveEmbedding(nn.Module):
+    """Baevski & Auli 2019: narrow embeddings for rare words, each projected to the model width."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.bounds = bounds(config.embedding_bands, config.vocab_size)
+        self.bands = nn.ModuleList(
+            nn.Sequential(
+                nn.Embedding(end - first, width), nn.Linear(width, config.hidden_size, bias=False)
+            )
+            for first, end, width in self.bounds
+        )
+
+    def forward(self, input_ids):
+        result: torch.Tensor | None = None
+        for (first, end, _), band in zip(self.bounds, self.bands):
+            inside = ((input_ids >= first) & (input_ids < end)).unsqueeze(-1)
+            vectors = band((input_ids - first).clamp(0, end - first - 1))
+            result = vectors if result is None else torch.where(inside, vectors, result)
+        return result
+
+
+class Embedding(nn.Module):
+    """A plain embedding. The model projects it to its own width after scaling it."""
+
+    def __init__(self, config):
+        super().__init__()
+        width = config.embedding_width
+        self.words = nn.Embedding(config.vocab_size, width, config.pad_token_id)
+        self.project = projection(width, config.hidden_size)
+
+    def forward(self, input_ids):
+        return self.words(input_ids)
+
+
+class Softmax(nn.Module):
+    """A plain output layer: (B, T, C) to (B, T, V)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.project = projection(config.hidden_size, config.output_width)
+        self.words = nn.Linear(config.output_width, config.vocab_size, bias=False)
+
+    def forward(self, x):
+        return self.words(self.project(x))
+
+
+class AdaptiveSoftmax(nn.Module):
+    """Grave et al. 2017. Returns log-probabilities, whose softmax is the distribution."""
+
+    def __init__(self, config):
+        super().__init__()
+        width = config.output_width
+        (_, frequent, _), *rare = bounds(config.softmax_bands, config.vocab_size)
+        self.project = projection(config.hidden_size, width)
+        self.words = nn.Linear(width, frequent, bias=False)
+        self.classes = nn.Linear(width, len(rare), bias=False)
+        self.tails = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(width, narrow, bias=False), nn.Linear(narrow, end - first, bias=False)
+            )
+            for first, end, narrow in rare
+        )
+
+    def forward(self, x):
+        x = self.project(x)
+        words = self.words(x)
+        head = torch.cat([words, self.classes(x)], dim=-1).log_softmax(-1)
+        parts = [head[..., : words.shape[-1]]]
+        for index, tail in enumerate(self.tails):
+            prior = head[..., words.shape[-1] + index, None]
+            parts.append(prior + tail(x).log_softmax(-1))
+        return torch.cat(parts, dim=-1)  # (B, T, V)
+
+
+def projection(width, wanted):
+    """A linear map without bias, where widths differ."""
+    return nn.Identity() if width == wanted else nn.Linear(width, wanted, bias=False)
 
 
 class AlibiLmPreTrainedModel(PreTrainedModel):
@@ -135,13 +215,13 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         embedding = AdaptiveEmbedding if config.embedding_bands else Embedding
         self.embed_tokens = embedding(config)
         self.positions = POSITIONS[config.position_method](config)
-        norm = nn.LayerNorm(config.hidden_size)
-        self.layernorm_embedding = norm if config.embedding_norm else nn.Identity()
+        embedding_norm = nn.LayerNorm if config.embedding_norm else nn.Identity
+        self.layernorm_embedding = embedding_norm(config.hidden_size)
         self.layers = nn.ModuleList(
             DecoderLayer(config, index) for index in range(config.num_hidden_layers)
         )
-        norm = nn.LayerNorm(config.hidden_size)
-        self.layer_norm = norm if config.final_norm else nn.Identity()
+        final_norm = nn.LayerNorm if config.final_norm else nn.Identity
+        self.layer_norm = final_norm(config.hidden_size)
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -249,23 +329,12 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         **kwargs,
     ) -> CausalLMOutputWithPast | tuple:
         outputs = self.model(
-            input_ids,
-            attention_mask,
-            position_ids,
-            past_key_values,
-            inputs_embeds,
-            use_cache,
-            output_attentions,
-            output_hidden_states,
-            **kwargs,
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, **kwargs
         )
         x = outputs.last_hidden_state
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep

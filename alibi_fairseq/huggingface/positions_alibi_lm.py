@@ -126,14 +126,11 @@ class Kerple(NoPositions):
 
     def __init__(self, config):
         super().__init__(config)
-        self.log_p = nn.Parameter(torch.empty(config.num_attention_heads))
-        self.log_a = nn.Parameter(torch.empty(config.num_attention_heads))
+        heads = config.num_attention_heads
+        self.log_p, self.log_a = (nn.Parameter(torch.empty(heads)) for _ in range(2))
 
     def bias(self, distance, length):
-        p, a = (
-            per_head(self.log_p.float().exp(), distance),
-            per_head(self.log_a.float().exp(), distance),
-        )
+        p, a = (per_head(x.float().exp(), distance) for x in (self.log_p, self.log_a))
         return -p * torch.log1p(a * distance)
 
 

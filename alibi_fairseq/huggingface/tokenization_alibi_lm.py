@@ -7,6 +7,7 @@ transformers, and sentencepiece or tokenizers for such data. A text becomes the 
 """
 
 import shutil
+import unicodedata
 from pathlib import Path
 
 from transformers import PreTrainedTokenizer
@@ -22,7 +23,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         vocab_file: fairseq's ``dict.txt``.
         sentencepiece_file: sentencepiece model.
         encoder_file, merges_file: ``encoder.json`` and ``vocab.bpe`` of GPT-2.
-        wordpiece_file, lower_case: ``vocab.txt`` of BERT, and whether text is lower-cased.
+        wordpiece_file: ``vocab.txt`` of BERT.
     """
 
     vocab_files_names = {
@@ -34,23 +35,10 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
     }
     model_input_names = ["input_ids", "attention_mask"]
 
-    def __init__(
-        self,
-        vocab_file,
-        sentencepiece_file=None,
-        encoder_file=None,
-        merges_file=None,
-        wordpiece_file=None,
-        lower_case=False,
-        **kwargs,
-    ):
-        self._files = {
-            "vocab_file": vocab_file,
-            "sentencepiece_file": sentencepiece_file,
-            "encoder_file": encoder_file,
-            "merges_file": merges_file,
-            "wordpiece_file": wordpiece_file,
-        }
+    def __init__(self, vocab_file, **kwargs):
+        others = [kind for kind in self.vocab_files_names if kind != "vocab_file"]
+        files = {kind: kwargs.pop(kind, None) for kind in others}
+        self._files = {"vocab_file": vocab_file, **{k: f for k, f in files.items() if f}}
         self._symbols = [*SPECIAL]
         self._numbers = {symbol: number for number, symbol in enumerate(SPECIAL)}
         for line in Path(vocab_file).read_text(encoding="utf-8").split("\n"):
@@ -59,16 +47,18 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
                 symbol = line.rsplit(" ", 1)[0]
                 self._numbers[symbol] = len(self._symbols)
                 self._symbols.append(symbol)
-        self._segmenter: Words | SentencePieces | ByteLevel | WordPieces = Words()
-        if sentencepiece_file:
-            self._segmenter = SentencePieces(sentencepiece_file)
-        elif encoder_file and merges_file:
-            self._segmenter = ByteLevel(encoder_file, merges_file)
-        elif wordpiece_file:
-            self._segmenter = WordPieces(wordpiece_file, lower_case)
+        self._segmenter: Words | SentencePieces | ByteLevel | WordPieces
+        if files["sentencepiece_file"]:
+            self._segmenter = SentencePieces(files["sentencepiece_file"])
+        elif files["encoder_file"]:
+            self._segmenter = ByteLevel(files["encoder_file"], files["merges_file"])
+        elif files["wordpiece_file"]:
+            self._segmenter = WordPieces(files["wordpiece_file"])
+        else:
+            self._segmenter = Words()
         defaults = {"bos_token": LINE_END, "eos_token": LINE_END, "pad_token": "<pad>"}
         kwargs = {**defaults, "unk_token": UNKNOWN, "padding_side": "left", **kwargs}
-        super().__init__(lower_case=lower_case, **kwargs)
+        super().__init__(**kwargs)
 
     @property
     def vocab_size(self):
@@ -104,14 +94,10 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
     def save_vocabulary(self, save_directory, filename_prefix=None):
         saved = []
         for kind, file in self._files.items():
-            if file:
-                name = self.vocab_files_names[kind]
-                target = Path(
-                    save_directory, f"{filename_prefix}-{name}" if filename_prefix else name
-                )
-                if not (target.exists() and target.samefile(file)):
-                    shutil.copyfile(file, target)
-                saved.append(str(target))
+            name = "-".join(filter(None, (filename_prefix, self.vocab_files_names[kind])))
+            saved.append(str(Path(save_directory, name)))
+            if not (Path(saved[-1]).exists() and Path(saved[-1]).samefile(file)):
+                shutil.copyfile(file, saved[-1])
         return tuple(saved)
 
 
@@ -155,12 +141,16 @@ class ByteLevel:
 
 
 class WordPieces:
-    def __init__(self, file, lower_case):
+    """Text is lower-cased where no piece has an upper-case letter, which is BERT's uncased kind."""
+
+    def __init__(self, file):
         from tokenizers.implementations import BertWordPieceTokenizer
 
-        self._pieces = Path(file).read_text(encoding="utf-8").split("\n")
-        numbers = {piece.rstrip("\r"): n for n, piece in enumerate(self._pieces) if piece}
-        self._model = BertWordPieceTokenizer(numbers, lowercase=lower_case)
+        pieces = Path(file).read_text(encoding="utf-8").split("\n")
+        numbers = {piece.rstrip("\r"): n for n, piece in enumerate(pieces) if piece}
+        letters = {letter for piece in numbers if piece[0] != "[" for letter in piece}
+        cased = any(unicodedata.category(letter) == "Lu" for letter in letters)
+        self._model = BertWordPieceTokenizer(numbers, lowercase=not cased)
 
     def split(self, line):
         return self._model.encode(line, add_special_tokens=False).tokens

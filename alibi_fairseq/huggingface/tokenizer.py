@@ -7,7 +7,7 @@ those come with the file ``tokenization_alibi_lm.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from fairseq.data import Dictionary
@@ -25,94 +25,70 @@ from .tokenization_alibi_lm import AlibiLmTokenizer
 LINES, ENOUGH = 200, 0.95
 
 
-@dataclass(frozen=True)
-class TokenizerFiles:
-    """Files that cut text into the dictionary's symbols; none for words.
-
-    Attributes:
-        sentencepiece: a sentencepiece model.
-        encoder, merges: GPT-2's ``encoder.json`` and ``vocab.bpe``.
-        wordpiece: BERT's ``vocab.txt``; ``lower_case`` says that it is of the uncased kind.
-    """
-
-    sentencepiece: Path | None = None
-    encoder: Path | None = None
-    merges: Path | None = None
-    wordpiece: Path | None = None
-    lower_case: bool = False
-
-    def given(self) -> list[Path]:
-        files = (self.sentencepiece, self.encoder, self.merges, self.wordpiece)
-        return [file for file in files if file is not None]
+#: The tokeniser's arguments for the files that cut text into the dictionary's symbols, by our options.
+FILES = {
+    "sentencepiece_model": "sentencepiece_file",
+    "gpt2_encoder_json": "encoder_file",
+    "gpt2_vocab_bpe": "merges_file",
+    "wordpiece_vocab": "wordpiece_file",
+}
+#: The same by the kind of tokeniser that a manifest names.
+KINDS = {
+    "sentencepiece-bpe": ("sentencepiece_file",),
+    "byte-level-bpe": ("encoder_file", "merges_file"),
+    "wordpiece": ("wordpiece_file",),
+}
 
 
-NO_FILES = TokenizerFiles()
+def find_files(
+    data: Path, dictionary: Dictionary, named: Mapping[str, str | Path | None]
+) -> dict[str, Path]:
+    """The tokeniser's files by argument: those named, else those that lie in the data folder.
 
+    Args:
+        named: options of ``FILES`` and their values; others are ignored.
 
-def find_files(data: Path, dictionary: Dictionary, named: TokenizerFiles) -> TokenizerFiles:
-    """The tokeniser's files: those named, else those that lie in the data folder.
+    Returns:
+        Nothing for words.
 
     Raises:
         BadInput: a file is missing, or the dictionary holds pieces and no file says whose.
     """
-    if not named.given():
-        named = _beside(data)
-    for file in named.given():
+    files = {kind: Path(path) for option, kind in FILES.items() if (path := named.get(option))}
+    described = manifest.load(data)
+    if described is not None and not files:
+        tokenizer = described["tokenizer"]
+        beside = [data / name for name in tokenizer.get("files", [])]
+        files = dict(zip(KINDS.get(tokenizer["kind"], ()), beside))
+    for file in files.values():
         if not file.is_file():
             raise BadInput(f"There is no tokeniser file {file}.")
-    if (named.encoder is None) != (named.merges is None):
+    if ("encoder_file" in files) != ("merges_file" in files):
         raise BadInput("GPT-2's tokeniser needs both --gpt2-encoder-json and --gpt2-vocab-bpe.")
     words = dictionary.symbols[dictionary.nspecial :]
-    if not named.given() and words:
-        for marked, what, option in (
-            (sum(w.startswith(WORD_MARK) for w in words), "sentencepiece", "--sentencepiece-model"),
-            (sum(w.startswith(CONTINUATION) for w in words), "WordPiece", "--wordpiece-vocab"),
-            (sum(w.isdecimal() for w in words) - len(words) // 2, "GPT-2", "--gpt2-encoder-json"),
+    if not files and words:
+        for marked, option in (
+            (sum(w.startswith(WORD_MARK) for w in words), "--sentencepiece-model"),
+            (sum(w.startswith(CONTINUATION) for w in words), "--wordpiece-vocab"),
+            (sum(w.isdecimal() for w in words) - len(words) // 2, "--gpt2-encoder-json"),
         ):
             if marked > SHARE * len(words):
                 raise BadInput(
-                    f"The dictionary of {data} lists {what} pieces, and the tokeniser is not "
+                    f"The dictionary of {data} lists pieces of words, and the tokeniser is not "
                     f"beside it; name it with {option}."
                 )
-    return named
+    return files
 
 
-def _beside(data: Path) -> TokenizerFiles:
-    described = manifest.load(data)
-    if described is None:
-        return NO_FILES
-    tokenizer = described["tokenizer"]
-    files = [data / name for name in tokenizer.get("files", [])]
-    if tokenizer["kind"] == "sentencepiece-bpe":
-        return TokenizerFiles(sentencepiece=files[0])
-    if tokenizer["kind"] == "byte-level-bpe":
-        return TokenizerFiles(encoder=files[0], merges=files[1])
-    if tokenizer["kind"] == "wordpiece":
-        return TokenizerFiles(wordpiece=files[0], lower_case=tokenizer["lower_case"])
-    return NO_FILES
-
-
-def build_tokenizer(data: Path, files: TokenizerFiles) -> PreTrainedTokenizerBase:
+def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenizerBase:
     """A tokeniser that gives the numbers of the data folder's ``dict.txt``."""
-    dictionary = data / "dict.txt"
-    if not files.given():
-        return word_level(Dictionary.load(str(dictionary)))
+    if not files:
+        return word_level(Dictionary.load(str(data / "dict.txt")))
     try:
-        return AlibiLmTokenizer(
-            str(dictionary),
-            sentencepiece_file=_text(files.sentencepiece),
-            encoder_file=_text(files.encoder),
-            merges_file=_text(files.merges),
-            wordpiece_file=_text(files.wordpiece),
-            lower_case=files.lower_case,
-        )
+        return AlibiLmTokenizer(data / "dict.txt", **files)
     except Exception as error:  # the libraries raise bare exceptions for damaged files
-        names = " and ".join(map(str, files.given()))
+        names = " and ".join(map(str, files.values()))
         raise BadInput(f"{names} cannot be read as a tokeniser ({error}).") from error
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:

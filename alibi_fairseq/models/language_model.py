@@ -16,7 +16,7 @@ from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
 from ..errors import BadInput
 from ..positions.alibi import slopes_option
 from ..results import manifest
-from ..results.dictionaries import bind_dictionary
+from ..results.provenance import bind_dictionary
 from .config import (
     AlibiLanguageModelConfig,
     BloomConfig,

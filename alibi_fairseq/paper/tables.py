@@ -43,15 +43,7 @@ Case = tuple[int, str, int | None]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One trained model evaluated on one split.
-
-    Attributes:
-        recipe: the training run.
-        updates: take the model as it was after that number of updates.
-        subset: ``valid`` or ``test``.
-        stride: tokens scored per window; None means non-overlapping windows.
-        lengths: tokens per window.
-    """
+    """A recipe's model after some updates on a split; ``stride`` None: non-overlapping windows."""
 
     recipe: Recipe
     updates: int

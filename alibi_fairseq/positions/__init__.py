@@ -8,6 +8,7 @@ from .bam import Bam
 from .base import (
     METHOD_OPTIONS,
     GateBias,
+    NoPositions,
     PlaceBias,
     PositionConfig,
     PositionMethod,
@@ -21,7 +22,6 @@ from .fire import Fire
 from .fox import Fox
 from .kerple import Kerple
 from .learned import Learned
-from .none import NoPositions
 from .rotary import Rotary
 from .sandwich import Sandwich
 from .sinusoidal import Sinusoidal

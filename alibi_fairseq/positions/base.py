@@ -223,6 +223,14 @@ class PositionMethod(nn.Module):
         return None
 
 
+class NoPositions(PositionMethod):
+    """Acts nowhere: the model infers positions from the causal mask alone.
+
+    Papers: Haviv et al. 2022, https://arxiv.org/abs/2203.16634; Kazemnejad et al. 2023,
+    https://arxiv.org/abs/2305.19466. Past the training length it degrades.
+    """
+
+
 def token_positions(real: Tensor, document_start: Tensor | None = None) -> Tensor:
     """0-based positions of tokens, −1 at padding; padding may be on either side.
 

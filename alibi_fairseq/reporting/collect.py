@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
@@ -16,11 +14,10 @@ from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
 _SAME_CELL = 1e-3
-_UNMEASURED: dict[str, Any] = {
-    **dict.fromkeys(("perplexity", "bits_per_byte", "peak_memory_mb")),
-    **dict.fromkeys(("tokens_per_second", "tokens_per_second_batch_1")),
-    "loss_bits": 0.0,
-}
+_MEASURED = (
+    *("perplexity", "loss_bits", "bits_per_byte", "peak_memory_mb"),
+    *("tokens_per_second", "tokens_per_second_batch_1"),
+)
 
 # A run counts as the paper's setting from this share of its updates on: the best checkpoint is
 # seldom the last one.
@@ -68,14 +65,12 @@ class Results:
 
     def comparable_training(self, corpus: str) -> list[dict]:
         """Validation losses of training runs in the paper's setting, whatever their updates."""
-        model = paper.model(corpus)
         return [
             cell
             for document in self.of_kind("training")
             for cell in document["cells"]
-            if document["corpus"] == corpus
-            and cell.get("model") == model
-            and cell["subset"] == "valid"
+            if (document["corpus"], cell["subset"]) == (corpus, "valid")
+            and cell.get("model") == paper.model(corpus)
         ]
 
 
@@ -101,18 +96,17 @@ def collect(
     for path in files:
         document = load_document(path)
         _check_whole(path, document)
+        results.documents.append((path, document))
         for cell in document["cells"] if path in label_of else ():
             cell["label"] = label_of[path]
-        results.documents.append((path, document))
-    evaluations = [pair for pair in results.documents if pair[1]["kind"] == "evaluation"]
-    points = iter(document_points(*(document for _, document in evaluations)))
-    for path, document in evaluations:
+        if document["kind"] != "evaluation":
+            continue
         corpus = document["corpus"]
         other_text = why_other_text(corpus, document["provenance"].get("text")) or ""
-        for point in islice(points, len(document["cells"])):
+        for point in document_points(document):
             unlike = why_not_comparable(corpus, point) or ""
             point = replace(point, other_text=other_text, unlike_paper=unlike)
-            case = replace(point, **_UNMEASURED)
+            case = replace(point, **dict.fromkeys(_MEASURED))
             other_path, other = found.setdefault(case, (path, point))
             if other is point:
                 results.points.append(point)
@@ -141,13 +135,10 @@ def _check_whole(path: Path, document: dict) -> None:
 def _files(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            inside = sorted(path.rglob("*.json"))
-            if not inside:
-                raise BadInput(f"{path}: no results (*.json) in this folder.")
-            files += inside
-        else:
-            files.append(path)
+        inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise BadInput(f"{path}: no results (*.json) in this folder.")
+        files += inside
     return list(dict.fromkeys(file.resolve() for file in files))
 
 

@@ -99,10 +99,6 @@ class Report:
         self.names: set[tuple[str, str]] = set()
         self.page: list[str] = []
 
-    def text(self, *paragraphs: str) -> None:
-        """Add paragraphs to the page."""
-        self.page += paragraphs
-
     def table(self, name: str, title: str, body: str, notes: list[str] | None = None) -> None:
         """A table as a file and as a section of the page."""
         remarks = "".join(f"- {note}\n" for note in notes or [])

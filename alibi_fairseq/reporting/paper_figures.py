@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import comparison, plots
+from alibi_fairseq.reporting import plots, speed
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.reporting.perplexity_by_length import draw_panels, without_length
-from alibi_fairseq.reporting.speed import printed, speed_panels, speeds
-from alibi_fairseq.reporting.training_curves import time_curve, training_speeds
+from alibi_fairseq.reporting.own_results import without_length
+from alibi_fairseq.reporting.paper_tables import rows_beside
 from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
 
 PAIR = ("alibi", "sinusoidal")
 
+Speeds = Mapping[tuple[str, int], float]  # by position method and training length
 
-def _lines(item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True) -> list:
+
+def _lines(
+    item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True
+) -> list[Series]:
     """The rows of a table or figure as lines: the paper's first, then ours."""
-    theirs, measured = [], []
-    ours = results.comparable(paper.about(item)["corpus"])
-    for row in comparison.rows_beside(item, ours):
-        points = [point for point in row.paper.values() if keep(point)]
-        if not points:
-            continue
-        one = {point.train_length for point in points}
-        model = (points[0].position_method, one.pop() if len(one) == 1 else None)
-        theirs.append(Series(*model, points, "paper", printed=True, title=row.label))
-        for variant, found in row.ours.items():
-            if kept := [point for point in found.values() if keep(point)]:
-                measured.append(Series(*model, kept, variant, title=row.label))
-    return theirs + measured
+    rows = rows_beside(paper.points(item), results.comparable(paper.about(item)["corpus"]))
+    lines = [row.paper for row in rows] + [own for row in rows for own in row.ours]
+    cut = (replace(line, points=[p for p in line.points if keep(p)]) for line in lines)
+    return [line for line in cut if line.points]
 
 
 def figure01(results: Results, *paths: os.PathLike) -> None:
@@ -40,40 +34,21 @@ def figure01(results: Results, *paths: os.PathLike) -> None:
         "trained at L=512": without_length(_lines("table02", results)),
         "trained at L=1024": without_length(_lines("table03", results)),
     }
-    draw_panels("WikiText-103, validation", panels, *paths)
+    plots.draw_panels("WikiText-103, validation", panels, *paths)
 
 
 def figure02(results: Results, *paths: os.PathLike) -> None:
     """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
-    panels = speed_panels("the paper, one V100", printed(), "words")
-    for machine, cases in speeds(results.of_kind("benchmark")).items():
-        panels += speed_panels(machine, cases, "tokens")
+    panels = speed.speed_panels("the paper, one V100", speed.printed_speeds(), "words")
+    for machine, cases in speed.speeds(results.of_kind("benchmark")).items():
+        panels += speed.speed_panels(machine, cases, "tokens")
     plots.draw("Speed and memory", panels, *paths)
 
 
 def figure04(results: Results, *paths: os.PathLike) -> None:
     """ALiBi trained at each length, beside sinusoidal evaluated where it was trained (Table 5)."""
     lines = _lines("table05", results, lambda point: point.position_method in PAIR)
-    draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
-
-
-def figure09(results: Results, *paths: os.PathLike) -> None:
-    """The same on Toronto BookCorpus (Table 8)."""
-    panels = {"non-overlapping": _lines("table08", results)}
-    draw_panels("Toronto BookCorpus, validation", panels, *paths)
-
-
-def figure06(results: Results, *paths: os.PathLike) -> None:
-    """1.3B parameters beyond the training length."""
-    panels = {}
-    for length in (512, 1024):
-
-        def trained_there(point: Point, length: int = length) -> bool:
-            return point.train_length == length
-
-        lines = _lines("figure06", results, trained_there)
-        panels[f"trained at L={length}"] = without_length(lines)
-    draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
+    plots.draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
 
 
 def figure05(results: Results, *paths: os.PathLike) -> None:
@@ -87,21 +62,30 @@ def figure05(results: Results, *paths: os.PathLike) -> None:
             label = model_label(row["position_method"], row["train_length"])
             look = plots.method_look(row["position_method"])
             end, value = [row["gpu_hours"]], row["perplexity"]
-            note = [(0, f"{value:.2f}")]
+            point, note = replace(look, linestyle="none"), [(0, f"{value:.2f}")]
             name = f"{label} (paper, end point)"
-            point = replace(look, linestyle="none")
             lines.append(plots.Line(name, end, [value], point, hollow=True, notes=note))
             case = {key: row[key] for key in ("position_method", "train_length", "length")}
-            curve = time_curve(results, "cc100-roberta", case)
+            curve = speed.time_curve(results, "cc100-roberta", case)
             lines.append(plots.Line(label, [x for x, _ in curve], [y for _, y in curve], look))
         panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
     plots.draw("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
 
 
+def figure06(results: Results, *paths: os.PathLike) -> None:
+    """1.3B parameters beyond the training length."""
+    lines = _lines("figure06", results)
+    panels = {
+        f"trained at L={n}": without_length(line for line in lines if line.train_length == n)
+        for n in (512, 1024)
+    }
+    plots.draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
+
+
 def figure07(results: Results, *paths: os.PathLike) -> None:
     """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
     machines = {"the paper, one V100 (words)": _training_speeds_of_paper()}
-    for machine, cases in speeds(results.of_kind("benchmark")).items():
+    for machine, cases in speed.speeds(results.of_kind("benchmark")).items():
         machines[f"{machine} (tokens)"] = {
             (method, length): found["train"]
             for (method, length, _), found in cases.items()
@@ -128,7 +112,7 @@ def figure07(results: Results, *paths: os.PathLike) -> None:
     plots.draw("Training speed by training length", panels, *paths)
 
 
-def _training_speeds_of_paper() -> dict[tuple[str, int], float]:
+def _training_speeds_of_paper() -> Speeds:
     return {
         (row["position_method"], row["train_length"]): row["train_words_per_second"]
         for row in paper.rows("figure07")
@@ -141,27 +125,27 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
     Our speeds are those of the runs' own records, per GPU (or process).
     """
     cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
-    speed = training_speeds(results, "wikitext-103")
+    recorded = speed.training_speeds(results, "wikitext-103")
     ours = series(
         point
         for point in results.comparable("wikitext-103")
-        if (point.position_method, point.train_length) in cases & speed.keys()
+        if (point.position_method, point.train_length) in cases & recorded.keys()
         and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
     )
     averaged = [point for model in ours for point in model.points]
     panels = [
         _by_speed("the paper, one V100", _training_speeds_of_paper(), paper.points("figure08")),
-        _by_speed("ours, per process", speed, averaged),
+        _by_speed("ours, per process", recorded, averaged),
     ]
     plots.draw("WikiText-103, validation", panels[: 2 if ours else 1], *paths)
 
 
-def _by_speed(title: str, speed: dict, points: Iterable[Point]) -> plots.Panel:
+def _by_speed(title: str, speeds: Speeds, points: Iterable[Point]) -> plots.Panel:
     printed = title.startswith("the paper")
     lines = []
     for method in PAIR:
         own = [point for point in points if point.position_method == method and point.perplexity]
-        at = [speed[method, point.train_length] / 1000 for point in own]
+        at = [speeds[method, point.train_length] / 1000 for point in own]
         notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
         label = method_name(method) + (" (paper)" if printed else "")
         values = [point.perplexity or 0.0 for point in own]
@@ -172,10 +156,16 @@ def _by_speed(title: str, speed: dict, points: Iterable[Point]) -> plots.Panel:
     return plots.Panel(title, lines, *axes, over_length=False)
 
 
+def figure09(results: Results, *paths: os.PathLike) -> None:
+    """The same as Figure 4 on Toronto BookCorpus (Table 8)."""
+    panels = {"non-overlapping": _lines("table08", results)}
+    plots.draw_panels("Toronto BookCorpus, validation", panels, *paths)
+
+
 def figure11(results: Results, *paths: os.PathLike) -> None:
     """Beyond the training length with a sliding window, S=1 (Tables 13 and 15)."""
     lines = [*_lines("table15", results), *_lines("table13", results)]
-    draw_panels("WikiText-103, validation", {"sliding window, S=1": lines}, *paths)
+    plots.draw_panels("WikiText-103, validation", {"sliding window, S=1": lines}, *paths)
 
 
 #: Item → the table it follows in the report, its caption, and what draws it into paths.

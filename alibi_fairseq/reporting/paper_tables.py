@@ -1,15 +1,15 @@
-"""The paper's tables with ours beside them. ``TABLES`` lists them."""
+"""The paper's tables with ours beside them: which numbers belong together, and verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import comparison, markdown, speed
+from alibi_fairseq.reporting import markdown, speed
 from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.reporting.comparison import Row
-from alibi_fairseq.reporting.training_curves import time_curve, times_as_fast
-from alibi_fairseq.results.points import Point, method_name, model_label
+from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")
@@ -23,6 +23,13 @@ COSTS = {
 PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
 TABLES = ("table01", *PERPLEXITY_TABLES)
 
+# Where the paper gives a model's number of updates, ours may differ by this share: Tables 11 and 12
+# tell 46.7k and 50k updates apart.
+_UPDATES_TOLERANCE = 0.02
+
+#: Tables with more columns than this have them as rows instead.
+_MOST_COLUMNS = 8
+
 
 def table(item: str, results: Results) -> str:
     """One of Tables 1–15 as Markdown, e.g. ``table05``; without results, ours is missing.
@@ -33,31 +40,240 @@ def table(item: str, results: Results) -> str:
     if item == "table01":
         return speed.speed_table(results.of_kind("benchmark"))
     corpus = paper.about(item)["corpus"]
-    ours = results.comparable(corpus)
-    columns: Sequence = sorted({point.length for point in paper.points(item)})
-    rows = comparison.rows_beside(item, ours, join_diagonal=item not in LARGE)
+    ours, printed = results.comparable(corpus), paper.points(item)
+    rows = rows_beside(printed, ours, join_diagonal=item not in LARGE)
+    columns: Sequence = sorted({point.length for point in printed})
     if item in TEST_SETS:
-        columns = ("valid", "test")
-        rows = _test_sets(item, comparison.rows_beside(item, ours, lambda p: p.subset))
-    parts = [comparison.grid(comparison.lines(rows, columns, corpus=corpus), columns)]
+        columns, rows = ("valid", "test"), _with_other_people(item, rows)
+    parts = [perplexity_grid(rows, columns, corpus=corpus)]
     if item in COSTS:
         parts += [
             "Training: the paper on V100s, speed in words; ours on the machine named in the sources, in "
             "tokens:\n",
-            comparison.grid(
-                _costs(item, rows, results.comparable_training(corpus)), [*COSTS[item]], "model"
-            ),
+            _cost_grid(item, rows, results.comparable_training(corpus)),
         ]
     if item in SWEEPS or item == "table06":
         columns = columns if item in SWEEPS else ("valid",)
         parts += [
             "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; ours: "
             "the machine named in the sources):\n",
-            comparison.grid(_speeds(rows, columns), columns),
+            _speed_grid(rows, columns),
         ]
     if item == "table11":
-        parts.append(_time_saved(results))
-    return "\n".join([*parts, comparison.legend(corpus) + "\n", *_other_text(rows, ours)])
+        parts.append(speed.time_saved(results))
+    return "\n".join([*parts, legend(corpus) + "\n", *_other_text(rows, ours)])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of a paper's table: its numbers, and ours, of which there may be several variants.
+
+    ``foreign`` are models of other people, of which there will be none of ours.
+    """
+
+    paper: Series
+    ours: Sequence[Series] = ()
+    foreign: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.paper.title
+
+    def named(self, name: str = "ours") -> Iterator[tuple[str, Series]]:
+        """Ours by name: one even if there is nothing of ours yet."""
+        if not self.foreign:
+            for one in self.ours or [Series("", None, ())]:
+                yield (f"{name} ({one.variant})" if one.variant else name), one
+
+
+def rows_beside(
+    printed: Sequence[Point],
+    ours: Iterable[Point],
+    join_diagonal: bool = True,
+    label: Callable[[Point], str] = lambda p: model_label(p.position_method, p.train_length),
+) -> list[Row]:
+    """The rows of a table of the paper in its order, each with our points of the same model.
+
+    Args:
+        printed: the paper's points.
+        ours: points measured in the paper's setting on the table's corpus.
+        join_diagonal: put a method whose models were each evaluated at their own training length
+            into one row, as Tables 5 and 8 do.
+        label: of a printed point's row.
+    """
+    cases = {(p.subset, p.length, p.stride) for p in printed}
+    usable = [p for p in ours if (p.subset, p.length, p.stride) in cases]
+    joined = _diagonal_methods(printed) if join_diagonal else set()
+    models: dict[str, list[Point]] = defaultdict(list)
+    for point in printed:
+        own = point.position_method in joined
+        name = f"{method_name(point.position_method)}, L = evaluation length"
+        models[name if own else label(point)].append(point)
+    rows = []
+    for name, members in models.items():
+        method, lengths = members[0].position_method, {p.train_length for p in members}
+        length = lengths.pop() if len(lengths) == 1 else None
+        same = [p for p in usable if any(_same_model(p, each) for each in members)]
+        if method in joined:
+            same = [p for p in same if p.length == p.train_length]
+        variants: dict[str, list[Point]] = defaultdict(list)
+        for model in series(same):
+            variants[model.variant] += model.points
+        found = [
+            Series(method, length, own, variant, title=name) for variant, own in variants.items()
+        ]
+        rows.append(Row(Series(method, length, members, "paper", True, name), found))
+    return rows
+
+
+def _diagonal_methods(printed: Sequence[Point]) -> set[str]:
+    """Methods with several models, each evaluated at its own training length only."""
+    elsewhere = {p.position_method for p in printed if p.length != p.train_length}
+    models = {(p.position_method, p.train_length) for p in printed}
+    methods = [method for method, _ in models if method not in elsewhere]
+    return {method for method in methods if methods.count(method) > 1}
+
+
+def _same_model(point: Point, printed: Point) -> bool:
+    models = {(each.position_method, each.train_length) for each in (point, printed)}
+    known = printed.updates is None or _same_updates(point.updates or 0, printed.updates)
+    return len(models) == 1 and known
+
+
+def _same_updates(ours: int, printed: int) -> bool:
+    return abs(ours - printed) <= _UPDATES_TOLERANCE * printed
+
+
+def _with_other_people(item: str, rows: list[Row]) -> list[Row]:
+    """The rows with other people's models among them, in the paper's order."""
+    of_model = {(p.position_method, p.train_length): row for row in rows for p in row.paper.points}
+    found = []
+    for printed in paper.rows(item):
+        row = of_model.get((printed["position_method"], printed["train_length"]))
+        if row is None:
+            cells = ((subset, printed[f"{subset}_perplexity"]) for subset in ("valid", "test"))
+            points = [Point("", 0, 0, 0, subset, value) for subset, value in cells if value]
+            row = Row(Series("", None, points, title=f"{printed['model']} (as printed)"), (), True)
+        found.append(row)
+    return found
+
+
+Lines = dict[str, list[str]]  # whose numbers → a text per column
+
+
+def _grid(
+    rows: Iterable[Row],
+    columns: Sequence,
+    theirs: Callable[[Row], Lines],
+    mine: Callable[[Row, Series, str], Lines],
+    name: str = "ours",
+    corner: str = markdown.CORNER,
+) -> str:
+    """The paper's lines of each row, then ours; where columns are many, as rows instead."""
+    lines = [
+        (row.label, who, cells)
+        for row in rows
+        for part in (theirs(row), *(mine(row, own, who) for who, own in row.named(name)))
+        for who, cells in part.items()
+    ]
+    if len(columns) > _MOST_COLUMNS:
+        headers = ["length", *(f"{label}: {who}" for label, who, _ in lines)]
+        values = zip(map(str, columns), *(cells for *_, cells in lines), strict=True)
+        return markdown.table(headers, [list(row) for row in values])
+    labels = ["", *(label for label, *_ in lines)]
+    first = [label if label != before else "" for before, label in zip(labels, labels[1:])]
+    shown = [[label, who, *cells] for label, (_, who, cells) in zip(first, lines, strict=True)]
+    return markdown.table([corner, "", *map(str, columns)], shown, left=2)
+
+
+def _at(one: Series, columns: Sequence) -> list[Point | None]:
+    """The points of a model by column: lengths, or splits."""
+    found = {key: point for point in one.points for key in (point.length, point.subset)}
+    return [found.get(column) for column in columns]
+
+
+def perplexity_grid(
+    rows: Iterable[Row], columns: Sequence, name: str = "ours", corpus: str | None = None
+) -> str:
+    """The paper's perplexities and ours, which are missing only where the paper has one.
+
+    Args:
+        name: of ours.
+        corpus: of the paper, to add lines of differences.
+    """
+
+    def show(point: Point | None) -> str:
+        return markdown.NOTHING if point is None else markdown.point(point)
+
+    def theirs(row: Row) -> Lines:
+        return {"paper": [show(point) for point in _at(row.paper, columns)]}
+
+    def mine(row: Row, own: Series, who: str) -> Lines:
+        pairs = list(zip(_at(own, columns), _at(row.paper, columns), strict=True))
+        lines = {who: [show(p) if printed is None else markdown.point(p) for p, printed in pairs]}
+        if corpus and own.points:
+            lines["difference"] = [difference(corpus, *pair) for pair in pairs]
+        return lines
+
+    return _grid(rows, columns, theirs, mine, name)
+
+
+def _speed_grid(rows: list[Row], columns: Sequence) -> str:
+    """Speeds of evaluation, the paper's at batch size 1."""
+
+    def show(one: Series, key: str, absent: str = markdown.MISSING) -> list[str]:
+        cells = []
+        for point in _at(one, columns):
+            value = getattr(point, key, None)
+            status = point.status if point is not None else ""
+            cells.append((status or absent) if value is None else f"{value:.0f}")
+        return cells
+
+    def theirs(row: Row) -> Lines:
+        return {"paper, batch 1": show(row.paper, "tokens_per_second_batch_1", markdown.NOTHING)}
+
+    def mine(row: Row, own: Series, who: str) -> Lines:
+        batches = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
+        return {f"{who}, {batch}": show(own, key) for batch, key in batches.items()}
+
+    return _grid(rows, columns, theirs, mine)
+
+
+def _cost_grid(item: str, rows: list[Row], training: list[dict]) -> str:
+    """What the training of each model took, the paper's and that in the record of ours."""
+    printed = {model_label(r["position_method"], r["train_length"]): r for r in paper.rows(item)}
+
+    def show(facts: dict) -> list[str]:
+        return [_cost(title, facts.get(key)) for title, key in COSTS[item].items()]
+
+    def theirs(row: Row) -> Lines:
+        return {"paper": show(printed[row.label])}
+
+    def mine(row: Row, own: Series, who: str) -> Lines:
+        return {who: show(_record(printed[row.label], training))}
+
+    return _grid(rows, [*COSTS[item]], theirs, mine, corner="model")
+
+
+def _cost(title: str, value: float | None) -> str:
+    if value is None:
+        return markdown.MISSING
+    return f"{value:.1f} GB" if title == "memory" else markdown.thousands(value)
+
+
+def _record(printed: dict, training: list[dict]) -> dict:
+    """Our run when it was as old as the paper's, with the paper's keys and units."""
+    found: dict = {}
+    for cell in sorted(training, key=lambda cell: cell["updates"]):
+        same = all(cell[key] == printed[key] for key in ("position_method", "train_length"))
+        age = printed.get("updates")
+        if same and (age is None or _same_updates(cell["updates"], age)):
+            found = {key: cell[key] for key in ("updates", "gpu_hours") if key in cell}
+            if memory := cell.get("peak_memory_mb"):
+                found["train_memory_gb"] = memory / 1000
+            if speed := cell.get("tokens_per_second"):
+                found["train_words_per_second"] = speed / cell.get("processes", 1)
+    return found
 
 
 def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
@@ -68,8 +284,8 @@ def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
     lines = [
         [row.label + name[4:], point.subset, str(point.length), f"{point.bits_per_byte:.4f}"]
         for row in rows
-        for name, points in row.named()
-        for point in points.values()
+        for name, own in row.named()
+        for point in own.points
         if point.bits_per_byte is not None
     ]
     text = (
@@ -80,130 +296,72 @@ def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
     return [text, markdown.table(headers, lines, left=2)] if lines else [text]
 
 
-def _test_sets(item: str, rows: list[Row]) -> list[Row]:
-    """The rows with other people's models among them, in the paper's order."""
-    of_model = {
-        (point.position_method, point.train_length): row
-        for row in rows
-        for point in row.paper.values()
-    }
-    found = []
-    for printed in paper.rows(item):
-        row = of_model.get((printed["position_method"], printed["train_length"]))
-        if row is None:
-            cells = ((subset, printed[f"{subset}_perplexity"]) for subset in ("valid", "test"))
-            points = {subset: Point("", 0, 0, 0, subset, value) for subset, value in cells if value}
-            row = Row(f"{printed['model']} (as printed)", points, {}, foreign=True)
-        found.append(row)
-    return found
+@dataclass(frozen=True)
+class Noise:
+    """How far apart runs that differ in nothing but the seed are, in perplexity.
+
+    ``spread`` is one standard deviation, ``range`` the largest gap among five seeds (None where
+    none was reported), ``highest`` the perplexity up to which they apply: twice the one
+    they were measured at, so that they do not judge models that fail to extrapolate.
+    """
+
+    spread: float
+    range: float | None
+    highest: float
+
+    def verdict(self, ours: float, printed: float) -> str:
+        """``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside.
+
+        Empty where the noise is not known.
+        """
+        if printed > self.highest:
+            return ""
+        difference = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
+        if difference <= self.spread:
+            return "="
+        return "~" if self.range is not None and difference <= self.range else "≠"
 
 
-def _speeds(rows: list[Row], columns: Sequence) -> list[comparison.Line]:
-    """Speeds of evaluation, the paper's at batch size 1."""
-    batches = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
-    lines = []
-    for row in rows:
-        printed = (_speed(row.paper.get(n), batches["batch 1"], markdown.NOTHING) for n in columns)
-        lines.append([row.label, "paper, batch 1", *printed])
-        for name, points in row.named():
-            for batch, key in batches.items():
-                own = (_speed(points.get(n), key) for n in columns)
-                lines.append([row.label, f"{name}, {batch}", *own])
-    return lines
+def noise_of(corpus: str, train_length: int) -> Noise | None:
+    """The noise of a corpus: measured at this training length, else the largest known; or None."""
+    known = [row for row in paper.rows("noise") if row["corpus"] == corpus]
+    deviations = [row for row in known if row["statistic"] == "standard_deviation"]
+    if not deviations:
+        return None
+    largest = max(deviations, key=lambda row: row["perplexity"])
+    row = next((row for row in deviations if row["train_length"] == train_length), largest)
+    ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
+    return Noise(row["perplexity"], max(ranges, default=None), 2 * row["measured_at_perplexity"])
 
 
-def _speed(point: Point | None, key: str, absent: str = markdown.MISSING) -> str:
-    value = None if point is None else getattr(point, key)
-    if value is None:
-        return point.status if point is not None and point.status else absent
-    return f"{value:.0f}"
+def difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
+    """Ours minus the paper's, with the verdict of the noise band where the text is the paper's."""
+    if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
+        return markdown.NOTHING
+    gap = markdown.difference(ours.perplexity - printed.perplexity)
+    noise = noise_of(corpus, printed.train_length)
+    if noise is None or ours.other_text:
+        return gap
+    return f"{gap} {noise.verdict(ours.perplexity, printed.perplexity)}".rstrip()
 
 
-def _costs(item: str, rows: list[Row], training: list[dict]) -> list[comparison.Line]:
-    """What the training of each model took, the paper's and that in the record of ours."""
-    lines = []
-    printed = {model_label(r["position_method"], r["train_length"]): r for r in paper.rows(item)}
-    for row in rows:
-        theirs = printed[row.label]
-        lines.append([row.label, "paper", *_cost(item, theirs)])
-        record = _cost(item, _record(theirs, training))
-        lines += [[row.label, name, *record] for name, _ in row.named()]
-    return lines
-
-
-def _record(printed: dict, training: list[dict]) -> dict:
-    """Our run when it was as old as the paper's, with the paper's keys and units."""
-    found: dict = {}
-    for cell in sorted(training, key=lambda cell: cell["updates"]):
-        same = all(cell[key] == printed[key] for key in ("position_method", "train_length"))
-        age = printed.get("updates")
-        if same and (age is None or comparison.same_updates(cell["updates"], age)):
-            found = {key: cell[key] for key in ("updates", "gpu_hours") if key in cell}
-            if memory := cell.get("peak_memory_mb"):
-                found["train_memory_gb"] = memory / 1000
-            if speed := cell.get("tokens_per_second"):
-                found["train_words_per_second"] = speed / cell.get("processes", 1)
-    return found
-
-
-def _cost(item: str, facts: dict) -> list[str]:
-    values = {title: facts.get(key) for title, key in COSTS[item].items()}
-    return [
-        markdown.MISSING
-        if value is None
-        else f"{value:.1f} GB"
-        if title == "memory"
-        else markdown.thousands(value)
-        for title, value in values.items()
-    ]
-
-
-def _time_saved(results: Results) -> str:
-    """How much faster ALiBi reaches a perplexity than the model it is compared with in Figure 5."""
-    lines = []
-    for panel in ("left", "right"):
-        rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
-        keys = ("position_method", "train_length", "length")
-        slow, fast = ({key: row[key] for key in keys} for row in rows)
-        ratio = times_as_fast(
-            time_curve(results, "cc100-roberta", fast), time_curve(results, "cc100-roberta", slow)
-        )
-        labels = [
-            model_label(case["position_method"], case["train_length"]) for case in (fast, slow)
-        ]
-        shown = markdown.MISSING if ratio is None else f"{ratio - 1:+.0%}"
-        printed = "+11%" if panel == "right" else markdown.NOTHING
-        lines.append([*labels, str(fast["length"]), printed, shown])
-    headers = ["model", "reaches perplexities of", "evaluated at", "faster by: paper", "ours"]
-    return (
-        "\nTraining time to the same perplexity, mean over five perplexities that both curves of "
-        "Figure 5 pass through (paper: section 4.2):\n\n"
-    ) + markdown.table(headers, lines, left=2)
-
-
-def replication_table() -> str:
-    """What others, or the same author elsewhere, measured for cells of the paper."""
-    lines = []
-    for row in paper.rows("replications"):
-        printed = _printed_cell(row)
-        shown = [markdown.NOTHING] * 2
-        if printed is not None:
-            gap = markdown.difference(row["perplexity"] - printed)
-            shown = [markdown.perplexity(printed), gap]
-        cut = "non-overlapping" if row["stride"] == row["length"] else f"S={row['stride']}"
-        model = [method_name(row["position_method"]), str(row["train_length"])]
-        measured = [cut, row["subset"], markdown.perplexity(row["perplexity"])]
-        lines.append([row["source"], row["corpus"], *model, *measured, *shown])
-    headers = ["source", "corpus", "method", "L", "inference", "split", "measured", "paper"]
-    return markdown.table([*headers, "difference"], lines, left=6)
-
-
-def _printed_cell(row: dict) -> float | None:
-    """The paper's perplexity for a line of replications.csv, None where it has none."""
-    keys = ("position_method", "train_length", "length", "stride", "subset")
-    for item in PERPLEXITY_TABLES:
-        if paper.about(item)["corpus"] == row["corpus"]:
-            for point in paper.points(item):
-                if all(getattr(point, key) == row[key] for key in keys):
-                    return point.perplexity
-    return None
+def legend(corpus: str) -> str:
+    """What the signs behind a difference mean, and on which reports they rest."""
+    noise = noise_of(corpus, 0)
+    if noise is None:
+        return "Nobody has reported how far seeds are apart on this corpus: no verdict is given."
+    known = [row for row in paper.rows("noise") if row["corpus"] == corpus]
+    text = (
+        f"Difference: ours − paper; = within one standard deviation between seeds ({noise.spread}"
+    )
+    for row in known:
+        if row["statistic"] == "standard_deviation" and row["perplexity"] != noise.spread:
+            text += f"; {row['perplexity']} at L={row['train_length']}"
+    text += ")"
+    if noise.range is not None:
+        text += f", ~ within the range of five seeds ({noise.range})"
+    text += f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, where it was never measured."
+    for row in known:
+        if row["statistic"] == "largest_gap":
+            text += f" Two sets of runs by the paper's author differ by up to {row['perplexity']}."
+    return text

@@ -7,8 +7,8 @@ import math
 import os
 import textwrap
 import zlib
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results.points import Point, Series, caption
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, then darker ones; in print
 # markers and line styles tell the methods apart.
@@ -107,21 +108,21 @@ class Panel:
     trained_at: int | None = None
 
 
-def method_look(method: str) -> Look:
-    """The look of a position method; methods from outside the package get one by their name."""
-    if method in _COLORS:
-        place = list(_COLORS).index(method)
-        return Look(_COLORS[method], _MARKERS[place], DASHES[place % len(DASHES)])
-    place = zlib.crc32(method.encode())
-    color = to_hex(hsv_to_rgb((place % 360 / 360, 0.9, 0.6)))
-    return Look(color, _MARKERS[place % len(_MARKERS)], DASHES[place % len(DASHES)])
+def method_look(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> Look:
+    """The look of a position method; methods from outside the package get one by their name.
 
-
-def length_look(method: str, length: int, lengths: Sequence[int]) -> Look:
-    """The look of one training length among several of a method: the shortest is the lightest."""
-    look, place = method_look(method), sorted(lengths).index(length)
-    share = 0.55 * (len(lengths) - 1 - place) / max(1, len(lengths) - 1)
-    return Look(_lighter(look.color, share), _MARKERS[place % len(_MARKERS)], look.linestyle)
+    Args:
+        length: a training length to be told apart from other ones of the method.
+        lengths: all of these; the shortest has the lightest colour.
+    """
+    known = method in _COLORS
+    place = list(_COLORS).index(method) if known else zlib.crc32(method.encode())
+    color = _COLORS[method] if known else to_hex(hsv_to_rgb((place % 360 / 360, 0.9, 0.6)))
+    dashes = DASHES[place % len(DASHES)]
+    if length is not None and len(lengths) > 1:
+        place = sorted(lengths).index(length)
+        color = _lighter(color, 0.55 * (len(lengths) - 1 - place) / (len(lengths) - 1))
+    return Look(color, _MARKERS[place % len(_MARKERS)], dashes)
 
 
 def numbered_look(place: int) -> Look:
@@ -131,6 +132,57 @@ def numbered_look(place: int) -> Look:
 
 def _lighter(color: str, share: float) -> str:
     return to_hex([c + (1 - c) * share for c in to_rgb(color)])
+
+
+def line_of(
+    series: Series,
+    x: Callable[[Point], float] = lambda point: point.length,
+    y: Callable[[Point], float | None] = lambda point: point.perplexity,
+    lengths: Sequence[int] = (),
+) -> Line:
+    """A model's points, by default perplexity against evaluation length.
+
+    A run that failed says so at the end of its line.
+
+    Args:
+        lengths: training lengths of the method that are to be told apart.
+    """
+    known = [point for point in series.points if y(point) is not None]
+    failed = [point.status for point in series.points if y(point) is None]
+    return Line(
+        series.label,
+        [x(point) for point in known],
+        [y(point) or 0.0 for point in known],
+        method_look(series.position_method, series.train_length, lengths),
+        [point.spread or 0.0 for point in known],
+        hollow=series.printed,
+        notes=[(-1, failed[0])] if failed and known else [],
+    )
+
+
+def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.PathLike) -> None:
+    """Panels of perplexity against length by their titles, with one legend.
+
+    A method looks the same in every panel. Training lengths of one method are told apart unless
+    each panel has only one.
+    """
+    everything = [line for lines in panels.values() for line in lines]
+    lengths: dict[str, set[int]] = defaultdict(set)
+    if any(len({line.train_length for line in lines}) > 1 for lines in panels.values()):
+        for line in everything:
+            lengths[line.position_method] |= {line.train_length} - {None}
+    drawn = []
+    for name, lines in panels.items():
+        trained_at = {line.train_length for line in lines}
+        shown = [line_of(line, lengths=sorted(lengths[line.position_method])) for line in lines]
+        drawn.append(Panel(name, shown, trained_at=only(trained_at)))
+    text = caption(point for line in everything for point in line.points)
+    draw(title, drawn, *paths, caption=text)
+
+
+def only(values: set):
+    """The one value of a set; None if it has several."""
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:

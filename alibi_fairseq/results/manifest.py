@@ -15,10 +15,13 @@ from pydantic import AfterValidator, Field
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
-from alibi_fairseq.results.dictionaries import dictionary_sha256
-from alibi_fairseq.results.json_files import json_text, read_json
-from alibi_fairseq.results.provenance import collect_provenance, version_of
-from alibi_fairseq.results.schema import JsonObject, check
+from alibi_fairseq.results.provenance import (
+    collect_provenance,
+    data_folders,
+    dictionary_sha256,
+    version_of,
+)
+from alibi_fairseq.results.schema import JsonObject, check, json_text, read_json
 
 FORMAT = "alibi_fairseq/corpus"
 VERSION = 1
@@ -90,17 +93,16 @@ def load(data: str | os.PathLike) -> dict | None:
     Raises:
         BadInput: the file is damaged or of a version this release does not know.
     """
-    first = Path(os.fspath(data).split(":")[0])
-    for folder in (first, first.parent):
-        path = folder / FILE_NAME
-        if path.is_file():
-            try:
-                manifest = read_json(path)
-                check(Manifest, manifest, str(path))
-            except BadInput as error:
-                raise BadInput(f"{error} Prepare the data again.") from error
-            return manifest
-    return None
+    first = data_folders(data)[0]
+    path = next((p / FILE_NAME for p in (first, first.parent) if (p / FILE_NAME).is_file()), None)
+    if path is None:
+        return None
+    try:
+        manifest = read_json(path)
+        check(Manifest, manifest, str(path))
+    except BadInput as error:
+        raise BadInput(f"{error} Prepare the data again.") from error
+    return manifest
 
 
 def save(manifest: dict, folder: str | os.PathLike) -> None:

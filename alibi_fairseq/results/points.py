@@ -37,10 +37,10 @@ Text = tuple[str, str | None, int | None]  # split, SHA-256 of the data, number 
 class Point:
     """The loss of one model on one split at one length and stride, in a validation or a range of positions.
 
-    ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's.
-    ``other_text`` says why perplexities are in other units than the paper's, ``unlike_paper`` why they must
-    not stand beside its numbers. ``seeds`` and ``spread`` (standard deviation) are set where several
-    seeds were averaged.
+    ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's,
+    ``display_name`` that of a plugin's method. ``other_text`` says why perplexities are in other units
+    than the paper's, ``unlike_paper`` why they must not stand beside its numbers. ``seeds`` and
+    ``spread`` (standard deviation) are set where several seeds were averaged.
     """
 
     position_method: str
@@ -58,6 +58,7 @@ class Point:
     checkpoint: str | None = None
     precision: str | None = None
     model_overrides: str | None = None
+    display_name: str | None = None
     label: str | None = None
     layers: int | None = None
     width: int | None = None
@@ -96,6 +97,11 @@ class Point:
         """How the text was cut: the two points at one length are told apart by it."""
         return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
 
+    @property
+    def method(self) -> str:
+        """The position method as tables and legends call it."""
+        return self.display_name or method_name(self.position_method)
+
 
 def is_chance(perplexity: float, vocabulary: int | None) -> bool:
     """Whether the bits per token are at least nine tenths of those of guessing any entry of the
@@ -104,14 +110,15 @@ def is_chance(perplexity: float, vocabulary: int | None) -> bool:
     return vocabulary is not None and math.log(perplexity) >= 0.9 * math.log(vocabulary)
 
 
-def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
-    """``3 layers of width 128, 0.7M parameters``; empty if nothing is known."""
-    parts = []
-    if layers is not None and width is not None:
-        parts.append(f"{layers} {'layer' if layers == 1 else 'layers'} of width {width}")
-    if parameters is not None:
-        parts.append(f"{parameters / 1e6:,.3g}M parameters")
-    return ", ".join(parts)
+def bits_per_byte(loss_bits: float, tokens: int, size: int) -> float:
+    """The loss in a unit that texts tokenised in different ways share.
+
+    Args:
+        loss_bits: bits per token.
+        tokens: number of predicted tokens.
+        size: bytes of the text that they make up.
+    """
+    return loss_bits * tokens / size
 
 
 @dataclass(frozen=True)
@@ -132,13 +139,17 @@ class Series:
 
     @property
     def label(self) -> str:
-        name = self.title or model_label(self.position_method, self.train_length)
+        method = self.points[0].method if self.points else method_name(self.position_method)
+        name = self.title or _labelled(method, self.train_length)
         return f"{name} ({self.variant})" if self.variant else name
 
 
 def model_label(method: str, train_length: int | None) -> str:
     """``ALiBi, L=512``, or the method alone without a training length."""
-    name = method_name(method)
+    return _labelled(method_name(method), train_length)
+
+
+def _labelled(name: str, train_length: int | None) -> str:
     return name if train_length is None else f"{name}, L={train_length}"
 
 
@@ -153,54 +164,35 @@ def method_order(method: str) -> tuple[int, str]:
     return (known.index(method) if method in known else len(known), method)
 
 
-def document_points(*documents: dict) -> list[Point]:
-    """The cells of documents, in order.
+def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
+    """``3 layers of width 128, 0.7M parameters``; empty if nothing is known."""
+    parts = []
+    if layers is not None and width is not None:
+        parts.append(f"{layers} {'layer' if layers == 1 else 'layers'} of width {width}")
+    if parameters is not None:
+        parts.append(f"{parameters / 1e6:,.3g}M parameters")
+    return ", ".join(parts)
 
-    Sizes that some cells of a model leave out are those of its other cells, and the tokens of a cell
-    about positions are those of its whole evaluation: seeds and texts are not told apart by that.
-    """
+
+def document_points(*documents: dict) -> list[Point]:
+    """The cells of documents, in order."""
     known = {field.name for field in fields(Point)}
     points = []
     for document in documents:
         provenance = document["provenance"]
         facts = {key: provenance[key] for key in ("seed", "precision", "data_sha256")}
         facts["corpus"] = document["corpus"]
-        made = []
         for cell in document["cells"]:
             length = cell.get("length", cell["train_length"])
-            facts |= {"length": length, "stride": length, "perplexity": 2 ** cell["loss_bits"]}
-            made.append(Point(**facts | {key: cell[key] for key in cell.keys() & known}))
-        counts: dict[Point, int] = defaultdict(int)
-        if document["kind"] == "position_loss":
-            for point in made:
-                counts[_evaluation(point)] += point.tokens or 0
-        points += [replace(p, tokens=counts.get(_evaluation(p), p.tokens)) for p in made]
-    return _with_sizes(points)
-
-
-def _evaluation(point: Point) -> Point:
-    measured: dict = {"tokens": None, "perplexity": None, "loss_bits": 0.0}
-    return replace(point, **measured, position_from=0, position_to=0)
-
-
-def _with_sizes(points: list[Point]) -> list[Point]:
-    sizes: dict[tuple, set] = defaultdict(set)
-    for point in points:
-        for key in _SIZE:
-            sizes[_family(point), key].add(getattr(point, key))
-    found = []
-    for point in points:
-        known = {key: sizes[_family(point), key] - {None} for key in _SIZE}
-        only: dict = {key: values.pop() for key, values in known.items() if len(values) == 1}
-        found.append(replace(point, **only))
-    return found
-
-
-_SIZE = ("layers", "width", "parameters")
-
-
-def _family(point: Point) -> tuple:
-    return point.data_sha256, point.model, point.position_method, point.train_length, point.label
+            measured = {"length": length, "stride": length, "perplexity": 2 ** cell["loss_bits"]}
+            if "bytes" in cell and "tokens" in cell:
+                size = cell["loss_bits"], cell["tokens"], cell["bytes"]
+                measured["bits_per_byte"] = bits_per_byte(*size)
+            measured |= {key: cell[key] for key in cell.keys() & known}
+            if document["kind"] == "position_loss":
+                measured["tokens"] = None  # a part of the text's
+            points.append(Point(**facts | measured))
+    return points
 
 
 def text_names(texts: Iterable[Text]) -> dict[Text, str]:
@@ -247,22 +239,9 @@ def series(points: Iterable[Point], over: str = "length") -> list[Series]:
     ]
 
 
-def short_paths(paths: Iterable[str | None]) -> dict[str | None, str]:
-    """Each path without the folders that all of them share; still one name for one path."""
-    named = sorted({path for path in paths if path is not None})
-    try:
-        folder = os.path.commonpath([os.path.dirname(path) for path in named])
-    except ValueError:  # none at all, or relative and absolute ones
-        folder = ""
-    short: dict[str | None, str] = {
-        path: os.path.relpath(path, folder) if folder else path for path in named
-    }
-    return {None: "unnamed", **short}
-
-
 def _variants(points: list[Point], over: str) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
-    short = short_paths(point.checkpoint for point in points)
+    short = _short_paths({point.checkpoint for point in points})
     described: dict[str, Callable[[Point], str]] = {
         "label": lambda p: p.label or "",
         "size": lambda p: size_text(p.layers, p.width, p.parameters) or "of unknown size",
@@ -291,19 +270,32 @@ def _variants(points: list[Point], over: str) -> dict[str, list[Point]]:
     return dict(sorted(variants.items()))
 
 
+def _short_paths(paths: set[str | None]) -> dict[str | None, str]:
+    """Each path without the folders that all of them share; still one name for one path."""
+    named = paths - {None}
+    try:
+        folder = os.path.commonpath([os.path.dirname(path or "") for path in named])
+    except ValueError:  # none at all, or relative and absolute ones
+        folder = ""
+    short = {path: os.path.relpath(path, folder) if folder else path for path in named if path}
+    return {None: "unnamed", **short}
+
+
 def _average_seeds(points: list[Point], over: str) -> list[Point]:
     cases = defaultdict(list)
     for point in points:
         case = (point.length, not point.nonoverlapping, point.stride, point.subset)
         cases[getattr(point, over), case].append(point)
-    value = "loss_bits" if over == "position_from" else "perplexity"
     averaged = []
     for _, same in sorted(cases.items()):
         if len(same) > 1:
-            values = [getattr(p, value) for p in same if getattr(p, value) is not None]
-            mean: dict = {value: math.fsum(values) / len(values)}
-            spread = statistics.stdev(values)
-            same = [replace(same[0], **mean, spread=spread, seeds=len(same), seed=None)]
+            means: dict = {"seeds": len(same), "seed": None}
+            for key in ("perplexity", "loss_bits", "bits_per_byte"):
+                values = [getattr(p, key) for p in same if getattr(p, key) is not None]
+                means[key] = math.fsum(values) / len(values) if values else None
+                if key == ("loss_bits" if over == "position_from" else "perplexity"):
+                    means["spread"] = statistics.stdev(values)
+            same = [replace(same[0], **means)]
         averaged += same
     return averaged
 
@@ -313,10 +305,10 @@ def caption(points: Iterable[Point]) -> str:
     ours = [point for point in points if point.corpus is not None]
     if not ours:
         return ""
-    parts = [_listed(point.corpus for point in ours)]
-    parts += [
-        _listed(p.model for p in ours),
-        _listed(size_text(p.layers, p.width, None) for p in ours),
+    parts = [
+        _listed(point.corpus for point in ours),
+        _listed(point.model for point in ours),
+        _listed(size_text(point.layers, point.width, None) for point in ours),
     ]
     updates = _listed(f"{p.updates:,}" for p in ours if p.updates is not None)
     parts += [f"{updates} updates"] if updates else []
@@ -324,7 +316,7 @@ def caption(points: Iterable[Point]) -> str:
     single = "a single seed" if max(seeds) == 1 else "a single seed for some models"
     parts += [f"mean and standard deviation of {max(seeds)} seeds"] if max(seeds) > 1 else []
     parts += [single] if 1 in seeds else []
-    guessing = {model_label(p.position_method, p.train_length) for p in ours if p.is_chance}
+    guessing = {_labelled(p.method, p.train_length) for p in ours if p.is_chance}
     few = ", ".join(sorted(guessing)) if len(guessing) <= 4 else f"{len(guessing)} models"
     parts += [f"near chance: {few}"] if guessing else []
     return "; ".join(part for part in parts if part)

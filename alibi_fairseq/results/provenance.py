@@ -1,7 +1,13 @@
-"""Where a number comes from: command, code, data, versions, machine, threads, seed, time."""
+"""Where a number comes from: command, code, data, dictionary, versions, machine, seed, time.
+
+A model knows words by their index. Data binarised with another dictionary of the same size loads
+and runs, and its perplexity is meaningless. The hash of the training dictionary is therefore kept
+in the ``task_state`` that fairseq saves and loads with every checkpoint.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shlex
@@ -16,9 +22,13 @@ import psutil
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_files
-from alibi_fairseq.results.dictionaries import data_folders, dictionary_sha256
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+
+#: Key of the dictionary's hash in the checkpoint's ``task_state``.
+STATE_KEY = "dictionary_sha256"
+
+_OVERWRITE_FLAG = "#fairseq:overwrite"
 
 
 def collect_provenance(
@@ -40,6 +50,8 @@ def collect_provenance(
         subsets: the splits that were read, e.g. ``["valid"]``.
         command: what was run; this program's own command line by default.
     """
+    import torch
+
     return {
         "command": shlex.join(command if command is not None else _own_command()),
         **_git_state(),
@@ -47,7 +59,7 @@ def collect_provenance(
         "dictionary_sha256": None if data is None else dictionary_sha256(data),
         "versions": _versions(),
         "hardware": _hardware(),
-        "threads": _threads(),
+        "threads": torch.get_num_threads(),
         "precision": precision,
         "seed": seed,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -80,6 +92,66 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
             raise BadInput(f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin).")
         files += found
     return sha256_files(files) if files else None
+
+
+def data_folders(data: str | os.PathLike) -> list[Path]:
+    """The folders of fairseq's data argument, which joins several by ``:``."""
+    return [Path(folder) for folder in os.fspath(data).split(":") if folder]
+
+
+def symbols_sha256(symbols: Iterable[str]) -> str:
+    """SHA-256 of a dictionary's own symbols in order, without fairseq's special ones.
+
+    Counts do not enter: two dictionaries with the same hash give every symbol the same index.
+    """
+    return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
+
+
+def fingerprint(dictionary) -> str:
+    """:func:`symbols_sha256` of a ``fairseq.data.Dictionary``."""
+    return symbols_sha256(dictionary.symbols[dictionary.nspecial :])
+
+
+def dictionary_sha256(data: str | os.PathLike) -> str:
+    """:func:`symbols_sha256` of ``dict.txt`` in a fairseq data folder, or of that file itself.
+
+    Raises:
+        BadInput: the dictionary is missing or is not UTF-8 text.
+    """
+    path = Path(data) if Path(data).is_file() else data_folders(data)[0] / "dict.txt"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: no dictionary there; run fairseq-preprocess first.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not a dictionary (not UTF-8 text).") from error
+    entries = (line.rstrip().removesuffix(f" {_OVERWRITE_FLAG}") for line in lines if line.strip())
+    return symbols_sha256(entry.rsplit(" ", 1)[0] for entry in entries)  # symbols may hold spaces
+
+
+def bind_dictionary(task) -> None:
+    """Check the task's dictionary against the checkpoint's, and record it in the task's state.
+
+    Called when a model is built: by then fairseq has loaded the state of a checkpoint that is to
+    be evaluated, and has not yet saved that of a training run. A task without state, such as one
+    made by hand around a dictionary, is left alone.
+
+    Raises:
+        BadInput: the checkpoint was trained with another dictionary.
+    """
+    state = getattr(task, "state", None)
+    if state is None:
+        return
+    ours = fingerprint(task.source_dictionary)
+    trained_with = state.state_dict.get(STATE_KEY, ours)
+    if trained_with != ours:
+        raise BadInput(
+            "The data's dictionary is not the one this checkpoint was trained with (their contents "
+            f"differ, SHA-256 {ours[:12]}… and {trained_with[:12]}…), so its word numbers mean "
+            "other words; preprocess the text with the dict.txt of the training data "
+            "(fairseq-preprocess --srcdict)."
+        )
+    state.merge_state_dict({STATE_KEY: ours})
 
 
 def _own_command() -> list[str]:
@@ -126,17 +198,6 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _versions() -> dict:
-    flavours = ((flavour, version_of(flavour)) for flavour in ("fairseq-fixed", "fairseq"))
-    return {
-        "python": platform.python_version(),
-        "torch": version_of("torch"),
-        "fairseq": next((f"{name} {version}" for name, version in flavours if version), None),
-        "numpy": version_of("numpy"),
-        "alibi_fairseq": version_of("alibi-fairseq"),
-    }
-
-
 def version_of(distribution: str) -> str | None:
     """The installed version of a distribution."""
     try:
@@ -145,10 +206,24 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
+def _versions() -> dict:
+    fairseq = [(name, version_of(name)) for name in ("fairseq-fixed", "fairseq")]
+    return {
+        "python": platform.python_version(),
+        "torch": version_of("torch"),
+        "fairseq": next((f"{name} {version}" for name, version in fairseq if version), None),
+        "numpy": version_of("numpy"),
+        "alibi_fairseq": version_of("alibi-fairseq"),
+    }
+
+
 def _hardware() -> dict:
     import torch
 
-    cpu = _cpu()
+    cpu, gpu = _cpu(), None
+    if torch.cuda.is_available():
+        count, gpu = torch.cuda.device_count(), torch.cuda.get_device_name(0)
+        gpu = gpu if count == 1 else f"{count} x {gpu}"
     return {
         "cpu": cpu.get("model name") or platform.processor() or platform.machine() or None,
         "cpu_vendor": cpu.get("vendor_id"),
@@ -157,7 +232,7 @@ def _hardware() -> dict:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
-        "gpu": _gpu_name(),
+        "gpu": gpu,
     }
 
 
@@ -169,19 +244,3 @@ def _cpu() -> dict[str, str]:
         return {}
     pairs = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _gpu_name() -> str | None:
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    count = torch.cuda.device_count()
-    name = torch.cuda.get_device_name(0)
-    return name if count == 1 else f"{count} x {name}"
-
-
-def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()

@@ -6,11 +6,13 @@ what (``provenance``). Losses are in bits per token, and their keys say so.
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Mapping
+import re
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +26,6 @@ from pydantic import (
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.json_files import json_text, read_json
 
 #: Document that a training writes into its save folder.
 TRAINING_FILE = "training.json"
@@ -92,14 +93,19 @@ class Provenance(JsonObject):
 
 
 class Cell(JsonObject):
-    """A cell of any kind: keys that it may have, beside any number, text, flag or numbers."""
+    """A measurement: known keys, and any further numbers, text, flags and lists of numbers."""
 
     __pydantic_extra__: dict[str, Scalar | list[float]]
 
+    name: Text = _ABSENT
     position_method: Text = _ABSENT
+    display_name: Text = _ABSENT
     train_length: PositiveCount = _ABSENT
     length: PositiveCount = _ABSENT
     stride: PositiveCount = _ABSENT
+    subset: Text = _ABSENT
+    position_from: Count = _ABSENT
+    position_to: PositiveCount = _ABSENT
     model: Text = _ABSENT
     checkpoint: Text = _ABSENT
     updates: Count = _ABSENT
@@ -124,11 +130,22 @@ class Cell(JsonObject):
     gpu_hours: NotNegative = _ABSENT
     peak_memory_mb: Positive | None = None
     phase: Literal["train", "evaluate"] = _ABSENT
+    depth: Share = _ABSENT
+    gap: Count = _ABSENT
+    trials: PositiveCount = _ABSENT
+    accuracy: Share = _ABSENT
+    chance: Share = _ABSENT
+    baseline: Text | None = None
+    ratio: Positive | None = None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Cell:
         if self.stride is not None and self.length is not None and self.stride > self.length:
             raise ValueError("stride must not be larger than length")
+        if self.position_to is not None and not (
+            (self.position_from or 0) < self.position_to <= (self.length or self.position_to)
+        ):
+            raise ValueError("must satisfy position_from < position_to <= length")
         if self.perplexity is None or self.loss_bits is None:
             return self
         if abs(math.log2(self.perplexity) - self.loss_bits) > _PERPLEXITY_TOLERANCE_BITS:
@@ -136,96 +153,37 @@ class Cell(JsonObject):
         return self
 
 
-class Training(Cell):
-    """A validation during a training."""
-
-    position_method: Text
-    train_length: PositiveCount
-    updates: Count
-    subset: Text
-    loss_bits: Bits
-
-
-class Evaluation(Cell):
-    """The loss of a model on a split."""
-
-    position_method: Text
-    train_length: PositiveCount
-    length: PositiveCount
-    stride: PositiveCount
-    subset: Text
-    tokens: PositiveCount
-    loss_bits: Bits
-    perplexity: Positive
+_LOSS = ("position_method", "train_length", "subset", "loss_bits")
+#: The keys that every cell of a kind of document has.
+KINDS: dict[str, tuple[str, ...]] = {
+    "evaluation": (*_LOSS, "length", "stride", "tokens", "perplexity"),
+    "training": (*_LOSS, "updates"),
+    "benchmark": ("name", "baseline", "ratio"),
+    "position_loss": (*_LOSS, "length", "stride", "tokens", "position_from", "position_to"),
+    "probe": ("position_method", "train_length", "length", "depth", "trials", "accuracy", "chance"),
+}
 
 
-class PositionLoss(Evaluation):
-    """The loss at some of the positions in the windows."""
-
-    perplexity: Positive = _ABSENT
-    position_from: Count
-    position_to: PositiveCount
-
-    @model_validator(mode="after")
-    def _positions_lie_in_the_window(self) -> PositionLoss:
-        if not self.position_from < self.position_to <= self.length:
-            raise ValueError("must satisfy position_from < position_to <= length")
-        return self
-
-
-class ProbeAccuracy(Cell):
-    """How much of a string a model repeats."""
-
-    position_method: Text
-    train_length: PositiveCount
-    length: PositiveCount
-    depth: Share
-    gap: Count
-    trials: PositiveCount
-    accuracy: Share
-    chance: Share
-
-
-class Benchmark(Cell):
-    """A speed."""
-
-    name: Text
-    baseline: Text | None
-    ratio: Positive | None
-
-
-AnyCell = TypeVar("AnyCell", bound=Cell)
-
-
-class Document(JsonObject, Generic[AnyCell]):
-    """A document of one kind."""
-
+class Document(JsonObject):
     schema_: Literal["alibi_fairseq/results"] = Field(alias="schema")
     version: Literal[1]
     kind: Literal["evaluation", "training", "benchmark", "position_loss", "probe"]
     corpus: Text
     provenance: Provenance
-    cells: list[AnyCell]
+    cells: list[Cell]
 
-
-KINDS: Mapping[str, type[Document]] = {
-    "evaluation": Document[Evaluation],
-    "training": Document[Training],
-    "benchmark": Document[Benchmark],
-    "position_loss": Document[PositionLoss],
-    "probe": Document[ProbeAccuracy],
-}
 
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
 _RUN = (
     *("model", "position_method", "train_length", "checkpoint", "updates", "seed"),
     *("precision", "model_overrides", "documents", "score_from", "score_to"),
+    *("subset", "length"),
 )
 _IDENTITY = {
-    "evaluation": (*_RUN, "subset", "length", "stride", "shard"),
-    "training": (*_RUN, "subset", "length"),
-    "position_loss": (*_RUN, "subset", "length", "stride", "shard", "position_from"),
-    "probe": (*_RUN, "length", "depth"),
+    "evaluation": (*_RUN, "stride", "shard"),
+    "training": _RUN,
+    "position_loss": (*_RUN, "stride", "shard", "position_from"),
+    "probe": (*_RUN, "depth"),
 }
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
 _MEASURED = (
@@ -266,11 +224,12 @@ def validate_document(document: Any, source: str = "the results") -> dict:
     Raises:
         BadInput: naming ``source`` and the first key that is wrong.
     """
-    kind: Any = document.get("kind") if isinstance(document, dict) else None
-    model = KINDS[kind] if kind in list(KINDS) else Document[Cell]  # a list: kind may be unhashable
-    check(model, document, source)
-    seen: dict[tuple, int] = {}
+    check(Document, document, source)
+    kind, seen = document["kind"], {}
     for index, cell in enumerate(document["cells"]):
+        for key in KINDS[kind]:
+            if key not in cell:
+                raise BadInput(f"{source}: cells[{index}].{key} is missing.")
         first = seen.setdefault(cell_identity(kind, cell), index)
         if first != index:
             raise BadInput(
@@ -295,12 +254,9 @@ def check(model: type[BaseModel], content: object, source: str) -> None:
         if wrong["type"] == "missing":
             raise BadInput(f"{source}: {place} is missing.") from error
         what = wrong["msg"].removeprefix("Value error, ").rstrip(".")
-        raise BadInput(f"{source}: {place} is {_show(wrong['input'])}: {what}.") from error
-
-
-def _show(value: object) -> str:
-    shown = "null" if value is None else repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+        value = "null" if wrong["input"] is None else repr(wrong["input"])
+        value = value if len(value) <= 60 else value[:57] + "..."
+        raise BadInput(f"{source}: {place} is {value}: {what}.") from error
 
 
 def _describe(kind: str, cell: dict) -> str:
@@ -308,7 +264,7 @@ def _describe(kind: str, cell: dict) -> str:
 
 
 def save_document(document: dict, path: str | os.PathLike) -> None:
-    """Validate, then write as indented JSON, lists of numbers on one line; the file is whole or not there at all."""
+    """Validate and write; the file is whole or not there at all."""
     validate_document(document, str(path))
     with atomic_write(path) as stream:
         stream.write(json_text(document))
@@ -352,20 +308,17 @@ def merge_documents(documents: list[dict]) -> dict:
                     f"Two results to be merged differ for the same cell "
                     f"({_describe(kind, cell)}); leave one of them out."
                 )
-    provenance = _merge_provenance([document["provenance"] for document in documents])
+    origins = [document["provenance"] for document in documents]
+    parts = [part for origin in origins for part in origin.get("parts", [origin])]
+    provenance = parts[0]
+    if len(parts) > 1:
+        provenance = _common(parts) | {
+            "command": "\n".join(dict.fromkeys(part["command"] for part in parts)),
+            "date": max(part["date"] for part in parts),
+            "seconds": sum(part["seconds"] for part in parts),
+            "parts": parts,
+        }
     return new_document(kind, first["corpus"], provenance, list(cells.values()))
-
-
-def _merge_provenance(parts: list[dict]) -> dict:
-    parts = [piece for part in parts for piece in part.get("parts", [part])]
-    if len(parts) == 1:
-        return parts[0]
-    merged = _common(parts)
-    merged["command"] = "\n".join(dict.fromkeys(part["command"] for part in parts))
-    merged["date"] = max(part["date"] for part in parts)
-    merged["seconds"] = sum(part["seconds"] for part in parts)
-    merged["parts"] = parts
-    return merged
 
 
 def _common(parts: list[dict]) -> dict:
@@ -378,3 +331,40 @@ def _common(parts: list[dict]) -> dict:
         else:
             common[key] = value if all(v == value for v in values) else None
     return common
+
+
+_NUMBER = r"-?\d[\d.eE+-]*"
+# Strings of a JSON text hold no line breaks, so this only finds lists.
+_LIST_OF_NUMBERS = re.compile(rf"\[\s*\n\s*({_NUMBER}(?:,\s+{_NUMBER})*)\s*\n\s*\]")
+
+
+def json_text(content: Any) -> str:
+    """JSON with one key per line and every list of numbers on one line; NaN is refused."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return _LIST_OF_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The content of a JSON file that somebody else may have written.
+
+    Raises:
+        BadInput: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, repeats a key
+            in one object, or holds text that cannot be written again (half a surrogate pair).
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_no_repeats)
+        json.dumps(content, ensure_ascii=False).encode()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).") from error
+    except (RecursionError, ValueError) as error:
+        raise BadInput(f"{path}: not a JSON file ({error}).") from error
+    return content
+
+
+def _no_repeats(pairs: list[tuple[str, object]]) -> dict:
+    mapping: dict = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(f"the key {key!r} appears twice in one object")
+        mapping[key] = value
+    return mapping

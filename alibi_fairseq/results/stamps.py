@@ -30,8 +30,11 @@ class Stamp:
     ):
         self.path = path
         self.settings = _json(settings or {})
-        self.sources = list(sources)
-        self.outputs = list(outputs)
+        # Without their folders, so that these can be moved.
+        self._files = {
+            kind: {f"{number} {path.name}": path for number, path in enumerate(paths)}
+            for kind, paths in (("sources", sources), ("outputs", outputs))
+        }
 
     def holds(self) -> bool:
         """Whether the step is done and settings, sources and outputs have not changed since."""
@@ -39,8 +42,12 @@ class Stamp:
         return (
             kept is not None
             and kept["settings"] == self.settings
-            and _same(_named(self.sources), kept["sources"])
-            and _same(_named(self.outputs), kept["outputs"])
+            and all(files.keys() == kept[kind].keys() for kind, files in self._files.items())
+            and all(
+                unchanged(path, kept[kind][name])
+                for kind, files in self._files.items()
+                for name, path in files.items()
+            )
         )
 
     def write(self, result: object = None) -> None:
@@ -49,14 +56,12 @@ class Stamp:
         Args:
             result: a JSON value to keep with it.
         """
-        kept = {
-            "settings": self.settings,
-            "sources": {name: fingerprint(path) for name, path in _named(self.sources).items()},
-            "outputs": {name: fingerprint(path) for name, path in _named(self.outputs).items()},
-            "result": result,
+        hashes = {
+            kind: {name: fingerprint(path) for name, path in files.items()}
+            for kind, files in self._files.items()
         }
         with atomic_write(self.path) as stream:
-            json.dump(kept, stream, indent=1)
+            json.dump({"settings": self.settings, **hashes, "result": result}, stream, indent=1)
 
     @property
     def result(self) -> object:
@@ -121,23 +126,9 @@ def fingerprint(path: Path) -> dict:
 
 def unchanged(path: Path, kept: dict) -> bool:
     """Whether a file matches its fingerprint; reads it only if its modification time differs."""
-    if not path.is_file():
+    if not path.is_file() or path.stat().st_size != kept["bytes"]:
         return False
-    status = path.stat()
-    if status.st_size != kept["bytes"]:
-        return False
-    return status.st_mtime_ns == kept["mtime_ns"] or sha256_file(path) == kept["sha256"]
-
-
-def _same(paths: dict[str, Path], kept: dict) -> bool:
-    return paths.keys() == kept.keys() and all(
-        unchanged(path, kept[name]) for name, path in paths.items()
-    )
-
-
-def _named(paths: list[Path]) -> dict[str, Path]:
-    """By number and file name, without the folder, so that folders can be moved."""
-    return {f"{number} {path.name}": path for number, path in enumerate(paths)}
+    return path.stat().st_mtime_ns == kept["mtime_ns"] or sha256_file(path) == kept["sha256"]
 
 
 def read_stamp(path: Path) -> dict | None:

@@ -7,7 +7,7 @@ import torch
 from attention_calls import Call, assert_close, results
 
 from alibi_fairseq.attention import attend
-from alibi_fairseq.attention.blocks import bounded_block
+from alibi_fairseq.attention.eager import bounded_block
 from alibi_fairseq.positions.alibi import LinearBias
 
 

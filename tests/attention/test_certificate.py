@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from alibi_fairseq.attention import FutureMask, attend
-from alibi_fairseq.attention.banded_layout import group_heads
-from alibi_fairseq.attention.certificate import certify
+from alibi_fairseq.attention.banded import group_heads
+from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.positions.alibi import LinearBias
 

@@ -7,7 +7,7 @@ import torch
 from attention_calls import Call
 
 from alibi_fairseq.attention import attend, flex
-from alibi_fairseq.attention.certificate import certify
+from alibi_fairseq.attention.skipping import certify
 
 
 def visible(call: Call, windows: torch.Tensor) -> torch.Tensor:
@@ -87,3 +87,13 @@ def test_lengths_batches_and_windows_do_not_recompile():
             found = flex.attend(q, k, v, call.mask(), 0.0, windows=windows)
             torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
     assert dynamo.counters["stats"]["unique_graphs"] <= 2
+
+
+def test_heads_and_their_size_are_constants_of_the_kernel(monkeypatch):
+    """Lengths and batches are not, or each would be compiled anew."""
+    marked = []
+    monkeypatch.setattr(torch._dynamo, "mark_static", lambda x, dim: marked.append((id(x), dim)))
+    monkeypatch.setattr(flex, "compiled", lambda: lambda q, k, v, **_: q)
+    q, k, v, _ = Call().tensors()
+    assert flex.flex_kernel(q, k, v, None, None) is q
+    assert marked == [(id(x), dim) for x in (q, k, v) for dim in (1, 3)]

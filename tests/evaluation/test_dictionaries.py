@@ -14,7 +14,7 @@ from fairseq_cli import eval_lm
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
-from alibi_fairseq.results.dictionaries import (
+from alibi_fairseq.results.provenance import (
     STATE_KEY,
     bind_dictionary,
     dictionary_sha256,

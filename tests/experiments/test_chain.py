@@ -13,7 +13,7 @@ from alibi_fairseq.experiments.paper_tables import PaperTables, checkpoint_bytes
 from alibi_fairseq.experiments.runner import carry_out
 from alibi_fairseq.experiments.torchrun import Machine
 from alibi_fairseq.paper import tables
-from alibi_fairseq.paper.scales import SMOKE
+from alibi_fairseq.paper.recipe import SMOKE
 from alibi_fairseq.results.schema import load_document
 
 

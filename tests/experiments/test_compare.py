@@ -16,8 +16,7 @@ from alibi_fairseq.experiments.compare import Compare, runs_of
 from alibi_fairseq.experiments.comparison import from_mapping
 from alibi_fairseq.experiments.comparison_report import write_report
 from alibi_fairseq.experiments.runner import describe, places_for
-from alibi_fairseq.results.dictionaries import dictionary_sha256
-from alibi_fairseq.results.provenance import data_sha256
+from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_document, save_document
 
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"

@@ -6,7 +6,6 @@ import torch
 from conftest import small_model
 
 from alibi_fairseq.huggingface.conversion import Converted, convert
-from alibi_fairseq.huggingface.description import describe
 
 BLOOM = "--layernorm-embedding --activation-fn gelu_accurate"
 ADAPTIVE = (
@@ -30,4 +29,4 @@ def perturbed(method: str, flags: str = "", heads: int = 8, length: int = 32, no
 
 
 def converted(model, method: str, length: int = 32) -> Converted:
-    return convert(model.decoder, describe(model.decoder, method, length))
+    return convert(model.decoder, method, length)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import build_model, random_tokens
+from conftest import build_model, random_tokens, small_model
 from exported import ADAPTIVE, BLOOM, TIED, converted, perturbed
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.huggingface.conversion import convert
-from alibi_fairseq.huggingface.description import describe
 from alibi_fairseq.huggingface.export import save
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
@@ -23,7 +21,6 @@ MODELS = [
     ("alibi", f"{BLOOM} --no-scale-embedding", 12, "BLOOM"),
     ("alibi", f"{BLOOM} --no-decoder-final-norm", 8, "alibi_lm"),
     ("alibi", "", 8, "alibi_lm"),
-    ("alibi", "", 12, "alibi_lm"),
     ("alibi", "--no-decoder-normalize-before", 3, "alibi_lm"),
     ("alibi", ADAPTIVE, 6, "alibi_lm"),
     ("alibi", TIED, 8, "alibi_lm"),
@@ -98,11 +95,27 @@ def test_models_of_fairseq_itself(flags):
     assert converted(model, method, 40).difference < 1e-5
 
 
-def test_parts_without_a_place_are_refused():
-    options = "--arch transformer_lm --decoder-layers 2 --decoder-embed-dim 32 --scale-heads"
-    model = build_model(*options.split())
-    with pytest.raises(BadInput, match="--scale-heads"):
-        describe(model.decoder, "sinusoidal", 32)
+@pytest.mark.parametrize(
+    "method, flags, option",
+    [
+        ("fire", "", "'fire'"),
+        ("alibi", "--attention-window 1", "--attention-window"),
+        ("alibi", f"{BLOOM} --block-diagonal eos", "--block-diagonal"),
+        ("alibi", "--score-scaling logn", "--score-scaling"),
+        ("rotary", "--activation-fn relu_squared", "--activation-fn"),
+        ("sinusoidal", "--scale-heads", "--scale-heads"),
+    ],
+)
+def test_what_no_exported_form_holds_is_refused(method, flags, option):
+    with pytest.raises(BadInput, match=option):
+        converted(perturbed(method, flags), method)
+
+
+def test_a_window_with_a_memory_is_refused():
+    flags = ["--mem-len", "8", "--attention-window", "8"]
+    model = small_model("transformer_xl", *flags, sequential=True)
+    with pytest.raises(BadInput, match="--attention-window with --mem-len"):
+        converted(model, "transformer_xl")
 
 
 def test_a_model_that_computes_something_else_is_refused(monkeypatch):
@@ -110,7 +123,7 @@ def test_a_model_that_computes_something_else_is_refused(monkeypatch):
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
     model.decoder.embed_positions._divisor = 3.0  # an option that the description does not know
     with pytest.raises(BadInput, match="other scores"):
-        convert(model.decoder, describe(model.decoder, "alibi", 32))
+        converted(model, "alibi")
 
 
 @torch.no_grad()

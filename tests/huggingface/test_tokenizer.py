@@ -13,7 +13,6 @@ from transformers import AutoTokenizer
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.huggingface.tokenizer import (
-    TokenizerFiles,
     build_tokenizer,
     check_tokenizer,
     find_files,
@@ -47,7 +46,7 @@ def as_written(folder) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     folder = tmp_path_factory.mktemp("words")
-    return binarise(folder, as_written(folder)), TokenizerFiles()
+    return binarise(folder, as_written(folder)), {}
 
 
 def in_pieces(folder, model_type: str):
@@ -64,13 +63,13 @@ def in_pieces(folder, model_type: str):
         split: [" ".join(model.encode(x, out_type=str)) for x in lines[split]] for split in lines
     }
     data = binarise(folder, encoded)
-    return data, TokenizerFiles(sentencepiece=folder / "pieces.model")
+    return data, {"sentencepiece_file": folder / "pieces.model"}
 
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     data, files = in_pieces(tmp_path_factory.mktemp("pieces"), "bpe")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(files.sentencepiece))
+    model = sentencepiece.SentencePieceProcessor(model_file=str(files["sentencepiece_file"]))
     listed = load_dictionary(data).indices
     assert sum(model.id_to_piece(i) not in listed for i in range(3, len(model))) > 3
     return data, files
@@ -94,7 +93,7 @@ def byte_level(tmp_path_factory):
         split: [" ".join(map(str, model.encode(x).ids)) for x in lines[split]] for split in lines
     }
     data = binarise(folder, encoded)
-    return data, TokenizerFiles(encoder=folder / "encoder.json", merges=folder / "vocab.bpe")
+    return data, {"encoder_file": folder / "encoder.json", "merges_file": folder / "vocab.bpe"}
 
 
 @pytest.mark.parametrize("kind", ["words", "pieces", "unigram", "byte_level"])
@@ -137,9 +136,9 @@ def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
         (byte_level, "--gpt2-encoder-json"),
     ):
         with pytest.raises(BadInput, match=option):
-            find_files(data, load_dictionary(data), TokenizerFiles())
+            find_files(data, load_dictionary(data), {})
     data, _ = words
-    assert find_files(data, load_dictionary(data), TokenizerFiles()) == TokenizerFiles()
+    assert find_files(data, load_dictionary(data), {}) == {}
 
 
 def test_another_tokeniser_does_not_match(pieces, tmp_path):
@@ -154,13 +153,13 @@ def test_another_tokeniser_does_not_match(pieces, tmp_path):
     dictionary = load_dictionary(data)
     split = load_split(data, "train", dictionary)
     check_tokenizer(build_tokenizer(data, files), split, dictionary.unk())
-    other = build_tokenizer(data, TokenizerFiles(sentencepiece=tmp_path / "other.model"))
+    other = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
     with pytest.raises(BadInput, match="does not match"):
         check_tokenizer(other, split, dictionary.unk())
 
 
 def test_symbols_that_overwrite_special_ones(tmp_path):
     (tmp_path / "dict.txt").write_text("the 3\n<unk> 2 #fairseq:overwrite\nof 1\n")
-    files = TokenizerFiles(sentencepiece=None)
+    files = {}
     assert build_tokenizer(tmp_path, files)("the <unk> of")["input_ids"] == [4, 5, 6]
     assert Dictionary.load(str(tmp_path / "dict.txt")).index("<unk>") == 5

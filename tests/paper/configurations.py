@@ -8,12 +8,16 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, omegaconf_no
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from alibi_fairseq.paper.recipe import CONFIGS
+import alibi_fairseq.models  # noqa: F401  (registers the models)
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES
 
 try:
     from hydra import compose, initialize_config_dir
 except ImportError:  # hydra 1.0
     from hydra.experimental import compose, initialize_config_dir
+
+#: A recipe of each folder and method; those of other lengths differ from it in numbers alone.
+ONE_OF_EACH = list({(r.folder, r.position_method): path for path, r in RECIPES.items()}.values())
 
 
 def from_yaml(corpus: str, name: str, *overrides: str) -> dict:
@@ -24,23 +28,24 @@ def from_yaml(corpus: str, name: str, *overrides: str) -> dict:
         cfg = compose(config_name=name, overrides=["task.data=DATA", *overrides])
     add_defaults(cfg)
     with omegaconf_no_object_check():
-        return plain(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True))
+        return flat(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True))
 
 
 def from_flags(words: list[str]) -> dict:
     """The configuration that fairseq-train would run with."""
+    return flat(OmegaConf.to_container(parsed(words), resolve=True))
+
+
+def parsed(words: list[str]):
     args = options.parse_args_and_arch(options.get_training_parser(), words)
-    return plain(OmegaConf.to_container(convert_namespace_to_omegaconf(args), resolve=True))
+    return convert_namespace_to_omegaconf(args)
 
 
-def plain(cfg: dict) -> dict:
+def flat(cfg: dict) -> dict:
     """{group.option: value}, without what scores translations (training never looks at it)."""
-    values = {}
-    for group, options_of_group in cfg.items():
-        if group == "scoring":
-            continue
-        if isinstance(options_of_group, dict):
-            values.update({f"{group}.{k}": value for k, value in options_of_group.items()})
-        else:
-            values[group] = options_of_group
-    return values
+    return {
+        f"{group}.{option}": value
+        for group, options_of_group in cfg.items()
+        if isinstance(options_of_group, dict) and group != "scoring"
+        for option, value in options_of_group.items()
+    }

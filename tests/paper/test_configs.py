@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from paper.configurations import from_flags, from_yaml
+from paper.configurations import ONE_OF_EACH, from_flags, from_yaml
 
-from alibi_fairseq.paper.recipe import CONFIGS, RECIPES
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
 
 #: Overlays for other machines, and the GPUs of all nodes together.
 OVERLAY_GPUS = {"1_gpu": 1, "8_gpus": 8, "4x8_slurm": 32}
@@ -26,24 +26,30 @@ def shell_words(path: Path, *arguments: str) -> list[str]:
     return words.stdout.split("\0")[:-1]
 
 
-@pytest.mark.parametrize("path", RECIPES)
-def test_yaml_and_shell_lines_are_the_same_configuration(path):
+def test_shell_lines_have_the_flags_of_the_yaml():
+    for path, recipe in RECIPES.items():
+        script = CONFIGS / f"{path}.sh"
+        start = ["CHECKPOINT"] if recipe.starts_from_another else []
+        user_dir, plugin, *words = shell_words(script, "DATA", *start)
+        assert user_dir == "--user-dir"
+        assert Path(plugin).samefile(CONFIGS.parent / "alibi_fairseq")
+        more = ["--finetune-from-model", *start] if start else []
+        assert words == [*flags(recipe.settings()), *more, "DATA"], path
+        assert script.stat().st_mode & 0o111, path
+
+
+@pytest.mark.parametrize("path", ONE_OF_EACH)
+def test_fairseq_reads_yaml_and_flags_as_the_same_configuration(path):
     recipe = RECIPES[path]
-    start = ["CHECKPOINT"] if recipe.starts_from_another else []
-    words = shell_words(CONFIGS / f"{path}.sh", "DATA", *start)
-    assert words[0] == "--user-dir" and Path(words[1]).samefile(CONFIGS.parent / "alibi_fairseq")
-    shell = from_flags(words[2:])
-    overrides = [f"checkpoint.finetune_from_model={name}" for name in start]
-    assert from_yaml(recipe.folder, recipe.name, *overrides) == shell
+    start = "CHECKPOINT" if recipe.starts_from_another else None
+    words = ["DATA", *flags(recipe.settings())]
+    words += ["--finetune-from-model", start] if start else []
+    overrides = [f"checkpoint.finetune_from_model={start}"] if start else []
+    found = from_yaml(recipe.folder, recipe.name, *overrides)
+    assert found == from_flags(words)
     for group, values in recipe.settings().items():
         for option, value in values.items():
-            assert shell[f"{group}.{option}"] == value, f"{group}.{option}"
-
-
-def test_every_script_can_be_run():
-    scripts = list(CONFIGS.rglob("*.sh"))
-    assert len(scripts) == len(RECIPES)
-    assert all(path.stat().st_mode & 0o111 for path in scripts)
+            assert found[f"{group}.{option}"] == value, f"{group}.{option}"
 
 
 def overlay_name(recipe, world: str) -> str:
@@ -55,50 +61,36 @@ def overlay_name(recipe, world: str) -> str:
 
 
 @pytest.mark.parametrize("world", OVERLAY_GPUS)
-@pytest.mark.parametrize("path", RECIPES)
-def test_overlays_keep_tokens_per_update(path, world):
+def test_overlays_keep_tokens_per_update(world):
     """Read from the YAML files: world × passes × sequences that fit × length."""
-    recipe = RECIPES[path]
     gpus = OVERLAY_GPUS[world]
-    if recipe.batch.sequences_per_update % gpus:
-        assert not overlay_name(recipe, world)
-        return
-    if gpus == recipe.batch.gpus:
-        return
-    folder = CONFIGS / recipe.folder
-    values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
-    overlay = (folder / "run_config" / f"{overlay_name(recipe, world)}.yaml").read_text()
-    assert overlay.startswith("# @package _global_\n")
-    for group, options in yaml.safe_load(overlay).items():
-        values[group].update(options)
-    length = values["task"]["tokens_per_sample"]
-    sequences = values["dataset"]["max_tokens"] // length
-    (passes,) = values["optimization"]["update_freq"]
-    world_size = values["distributed_training"]["distributed_world_size"]
-    assert world_size == gpus
-    assert sequences <= recipe.batch.sequences
-    assert gpus * passes * sequences * length == recipe.batch.tokens_per_update
+    for path, recipe in RECIPES.items():
+        if recipe.batch.sequences_per_update % gpus:
+            assert not overlay_name(recipe, world)
+        elif gpus != recipe.batch.gpus:
+            folder = CONFIGS / recipe.folder
+            values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
+            overlay = (folder / "run_config" / f"{overlay_name(recipe, world)}.yaml").read_text()
+            assert overlay.startswith("# @package _global_\n")
+            for group, options in yaml.safe_load(overlay).items():
+                values[group].update(options)
+            length = values["task"]["tokens_per_sample"]
+            sequences = values["dataset"]["max_tokens"] // length
+            (passes,) = values["optimization"]["update_freq"]
+            assert values["distributed_training"]["distributed_world_size"] == gpus
+            assert sequences <= recipe.batch.sequences
+            assert gpus * passes * sequences * length == recipe.batch.tokens_per_update, path
 
 
-@pytest.mark.parametrize(
-    "path", ["wikitext-103/alibi-3072", "bookcorpus/alibi-512", "cc100-roberta/alibi-1024"]
-)
-def test_hydra_lays_overlays_over_the_recipe(path):
-    recipe = RECIPES[path]
+def test_hydra_lays_overlays_over_the_recipe():
+    recipe = RECIPES["wikitext-103/alibi-3072"]
     overlay = overlay_name(recipe, "1_gpu")
     cfg = from_yaml(recipe.corpus, recipe.name, f"+run_config={overlay}")
-    batch = recipe.batch.on(1)
     assert cfg["distributed_training.distributed_world_size"] == 1
-    assert cfg["optimization.update_freq"] == [batch.update_freq]
-    smoke = from_yaml(recipe.corpus, recipe.name, "+run_config=cpu_smoke")
+    assert cfg["optimization.update_freq"] == [recipe.batch.on(1).update_freq]
+    cutoffs = "model.adaptive_input_cutoff='100,600'"
+    smoke = from_yaml(recipe.corpus, recipe.name, "+run_config=cpu_smoke", cutoffs)
     assert smoke["common.cpu"] is True and smoke["common.fp16"] is False
-    assert smoke["model.decoder_layers"] == 2
-    assert smoke["model.position_method"] == recipe.position_method
-
-
-def test_hydra_overrides_the_cutoffs():
-    override = "model.adaptive_input_cutoff='100,500'"
-    cfg = from_yaml("wikitext-103", "alibi-512", override)
-    assert cfg["model.adaptive_input_cutoff"] == "100,500"
-    smoke = from_yaml("wikitext-103", "alibi-512", "+run_config=cpu_smoke")
+    assert smoke["model.decoder_layers"] == 2 and smoke["model.position_method"] == "alibi"
+    assert smoke["model.adaptive_input_cutoff"] == "100,600"
     assert smoke["model.adaptive_softmax_cutoff"] == "100,500"

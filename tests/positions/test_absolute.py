@@ -25,10 +25,8 @@ def stock_model(method: str, heads: int, longest: int):
     return build_model("--arch", "transformer_lm", *shape, tokens_per_sample=longest)
 
 
-@pytest.mark.parametrize("heads", [1, 8, 12])
-@pytest.mark.parametrize(
-    "method,length", [("learned", 32), ("learned", 5), ("sinusoidal", 32), ("sinusoidal", 256)]
-)
+@pytest.mark.parametrize("heads", [1, 12])
+@pytest.mark.parametrize("method,length", [("learned", 32), ("learned", 5), ("sinusoidal", 256)])
 def test_loss_and_gradients_equal_stock_fairseq(method, length, heads):
     ours = small_model(method, heads=heads, tokens_per_sample=TRAIN_LENGTH).double()
     stock = stock_model(method, heads, max(length, TRAIN_LENGTH)).double().eval()

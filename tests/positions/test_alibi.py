@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
-from fairseq import checkpoint_utils
-from fairseq_runs import run_train, write_corpus
+from attention_calls import assert_same_gradients
+from conftest import random_tokens, small_model
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import LinearBias
 
+CPU = torch.device("cpu")
 LITERAL = {
     1: [2**-8],
     2: [2**-4, 2**-8],
@@ -26,6 +25,7 @@ LITERAL = {
     ],
     16: [2 ** (-(head + 1) / 2) for head in range(16)],
 }
+TRAIN_LENGTH = 32
 
 
 @pytest.mark.parametrize("heads", LITERAL)
@@ -33,27 +33,18 @@ def test_slopes_have_the_published_values(heads):
     torch.testing.assert_close(alibi_slopes(heads), torch.tensor(LITERAL[heads]))
 
 
-@pytest.mark.parametrize("heads", range(1, 129))
-def test_slopes_agree_with_a_second_derivation(heads):
-    # From the next power of two above: its odd slopes are those of the power below, in order; the
-    # even ones fill up. This is how MPT arrives at the authors' order.
-    above = 2 ** math.ceil(math.log2(heads))
-    closed = [2 ** (-8 * (i + 1) / above) for i in range(above)]
-    expected = closed if above == heads else (closed[1::2] + closed[0::2])[:heads]
-    torch.testing.assert_close(alibi_slopes(heads), torch.tensor(expected))
-
-
-@pytest.mark.parametrize("heads", [1, 2, 8, 12, 16, 20, 25, 40])
-def test_slopes_equal_those_of_bloom_and_mpt(heads):
-    bloom = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)  # (H, 1, 2), slope · key
-    torch.testing.assert_close(alibi_slopes(heads), bloom[:, 0, 1])
-    mpt = build_mpt_alibi_tensor(heads, 2)  # (H, 1, 2), keys −1 and 0
-    torch.testing.assert_close(alibi_slopes(heads), -mpt.view(heads, 2)[:, 0])
-
-
-def test_no_heads_is_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        alibi_slopes(0)
+@pytest.mark.parametrize("bias_max", [4, 8, 16])
+def test_slopes_equal_those_of_bloom_and_mpt(bias_max):
+    for heads in range(1, 129):
+        slopes = alibi_slopes(heads, bias_max)
+        mpt = build_mpt_alibi_tensor(heads, 2, alibi_bias_max=bias_max)  # (H, 1, 2), keys −1 and 0
+        torch.testing.assert_close(slopes, -mpt.view(heads, 2)[:, 0])
+        if bias_max == 8:
+            bloom = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)  # (H, 1, 2)
+            torch.testing.assert_close(slopes, bloom[:, 0, 1])  # slope · key
+        config = PositionConfig(heads, heads, 1, 16, alibi_bias_max=bias_max)
+        bias = build_position_method("alibi", config).bias(0, 16)
+        torch.testing.assert_close(bias.slopes(CPU), slopes)
 
 
 @pytest.mark.parametrize("heads", [1, 8, 12])
@@ -74,27 +65,59 @@ def test_bias_keeps_its_precision_near_the_query_in_half_types(dtype):
     torch.testing.assert_close(bias, exact, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("heads", [1, 8, 12])
-@pytest.mark.parametrize("bias_max", [4, 16])
-def test_bias_max_is_that_of_llm_foundry(heads, bias_max):
-    mpt = build_mpt_alibi_tensor(heads, 2, alibi_bias_max=bias_max)  # (H, 1, 2), keys −1 and 0
-    slopes = -mpt.view(heads, 2)[:, 0]
-    torch.testing.assert_close(alibi_slopes(heads, bias_max), slopes)
-    config = PositionConfig(8 * heads, heads, 1, 16, alibi_bias_max=bias_max)
-    bias = build_position_method("alibi", config).bias(0, 16)
-    torch.testing.assert_close(bias.slopes(torch.device("cpu")), slopes)
+BATCH, LENGTH, HEAD_DIM = 2, 50, 8
 
 
-@pytest.mark.parametrize("bias_max", [0.0, -8.0, math.inf, math.nan])
-def test_a_bias_max_that_gives_no_slopes_is_bad_input(bias_max):
-    with pytest.raises(BadInput, match="--alibi-bias-max must be a positive number"):
-        build_position_method("alibi", PositionConfig(64, 8, 1, 16, alibi_bias_max=bias_max))
+def bloom_bias(heads: int, real: torch.Tensor) -> torch.Tensor:
+    """(B, H, 1, T): slope × position of the key among the real tokens."""
+    return build_alibi_tensor(real.long(), heads, torch.float32).view(BATCH, heads, 1, LENGTH)
 
 
-def test_bias_max_is_stored_with_the_model(tmp_path):
-    data = write_corpus(tmp_path, train=300, valid=50)
-    flags = "--task language_modeling --tokens-per-sample 16 --max-tokens 64 --max-update 2 --alibi-bias-max 4"
-    run_train(data, tmp_path / "model", "--position-method", "alibi", *flags.split())
-    checkpoint = str(tmp_path / "model" / "checkpoint_last.pt")
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([checkpoint])
-    assert model.decoder.embed_positions.bias(0, 16).bias_max == 4
+def mpt_bias(heads: int, real: torch.Tensor) -> torch.Tensor:
+    """(1, H, 1, T): slope × (key − last key)."""
+    return build_mpt_alibi_tensor(heads, LENGTH)[None]
+
+
+@pytest.mark.parametrize("left_padding", [0, 7])
+@pytest.mark.parametrize("peer", [bloom_bias, mpt_bias])
+@pytest.mark.parametrize("heads", [1, 2, 8, 12, 16])
+def test_attention_equals_theirs(heads, peer, left_padding):
+    q, k, v = torch.randn(3, BATCH, heads, LENGTH, HEAD_DIM, dtype=torch.float64).requires_grad_()
+    real = torch.ones(BATCH, LENGTH, dtype=torch.bool)
+    real[0, :left_padding] = False
+    hidden = ~real[:, None, None, :] | torch.ones(LENGTH, LENGTH).triu(1).bool()
+    hidden = hidden & ~torch.eye(LENGTH).bool()  # padding sees itself, to stay finite
+    scores = q @ k.transpose(2, 3) / HEAD_DIM**0.5 + peer(heads, real).double()
+    theirs = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+    mask = FutureMask(LinearBias(heads), LENGTH, LENGTH, ~real if left_padding else None)
+    ours, _ = attend(q, k, v, mask)
+
+    # Their slope × key is as large as 35 here and is rounded to fp32 at that size.
+    seen = real[:, None, :, None]
+    torch.testing.assert_close(ours * seen, theirs * seen, rtol=0, atol=1e-5)
+    assert_same_gradients(ours * seen, theirs * seen, (q, k, v))
+
+
+@pytest.mark.parametrize(
+    "scale,keys,ratio",
+    [
+        *(("none", 128, 1.0), ("dynamic", 16, 1.0), ("dynamic", 32, 1.0), ("dynamic", 80, 2.5)),
+        *(("4", 16, 4.0), ("0.5", 128, 0.5)),
+    ],
+)
+def test_interpolation_divides_the_slopes(scale, keys, ratio):
+    config = PositionConfig(64, 8, 2, TRAIN_LENGTH, alibi_scale=scale)
+    bias = build_position_method("alibi", config).bias(0, keys).at(torch.arange(keys))
+    expected = -(alibi_slopes(8).double() / ratio)[:, None] * torch.arange(keys)
+    torch.testing.assert_close(bias.double(), expected, rtol=1e-6, atol=0)
+
+
+@torch.no_grad()
+def test_interpolation_reaches_the_model():
+    tokens = random_tokens(1, 4 * TRAIN_LENGTH)
+    models = [small_model("alibi", "--alibi-scale", scale) for scale in ("none", "4", "dynamic")]
+    for model in models[1:]:
+        model.load_state_dict(models[0].state_dict())
+    plain, factor, dynamic = (model(tokens)[0] for model in models)
+    assert torch.equal(factor, dynamic)
+    assert (plain - factor).abs().max() > 1e-3

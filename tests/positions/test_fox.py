@@ -51,7 +51,7 @@ def compare(call: Call, backend: str, strength: float = 1.0) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa", "fold", "auto"])
-@pytest.mark.parametrize("heads", [1, 2, 6, 8])
+@pytest.mark.parametrize("heads", [1, 6])
 @pytest.mark.parametrize("cached", [0, 9])
 def test_values_and_gradients(backend, heads, cached):
     compare(Call(heads=heads, length=23, cached=cached), backend)
@@ -64,7 +64,7 @@ def test_in_every_type(backend, dtype):
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "fold"])
-@pytest.mark.parametrize("length", [63, 256, 257, 600])
+@pytest.mark.parametrize("length", [63, 256, 257])
 @pytest.mark.parametrize("cached", [0, 100])
 def test_blocks_of_queries(backend, length, cached):
     call = Call(method="fox", batch=1, heads=2, length=length, cached=cached)
@@ -86,7 +86,7 @@ def test_a_long_text_costs_no_precision(backend, dtype):
     assert error < {torch.float32: 5e-6, torch.bfloat16: 2 * torch.finfo(dtype).eps}[dtype]
 
 
-@pytest.mark.parametrize("heads", [2, 6, 8])
+@pytest.mark.parametrize("heads", [2, 6])
 @torch.no_grad()
 def test_constant_gates_are_alibi(heads):
     fox, alibi = (small_model(name, heads=heads) for name in ("fox", "alibi"))

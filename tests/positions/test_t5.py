@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attention_calls import assert_same_gradients
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -59,17 +60,11 @@ def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
 def compare(module: T5Attention, ours, theirs) -> None:
     """Values, and gradients of every parameter of their module, which ours shares."""
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
-    direction = torch.randn_like(theirs)
-    parameters = list(module.parameters())
-    expected = torch.autograd.grad((theirs * direction).sum(), parameters)
-    found = torch.autograd.grad((ours * direction).sum(), parameters)
-    for ours_grad, theirs_grad in zip(found, expected):
-        assert theirs_grad.abs().max() > 0
-        torch.testing.assert_close(ours_grad, theirs_grad, rtol=1e-5, atol=1e-5)
+    assert_same_gradients(ours, theirs, list(module.parameters()))
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
-@pytest.mark.parametrize("heads", [1, 8, 12])
+@pytest.mark.parametrize("heads", [1, 12])
 def test_causal_attention_equals_hugging_face(heads, backend):
     module = hugging_face(heads, decoder=True)
     x = torch.randn(BATCH, LENGTH, heads * HEAD_DIM, dtype=torch.float64)

@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
+from attention_calls import assert_same_gradients
 from conftest import random_tokens, small_model
 from omegaconf import OmegaConf
 
 from alibi_fairseq.attention import FutureMask, blocks
-from alibi_fairseq.errors import BadInput
 from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.transformer_xl import RelativeTerms
@@ -61,7 +61,7 @@ def naive_attention(attention, method, layer: int, x, memory):
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 @pytest.mark.parametrize("remembered", [0, REMEMBERED])
-@pytest.mark.parametrize("heads", [1, 2, 12])
+@pytest.mark.parametrize("heads", [1, 6])
 def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, backend, monkeypatch):
     monkeypatch.setattr(blocks, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
     model = xl_model(heads=heads).double()
@@ -78,11 +78,7 @@ def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, bac
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)  # fp32 sinusoids
 
     inputs = [x, *attention.parameters(), method.u, method.v, method.layers[1].weight]
-    direction = torch.randn_like(ours)
-    expected = torch.autograd.grad((theirs * direction).sum(), inputs)
-    found = torch.autograd.grad((ours * direction).sum(), inputs)
-    for ours_grad, theirs_grad in zip(found, expected):
-        torch.testing.assert_close(ours_grad, theirs_grad, rtol=1e-5, atol=1e-5)
+    assert_same_gradients(ours, theirs, inputs)
 
 
 @torch.no_grad()
@@ -170,8 +166,3 @@ def test_a_memory_is_refused_where_it_cannot_be_used():
         small_model("alibi").decoder(random_tokens(1, 8), memory=memory)
     with pytest.raises(ValueError, match="cached keys"):
         xl_model("--mem-len", "4").decoder(random_tokens(1, 8), memory=memory, incremental_state={})
-
-
-def test_a_negative_memory_is_refused():
-    with pytest.raises(BadInput, match="--mem-len must be 0 or more, not -3"):
-        small_model("transformer_xl", "--mem-len", "-3")

@@ -5,7 +5,7 @@ import pytest
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.results.dictionaries import symbols_sha256
+from alibi_fairseq.results.provenance import symbols_sha256
 
 SPLITS = {"train": {"lines": 2, "words": 3, "bytes": 12, "tokens": 5}}
 

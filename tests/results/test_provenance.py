@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.fairseq_fixes.invocation import FOLDER
 from alibi_fairseq.results import provenance, schema
-from alibi_fairseq.results.dictionaries import dictionary_sha256, symbols_sha256
+from alibi_fairseq.results.provenance import dictionary_sha256, symbols_sha256
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):

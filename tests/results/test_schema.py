@@ -6,7 +6,7 @@ from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import schema
-from alibi_fairseq.results.json_files import json_text
+from alibi_fairseq.results.schema import json_text
 
 
 def test_saved_document_is_read_back(tmp_path):

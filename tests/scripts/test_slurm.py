@@ -1,4 +1,4 @@
-"""The batch scripts' bodies, run by bash under stand-ins for SLURM's commands."""
+"""The batch file, run by bash under stand-ins for SLURM's commands."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
+from commands import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-TRAIN = ROOT / "scripts" / "slurm" / "train.sbatch"
-REPRODUCE = ROOT / "scripts" / "slurm" / "reproduce.sbatch"
+from alibi_fairseq import cli
+
+TRAIN = ROOT / "scripts" / "train.sbatch"
 
 FAKE = {
     "scontrol": """
@@ -24,13 +24,14 @@ FAKE = {
         exec "$@"
         """,
 }
-# Stands for scripts/train.sh and scripts/reproduce.sh: ends with $CODE, with 75 when told to stop.
+# Stands for scripts/train.sh: ends with $CODE, with 75 when told to stop.
 TASK = """
     echo "task $*" >> "$LOG"
     trap 'echo told >> "$LOG"; exit 75' USR1
     if [ "${WAIT:-0}" -eq 1 ]; then touch "$LOG.waiting"; for _ in {1..500}; do sleep 0.02; done; fi
     exit "${CODE:-0}"
     """
+SUBMIT = "SLURM_SUBMIT_DIR"
 JOB = {
     "SLURM_JOB_ID": "40123",
     "SLURM_JOB_NODELIST": "gpu[07-08]",
@@ -41,31 +42,23 @@ JOB = {
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A repository with stand-ins, and how to run a batch script in it."""
+    """A repository with stand-ins, and how to run the batch file in it."""
     executables = {f"bin/{name}": body for name, body in FAKE.items()}
-    executables |= {"scripts/train.sh": TASK, "scripts/reproduce.sh": TASK}
+    executables["scripts/train.sh"] = TASK
     for name, body in executables.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("#!/usr/bin/env bash\n" + body)
         path.chmod(0o755)
 
-    (tmp_path / "scripts" / "slurm").symlink_to(ROOT / "scripts" / "slurm")
-
-    def start(script, *arguments, without=(), **more):
-        variables = {**os.environ, **JOB, "SLURM_SUBMIT_DIR": str(tmp_path), **more}
+    def start(*arguments, **more):
+        variables = {**os.environ, **JOB, SUBMIT: str(tmp_path), **more}
         variables["PATH"] = f"{tmp_path / 'bin'}:{variables['PATH']}"
         variables["LOG"] = str(tmp_path / "log")
-        for name in without:
-            del variables[name]
-        return subprocess.Popen(
-            ["bash", script, *arguments],
-            env=variables,
-            cwd="/",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        environment = {name: value for name, value in variables.items() if value is not None}
+        command = ["bash", TRAIN, *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, env=environment, cwd="/", **pipes)
 
     return start
 
@@ -79,39 +72,15 @@ ARGUMENTS = ("wikitext-103/alibi-512", "data", "--save-dir", "run")
 
 
 def test_every_node_gets_one_launcher_with_all_it_needs(cluster, tmp_path):
-    run = cluster(TRAIN, *ARGUMENTS)
+    run = cluster(*ARGUMENTS)
     assert run.wait() == 0, run.stderr.read()
-    assert log(tmp_path) == [
-        "srun --ntasks=2",
-        "srun --ntasks-per-node=1",
-        "srun --kill-on-bad-exit=1",
-        "task --nnodes 2 --gpus 16 --rdzv-endpoint gpu07:20123 --rdzv-id 40123 "
-        + " ".join(ARGUMENTS),
-    ]
-
-
-def test_the_launcher_takes_what_the_script_gives(cluster, tmp_path):
-    """The words that the stand-in was given, to the real launcher."""
-    run = cluster(TRAIN, *ARGUMENTS)
-    assert run.wait() == 0, run.stderr.read()
-    from alibi_fairseq.cli import main
-
-    words = log(tmp_path)[-1].split()[1:]
-    words[words.index("data")] = str(tmp_path)
+    *steps, task = log(tmp_path)
+    assert steps == ["srun --ntasks=2", "srun --ntasks-per-node=1", "srun --kill-on-bad-exit=1"]
+    words = "--nnodes 2 --gpus 16 --rdzv-endpoint gpu07:20123 --rdzv-id 40123".split()  # noqa: SIM905
+    assert task.split() == ["task", *words, *ARGUMENTS]
+    words += [str(tmp_path) if word == "data" else word for word in ARGUMENTS]
     (tmp_path / "dict.txt").touch()
-    assert main(["launch", "--dry-run", *words]) == 0
-
-
-def test_reproduce_takes_what_the_script_gives(cluster, tmp_path):
-    text = tmp_path / "text.txt"
-    text.touch()
-    given = ("table8", "--corpus", f"bookcorpus={text}", "--scale", "mini")
-    run = cluster(REPRODUCE, *given, SLURM_NNODES="1")
-    assert run.wait() == 0, run.stderr.read()
-    from alibi_fairseq.cli import main
-
-    words = log(tmp_path)[-1].split()[1:]
-    assert main(["reproduce", "--dry-run", *words]) == 0
+    assert cli.main(["launch", "--dry-run", *words]) == 0
 
 
 HOOKS = {
@@ -121,8 +90,7 @@ HOOKS = {
 }
 
 
-@pytest.mark.parametrize("script", [TRAIN, REPRODUCE])
-def test_modules_conda_and_a_container_by_one_variable_each(cluster, tmp_path, script):
+def test_modules_conda_and_a_container_by_one_variable_each(cluster, tmp_path):
     for name, body in {
         "module": 'echo "module $*" >> "$LOG"',
         "conda": f"echo {tmp_path / 'conda'}",
@@ -135,24 +103,15 @@ def test_modules_conda_and_a_container_by_one_variable_each(cluster, tmp_path, s
     profile.parent.mkdir(parents=True)
     # As conda's own does, it reads a variable that is not set.
     profile.write_text('conda() { echo "conda $*$UNSET_BY_ANYBODY" >> "$LOG"; }\n')
-    run = cluster(script, *ARGUMENTS, SLURM_NNODES="1", **HOOKS)
+    run = cluster(*ARGUMENTS, SLURM_NNODES="1", **HOOKS)
     assert run.wait() == 0, run.stderr.read()
     lines = log(tmp_path)
     assert lines[:2] == ["module load cuda/12.4 gcc", "conda activate mine"]
     assert lines[-2] == "box --nv image.sif" and lines[-1].startswith("task ")
 
 
-@pytest.mark.parametrize("name", ["ALIBI_MODULES", "ALIBI_CONDA_ENV"])
-def test_a_hook_without_its_command_is_said(cluster, tmp_path, name):
-    run = cluster(TRAIN, *ARGUMENTS, **{name: "anything"})
-    assert run.wait() == 2
-    assert f"train.sbatch: error: {name} is set, but there is no " in run.stderr.read()
-    assert log(tmp_path) == []
-
-
-@pytest.mark.parametrize("script", [TRAIN, REPRODUCE])
-def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path, script):
-    run = cluster(script, *ARGUMENTS, WAIT="1", SLURM_NNODES="1")
+def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path):
+    run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES="1")
     while not (tmp_path / "log.waiting").exists():
         time.sleep(0.01)
     run.send_signal(signal.SIGUSR1)
@@ -162,39 +121,24 @@ def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path, sc
     assert "putting the job back into the queue" in output
 
 
-@pytest.mark.parametrize("script", [TRAIN, REPRODUCE])
-@pytest.mark.parametrize("code", ["1", "2"])
-def test_a_failed_run_is_not_requeued(cluster, tmp_path, script, code):
-    run = cluster(script, *ARGUMENTS, CODE=code, SLURM_NNODES="1")
-    assert run.wait() == int(code)
+def test_a_failed_run_is_not_requeued(cluster, tmp_path):
+    run = cluster(*ARGUMENTS, CODE="1", SLURM_NNODES="1")
+    assert run.wait() == 1
     assert not [line for line in log(tmp_path) if line.startswith("requeue")]
 
 
 @pytest.mark.parametrize(
-    ("script", "name"),
+    ("arguments", "change", "named"),
     [
-        *((TRAIN, name) for name in (*JOB, "SLURM_SUBMIT_DIR") if name != "SLURM_GPUS_PER_NODE"),
-        (REPRODUCE, "SLURM_JOB_ID"),
-        (REPRODUCE, "SLURM_SUBMIT_DIR"),
+        *((ARGUMENTS, {name: None}, name) for name in [*JOB, SUBMIT] if "GPUS" not in name),
+        *((ARGUMENTS, {name: "x"}, name) for name in ("ALIBI_MODULES", "ALIBI_CONDA_ENV")),
+        (["wikitext-103/alibi-512"], {}, "--save-dir"),
+        (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "--gpus-per-node"),
+        (ARGUMENTS, {SUBMIT: "/"}, "submit from the repository"),
     ],
 )
-def test_outside_of_a_job_it_says_so(cluster, tmp_path, script, name):
-    run = cluster(script, *ARGUMENTS, without=[name])
+def test_mistakes(cluster, tmp_path, arguments, change, named):
+    run = cluster(*arguments, **change)
     assert run.wait() == 2
-    assert f"{name} is not set; submit this file with sbatch." in run.stderr.read()
+    assert named in run.stderr.read()
     assert log(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("script", "arguments", "change", "sentence"),
-    [
-        (TRAIN, ["wikitext-103/alibi-512"], {}, "name a recipe and its data"),
-        (TRAIN, ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "the job has no GPUs"),
-        (TRAIN, ARGUMENTS, {"SLURM_SUBMIT_DIR": "/"}, "submit from the repository"),
-        (REPRODUCE, ["table5"], {"SLURM_NNODES": "2"}, "--nodes=1"),
-    ],
-)
-def test_other_mistakes(cluster, tmp_path, script, arguments, change, sentence):
-    run = cluster(script, *arguments, **change)
-    assert run.wait() == 2
-    assert sentence in run.stderr.read()

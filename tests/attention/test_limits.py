@@ -1,4 +1,4 @@
-"""``--block-diagonal``: a token sees its own document, in every backend that supports it."""
+"""``--block-diagonal`` and ``--attention-window``: a token sees its own document, and the last W tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def reference(call: Call, window: int = 0):
     """Output and gradients in float64, one query at a time, from the keys it may see and no others."""
     q, k, v, grad = (x.double() for x in call.tensors())
     inputs = [x.requires_grad_() for x in (q, k, v)]
-    bias, starts, sequences = call.bias(), call.starts(), []
+    bias, sequences = call.bias(), []
+    starts = torch.zeros(call.batch, 999) if call.starts() is None else call.starts()
     for row in range(call.batch):
         q, k, v = (x[row : row + 1] for x in inputs)
         seen = []
@@ -40,11 +41,13 @@ def supporting(call: Call, mask: FutureMask) -> set[str]:
     return {n for n, b in BACKENDS.items() if b.unsupported_reason(q, k, v, mask, 0.0) is None}
 
 
-@pytest.mark.parametrize("window", [0, 90])
+@pytest.mark.parametrize(
+    "documents, window", [(True, 0), (True, 90), (False, 2), (False, 128), (False, 200)]
+)
 @pytest.mark.parametrize("cached", [0, 70])
 @pytest.mark.parametrize("method", ["alibi", "none", "t5", "transformer_xl"])
-def test_values_and_gradients_equal_the_reference(method, cached, window):
-    call = Call(method=method, cached=cached, heads=2, width=8, documents=True)
+def test_values_and_gradients_equal_the_reference(method, cached, documents, window):
+    call = Call(method=method, cached=cached, heads=2, width=8, documents=documents)
     torch.manual_seed(0)  # learned biases start random
     expected = reference(call, window)
     for name in ("eager", "sdpa", "auto"):
@@ -52,10 +55,10 @@ def test_values_and_gradients_equal_the_reference(method, cached, window):
         assert_close(results(call, name, call.mask(window)), expected, 1e-5)
 
 
-FLEX = [("alibi", 0, 0), ("alibi", 70, 0), ("none", 0, 0), ("alibi", 70, 150)]
-
-
-@pytest.mark.parametrize("method, cached, window", FLEX)
+@pytest.mark.parametrize(
+    "method, cached, window",
+    [("alibi", 0, 0), ("alibi", 70, 0), ("none", 0, 0), ("alibi", 70, 150)],
+)
 def test_flex_equals_the_reference(method, cached, window, monkeypatch):
     """Not compiled, since the CPU's kernel cannot be; compiled on a GPU, in tests/gpu."""
     monkeypatch.setattr(flex, "flex_kernel", flex_attention)  # same arguments in the same order
@@ -89,15 +92,16 @@ def test_dropout_is_that_of_the_reference():
     assert_close(found[1], found[0], 1e-5)
 
 
-def test_backends_without_documents_refuse_them(monkeypatch):
+def test_backends_that_refuse_a_limit(monkeypatch):
     monkeypatch.setattr(flash, "_kernel", lambda: print)
-    call = Call(length=1024, batch=1, documents=True)
-    mask, (q, k, v, _) = call.mask(), call.tensors()
+    documents, window = Call(length=1024, batch=1, documents=True), Call(length=1024, batch=1)
     with torch.no_grad():
-        assert supporting(call, mask) == {"eager", "sdpa"}
-    for name in ("fold", "skipping", "flex on the CPU"):
-        with pytest.raises(BadInput, match=f"{name} does not support several documents"):
-            attend(q, k, v, mask, backend=name.split()[0], strict=True)
+        assert supporting(documents, documents.mask()) == {"eager", "sdpa"}
+        assert supporting(window, window.mask(100)) == {"eager", "sdpa", "flex"}
+    q, k, v, _ = documents.tensors()
+    for name in ("fold", "skipping", "flex"):
+        with pytest.raises(BadInput, match=f"{name}.* does not support several documents"):
+            attend(q, k, v, documents.mask(), backend=name, strict=True)
 
 
 @pytest.mark.parametrize("separator", ["eos", "empty_line"])
@@ -159,9 +163,57 @@ def test_decoding_padding_and_the_last_positions(method):
     torch.testing.assert_close(model(padded)[0][1, 7:], whole[0, :20], rtol=0, atol=1e-5)
 
 
-def test_bad_input():
-    with pytest.raises(BadInput, match="one of none, eos, empty_line, not 'lines'"):
-        small_model("alibi", "--block-diagonal", "lines")
-    with pytest.raises(BadInput, match="drop one of the two"):
-        memory = ["--mem-len", "8", "--block-diagonal", "eos"]
-        small_model("transformer_xl", *memory, sequential=True)
+@pytest.mark.parametrize("backend", ["eager", "sdpa", "auto"])
+def test_a_window_of_one_key_is_the_value_of_the_token_itself(backend):
+    call = Call(cached=70)
+    q, k, v, _ = call.tensors()
+    out, _ = attend(q, k, v, call.mask(1), backend=backend)
+    torch.testing.assert_close(out, v[:, :, 70:])
+
+
+def test_flash_is_given_the_window(monkeypatch):
+    seen = []
+    kernel = lambda *args, window_size, **kwargs: seen.append(window_size) or args[0]  # noqa: E731
+    monkeypatch.setattr(flash, "_kernel", lambda: kernel)
+    call = Call(dtype=torch.bfloat16)
+    q, k, v, _ = call.tensors()
+    for window in (100, 0):
+        flash.attend(q, k, v, call.mask(window), 0.0)
+    # flash-attn: keys from i − left to i + right; −1 is no limit, and causal makes right 0.
+    assert seen == [(99, -1), (-1, -1)]
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@torch.no_grad()
+def test_one_layer_sees_the_last_tokens_only(method):
+    model = small_model(method, "--decoder-layers", "1", "--attention-window", "5")
+    tokens = random_tokens(1, 20)
+    changed = tokens.clone()
+    changed[:, 9] = tokens[:, 9] % 10 + 5  # another word
+    assert changed[0, 9] != tokens[0, 9]
+    moved = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0] > 1e-6
+    assert moved.nonzero().flatten().tolist() == [9, 10, 11, 12, 13]
+
+
+@torch.no_grad()
+def test_cached_decoding_and_the_last_positions_use_the_window():
+    model, tokens, state = small_model("alibi", "--attention-window", "5"), random_tokens(2, 30), {}
+    whole = model(tokens)[0]
+    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 2, 17, 30)]
+    torch.testing.assert_close(torch.cat(chunks, 1), whole, rtol=0, atol=1e-5)
+    features = model.decoder.extract_features(tokens, last=3)[0]
+    torch.testing.assert_close(model.decoder.output_layer(features), whole[:, -3:])
+
+
+@pytest.mark.parametrize(
+    "method, flags",
+    [
+        ("alibi", ["--block-diagonal", "lines"]),
+        ("transformer_xl", ["--block-diagonal", "eos", "--mem-len", "8"]),
+        ("alibi", ["--attention-window", "-1"]),
+        ("alibi", ["--score-scaling", "log"]),
+    ],
+)
+def test_bad_input(method, flags):
+    with pytest.raises(BadInput, match=flags[0]):
+        small_model(method, *flags, sequential="--mem-len" in flags)

@@ -1,0 +1,357 @@
+"""Architectures of transformers that hold some of our models exactly: BLOOM, OPT, XGLM, GPT-NeoX.
+
+What a model is, an :class:`AlibiLmConfig` says, whichever library it comes from. An architecture is
+a table of its own names for these fields and for the weights, read in one direction to export and in
+the other to import.
+
+Shapes: C model width, H heads, D head size.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedConfig
+
+from ..errors import BadInput
+from .configuration_alibi_lm import SYMBOLS, AlibiLmConfig
+
+#: fairseq's activation functions by transformers' names.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_accurate",
+    "gelu_pytorch_tanh": "gelu_accurate",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+#: Options of fairseq-train by the field of :class:`AlibiLmConfig` that they determine.
+OPTIONS = {
+    "position_method": "position_method",
+    "hidden_size": "decoder_embed_dim",
+    "embedding_width": "decoder_input_dim",
+    "output_width": "decoder_output_dim",
+    "intermediate_size": "decoder_ffn_embed_dim",
+    "num_hidden_layers": "decoder_layers",
+    "num_attention_heads": "decoder_attention_heads",
+    "hidden_act": "activation_fn",
+    "normalize_before": "decoder_normalize_before",
+    "final_norm": "no_decoder_final_norm",
+    "embedding_norm": "layernorm_embedding",
+    "embedding_scale": "no_scale_embedding",
+    "tie_word_embeddings": "share_decoder_input_output_embed",
+    "train_length": "tokens_per_sample",
+}
+#: The same for what only our own files hold.
+OWN_OPTIONS = {
+    "embedding_bands": "adaptive_input",
+    "softmax_bands": "adaptive_softmax_cutoff",
+    "alibi_scale": "alibi_scale",
+    "alibi_bias_max": "alibi_bias_max",
+    "clamp_learned_positions": "clamp_learned_positions",
+    "sliding_window": "attention_window",
+    "memory_length": "mem_len",
+}
+
+Weights = dict[str, Tensor]
+
+
+def option_value(field: str, value: Any) -> Any:
+    """The value of an option of fairseq-train, from that of the field it determines.
+
+    Raises:
+        BadInput: fairseq has no such activation function.
+    """
+    if field == "hidden_act":
+        if value not in ACTIVATIONS:
+            raise BadInput(
+                f"This model uses the activation function {value}, which fairseq does not have "
+                f"(it has {', '.join(sorted(set(ACTIVATIONS.values())))})."
+            )
+        return ACTIVATIONS[value]
+    if field == "final_norm":
+        return not value
+    return value == 1 if field == "embedding_scale" else value
+
+
+class Architecture:
+    """One architecture of transformers.
+
+    Attributes:
+        name: as people write it.
+        model_type: as ``config.json`` has it.
+        prefix: of the transformer's weights in a causal language model.
+        method: its position method, where it has only one.
+        fields: its names of our fields, where they differ or not every architecture has them.
+        fixed: its options for which our decoder has one value only.
+        modules: its names of our modules, where they differ; ``{}`` is the number of a layer.
+        scales: it multiplies embeddings by √C itself, as fairseq does.
+    """
+
+    name: str
+    model_type: str
+    prefix: str
+    method: str
+    fields: dict[str, str]
+    fixed: dict[str, Any] = {}
+    modules: dict[str, str] = {}
+    scales = False
+
+    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
+        """What a model of this architecture always is, given what it may choose."""
+        return {field: getattr(AlibiLmConfig(), field) for field in OWN_OPTIONS}
+
+    def position_method(self, config: PreTrainedConfig) -> str:
+        return self.method
+
+    def needed(self, model: AlibiLmConfig) -> list[str]:
+        """The options of training that would have made a model fit; none if it fits."""
+        found = []
+        for field, value in self.required(model).items():
+            if getattr(model, field) != value:
+                option = "--" + {**OPTIONS, **OWN_OPTIONS}[field].replace("_", "-")
+                value = option_value(field, value)
+                given = option if value is True else f"{option} {value}"
+                found.append(given if value else f"without {option}")
+        return found
+
+    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
+        """The configuration of a model that fits."""
+        tied = model.tie_word_embeddings and (self.scales or model.embedding_scale == 1)
+        values = {theirs: getattr(model, ours) for ours, theirs in self._fields().items()}
+        values |= {**self.fixed, **SYMBOLS, **more}
+        return AutoConfig.for_model(self.model_type, **values, tie_word_embeddings=tied)
+
+    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        """A model of that configuration.
+
+        Raises:
+            BadInput: our decoder has no such model.
+        """
+        self.check(self.fixed, vars(config))
+        # Some keys of a configuration are not fields of its class, and may be missing.
+        values = {ours: getattr(config, theirs, None) for ours, theirs in self._fields().items()}
+        values = {ours: value for ours, value in values.items() if value is not None}
+        method = self.position_method(config)
+        model = AlibiLmConfig(**{"train_length": 2048, "position_method": method, **values})
+        for field, value in self.required(model).items():
+            setattr(model, field, value)
+        return model
+
+    def check(self, fixed: dict[str, Any], found: dict[str, Any]) -> None:
+        """Raise BadInput if one of the options is not what our decoder has only."""
+        for key, value in fixed.items():
+            if found[key] != value:
+                raise BadInput(
+                    f"This {self.name} model has {key} = {found[key]}; our decoder has only {value}."
+                )
+
+    def _fields(self) -> dict[str, str]:
+        common = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+        return {**{name: name for name in (*common, "attention_dropout")}, **self.fields}
+
+    def exported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
+        """Weights by transformers' names, from those of our decoder."""
+        ours = {name: w for name, w in weights.items() if name.endswith((".weight", ".bias"))}
+        output = ours.pop("output_projection.weight")
+        if not self.scales:
+            ours["embed_tokens.weight"] = ours["embed_tokens.weight"] * model.embedding_scale
+        if "layers.{}.self_attn.qkv_proj" in self.modules:
+            ours = fused(ours, model.num_attention_heads)
+        theirs = {self.prefix + renamed(name, self.modules): w for name, w in ours.items()}
+        return {**theirs, "lm_head.weight": output}
+
+    def imported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
+        """Weights by our decoder's names, from transformers'."""
+        modules = {theirs: ours for ours, theirs in self.modules.items()}
+        ours = {
+            renamed(name.removeprefix(self.prefix), modules): w
+            for name, w in weights.items()
+            if name.startswith(self.prefix) and name.endswith((".weight", ".bias"))
+        }
+        ours = separated(ours, model.num_attention_heads)
+        return {**ours, "output_projection.weight": weights["lm_head.weight"]}
+
+
+def renamed(name: str, modules: dict[str, str]) -> str:
+    """The name of a weight or bias after its module has been renamed."""
+    module, _, kind = name.rpartition(".")
+    layer = re.search(r"\.(\d+)\.", module)
+    if layer:
+        module = module.replace(layer[0], ".{}.")
+    return f"{modules.get(module, module).format(layer and layer[1])}.{kind}"
+
+
+def fused(weights: Weights, heads: int) -> Weights:
+    """q_proj, k_proj and v_proj of each layer as one qkv_proj: those of each head one by one."""
+    result = {}
+    for name, tensor in weights.items():
+        kind = name.split(".")[-2]
+        if kind == "q_proj":
+            parts = (weights[name.replace("q_proj", f"{part}_proj")] for part in "qkv")
+            by_head = torch.stack([part.unflatten(0, (heads, -1)) for part in parts], 1)
+            result[name.replace("q_proj", "qkv_proj")] = by_head.flatten(0, 2)
+        elif kind not in ("k_proj", "v_proj"):
+            result[name] = tensor
+    return result
+
+
+def separated(weights: Weights, heads: int) -> Weights:
+    """The reverse of :func:`fused`."""
+    result = {}
+    for name, tensor in weights.items():
+        if "qkv_proj" in name:
+            by_head = tensor.unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
+            for index, part in enumerate("qkv"):
+                one = by_head[:, index].flatten(0, 1).contiguous()
+                result[name.replace("qkv_proj", f"{part}_proj")] = one
+        else:
+            result[name] = tensor
+    return result
+
+
+class Native(Architecture):
+    """Layer norms in front of each sublayer and at the end, embeddings as wide as the model."""
+
+    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
+        return {
+            "normalize_before": True,
+            "final_norm": model.normalize_before,  # behind the last sublayer there is one already
+            "embedding_norm": False,
+            "embedding_width": model.hidden_size,
+            "output_width": model.hidden_size,
+            **super().required(model),
+        }
+
+
+class Bloom(Native):
+    """BigScience 2022: ALiBi behind a layer norm of the embeddings, with GELU.
+
+    Inference servers run it. Its bias is slope · key position in the type of the activations, so in
+    bf16 it is coarse beyond a few hundred tokens; that is BLOOM's own arithmetic.
+    """
+
+    name, model_type, method, prefix = "BLOOM", "bloom", "alibi", "transformer."
+    fields = {"train_length": "seq_length", "dropout": "hidden_dropout"}
+    fixed = {"apply_residual_connection_post_layernorm": False}
+    modules = {
+        "embed_tokens": "word_embeddings",
+        "layernorm_embedding": "word_embeddings_layernorm",
+        "layers.{}.self_attn.qkv_proj": "h.{}.self_attention.query_key_value",
+        "layers.{}.self_attn.out_proj": "h.{}.self_attention.dense",
+        "layers.{}.self_attn_layer_norm": "h.{}.input_layernorm",
+        "layers.{}.fc1": "h.{}.mlp.dense_h_to_4h",
+        "layers.{}.fc2": "h.{}.mlp.dense_4h_to_h",
+        "layers.{}.final_layer_norm": "h.{}.post_attention_layernorm",
+        "layer_norm": "ln_f",
+    }
+
+    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
+        return {
+            **super().required(model),
+            "embedding_norm": True,
+            "hidden_act": "gelu_pytorch_tanh",
+            "intermediate_size": 4 * model.hidden_size,
+        }
+
+
+class GptNeoX(Native):
+    """Black et al. 2022, without parallel residuals: rotary positions, or none."""
+
+    name, model_type, prefix = "GPT-NeoX", "gpt_neox", "gpt_neox."
+    fields = {
+        "intermediate_size": "intermediate_size",
+        "hidden_act": "hidden_act",
+        "train_length": "max_position_embeddings",
+        "dropout": "hidden_dropout",
+    }
+    fixed = {"use_parallel_residual": False, "attention_bias": True}
+    rotary = {"partial_rotary_factor": 1.0, "rope_type": "default", "rope_theta": 10000.0}
+    modules = {
+        "embed_tokens": "embed_in",
+        "layers.{}.self_attn.qkv_proj": "layers.{}.attention.query_key_value",
+        "layers.{}.self_attn.out_proj": "layers.{}.attention.dense",
+        "layers.{}.self_attn_layer_norm": "layers.{}.input_layernorm",
+        "layers.{}.fc1": "layers.{}.mlp.dense_h_to_4h",
+        "layers.{}.fc2": "layers.{}.mlp.dense_4h_to_h",
+        "layers.{}.final_layer_norm": "layers.{}.post_attention_layernorm",
+        "layer_norm": "final_layer_norm",
+    }
+
+    def position_method(self, config: PreTrainedConfig) -> str:
+        rotary = {"partial_rotary_factor": 1.0, **config.rope_parameters}
+        if rotary["partial_rotary_factor"] == 0:
+            return "none"
+        self.check(self.rotary, rotary)
+        return "rotary"
+
+    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
+        return super().config(model, rotary_pct=float(model.position_method == "rotary"), **more)
+
+
+class Opt(Architecture):
+    """Zhang et al. 2022: learned positions. It came from fairseq, so most names are the same."""
+
+    name, model_type, method, prefix = "OPT", "opt", "learned", "model.decoder."
+    fields = {
+        "intermediate_size": "ffn_dim",
+        "hidden_act": "activation_function",
+        "normalize_before": "do_layer_norm_before",
+        "embedding_width": "word_embed_proj_dim",
+        "train_length": "max_position_embeddings",
+        "dropout": "dropout",
+    }
+    fixed = {"enable_bias": True, "layer_norm_elementwise_affine": True}
+    modules = {
+        "project_in_dim": "project_in",
+        "project_out_dim": "project_out",
+        "layer_norm": "final_layer_norm",
+    }
+
+    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
+        same = {"embedding_norm": False, "output_width": model.embedding_width}
+        return {**same, **super().required(model)}
+
+    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
+        return super().config(model, _remove_final_layer_norm=not model.final_norm, **more)
+
+    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        model = super().read(config)
+        model.final_norm = not config._remove_final_layer_norm
+        return model
+
+
+class Xglm(Native):
+    """Lin et al. 2021: sinusoidal positions with fairseq's values, embeddings scaled by √C."""
+
+    name, model_type, method, prefix = "XGLM", "xglm", "sinusoidal", "model."
+    fields = {
+        "intermediate_size": "ffn_dim",
+        "hidden_act": "activation_function",
+        "train_length": "max_position_embeddings",
+        "dropout": "dropout",
+        "activation_dropout": "activation_dropout",
+    }
+    scales = True
+
+    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
+        return super().config(model, scale_embedding=model.embedding_scale != 1, **more)
+
+    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        model = super().read(config)
+        model.embedding_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        return model
+
+
+#: The architecture that each position method can be exported to without code of ours.
+NATIVE: dict[str, Architecture] = {
+    "alibi": Bloom(),
+    "learned": Opt(),
+    "sinusoidal": Xglm(),
+    "rotary": GptNeoX(),
+    "none": GptNeoX(),
+}
