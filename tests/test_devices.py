@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, flex
 from alibi_fairseq.criterions import linear_cross_entropy
-from alibi_fairseq.evaluation import scoring
+from alibi_fairseq.evaluation import measure as scoring
 from alibi_fairseq.evaluation.measure import Stream, measure
 from alibi_fairseq.evaluation.windows import Window
 from alibi_fairseq.models.language_model import AdaptiveInput

@@ -42,6 +42,10 @@ SAFE_TYPES = [
     (numpy.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar"),
     (numpy.float64(0).__reduce__()[0], "numpy._core.multiarray.scalar"),
 ]
+_OF_PARTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError),
+    *(TypeError, ValueError),
+)
 
 
 def read_checkpoint(path: str | os.PathLike) -> dict:
@@ -72,11 +76,9 @@ def safe_types_allowed(*more: type) -> AbstractContextManager:
 
 
 def require_safe_loader(path: str | os.PathLike) -> None:
-    """torch's loader could be made to run code before 2.6 (CVE-2025-32434) and to corrupt memory
-    before 2.10 (CVE-2026-24747).
+    """Raises BadInput if a torch before 2.10 reads a checkpoint that the user does not vouch for.
 
-    Raises:
-        BadInput: torch is older, and the user does not vouch for checkpoints.
+    Its loader could be made to run code (CVE-2025-32434) and to corrupt memory (CVE-2026-24747).
     """
     old = torch.__version__ < (2, 10)  # type: ignore[operator]  # TorchVersion compares with tuples
     if old and os.environ.get(TRUST) != "1":
@@ -88,12 +90,9 @@ def require_safe_loader(path: str | os.PathLike) -> None:
 
 
 def check_sums(path: str | os.PathLike) -> None:
-    """Compare a checkpoint with the checksums that torch stores in it, and never reads.
+    """Raises BadInput unless a checkpoint has the checksums that torch stores in it, and never reads.
 
     Files of torch before 1.6 have none.
-
-    Raises:
-        BadInput: a part of the file is not what was written.
     """
     if not zipfile.is_zipfile(path):
         return
@@ -107,61 +106,41 @@ def check_sums(path: str | os.PathLike) -> None:
 
 @contextmanager
 def read_errors(path: str | os.PathLike) -> Iterator[None]:
-    """Turn whatever reading a damaged file raises into one sentence.
-
-    Raises:
-        BadInput: instead of any error but those of a file that cannot be opened.
-    """
+    """Turn whatever reading a damaged file raises into a BadInput."""
     try:
         yield
     except (BadInput, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
-        unsafe = re.search(r"(?:[Uu]nsupported|blocked).{0,40}?GLOBAL (\S+)", str(error))
-        if unsafe:
+        reason = (
+            f"cannot be read as a checkpoint ({type(error).__name__}); it is damaged or was not "
+            "written completely. Use another one."
+        )
+        if unsafe := re.search(r"(?:[Uu]nsupported|blocked).{0,40}?GLOBAL (\S+)", str(error)):
             reason = (
-                f"{path} asks for {unsafe[1]}, which is not on the list of types that only hold "
-                "values, so it was not read; it may be malicious."
+                f"asks for {unsafe[1]}, which is not on the list of types that only hold values, "
+                "so it was not read; it may be malicious."
             )
-        else:
-            reason = (
-                f"{path} cannot be read as a checkpoint ({type(error).__name__}); it is damaged or "
-                "was not written completely. Use another one."
-            )
-        raise BadInput(reason) from error
+        raise BadInput(f"{path} {reason}") from error
 
 
 @contextmanager
 def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
-    """Turn what parts of a checkpoint raise that are not what they must be into one sentence.
-
-    Raises:
-        BadInput: instead of any of these errors.
-    """
+    """Turn what parts of a checkpoint raise that are not what they must be into a BadInput."""
     try:
         yield
     except BadInput:
         raise
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+    except _OF_PARTS as error:
         reason = (
-            f"{path} is not a checkpoint of a language model: a part of it is not what it must be "
+            f"{path} holds options or weights that fit no language model of ours "
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]})."
-        )
-        raise BadInput(explain(error) or reason) from error
-    except (RuntimeError, ValueError) as error:
-        reason = (
-            f"{path} holds options or weights that fit no model of ours "
-            f"({' '.join(str(error).split())[:200]})."
         )
         raise BadInput(explain(error) or reason) from error
 
 
 def check_finite(state: dict, path: str | os.PathLike) -> None:
-    """Look at every stored tensor, also those that tied ones replace in the model.
-
-    Raises:
-        BadInput: a number is NaN or infinite.
-    """
+    """Raises BadInput if a stored tensor, used or not, holds NaN or infinity."""
     weights = state.get("model")
     for name, tensor in weights.items() if isinstance(weights, dict) else ():
         if not torch.is_tensor(tensor) or str(name).endswith("_float_tensor"):
@@ -174,11 +153,7 @@ def check_finite(state: dict, path: str | os.PathLike) -> None:
 
 
 def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -> None:
-    """Compare what a file holds twice and the model, into which it was loaded, once.
-
-    Raises:
-        BadInput: the numbers differ; the model has those that were loaded last.
-    """
+    """Raises BadInput if a file holds different numbers for what the loaded model holds once."""
     first_name: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if name not in weights:

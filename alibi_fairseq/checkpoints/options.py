@@ -66,11 +66,7 @@ def check_options(cfg, path) -> None:
 
 
 def plain(value, depth: int = 0):
-    """A configuration as dictionaries, lists and scalars.
-
-    Raises:
-        ValueError: it holds anything else, or text that refers to something outside of it.
-    """
+    """A configuration as dictionaries, lists and scalars; ValueError if it holds anything else."""
     if depth > DEEPEST:
         raise ValueError("they are nested too deeply")
     if isinstance(value, (DictConfig, ListConfig)):
@@ -95,9 +91,6 @@ def component_names(group: str, options) -> list[str]:
 
     It takes a plain text for the name; the model's may be ``arch``, or the only key; the task's may
     be ``task``, which comes before ``_name``.
-
-    Raises:
-        ValueError: a name is no text.
     """
     if group not in ("model", "task", "criterion", "bpe", "tokenizer"):
         return []
@@ -115,32 +108,24 @@ def component_names(group: str, options) -> list[str]:
 
 
 def check_component(group: str, name: str) -> None:
-    """A component is of ours, of a plugin that the user named, or one of fairseq's that are safe.
-
-    Raises:
-        ValueError: it is another one of fairseq's.
-    """
+    """Raises ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
         if name not in ENCODERS:
             raise ValueError(f"{group} '{name}' is not one that reads local files only")
         return
-    registries: dict[str, list[dict]] = {
-        "model": [ARCH_MODEL_REGISTRY, MODEL_REGISTRY],
-        "task": [tasks.TASK_REGISTRY],
-        "criterion": [criterions.CRITERION_REGISTRY],
+    registries: dict[str, dict] = {
+        "model": {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY},
+        "task": tasks.TASK_REGISTRY,
+        "criterion": criterions.CRITERION_REGISTRY,
     }
-    cls = next((known[name] for known in registries[group] if name in known), None)
+    cls = registries[group].get(name)
     safe = cls in (TransformerLanguageModel, LanguageModelingTask) or name in CRITERIONS
     if cls is not None and cls.__module__.split(".")[0] == "fairseq" and not safe:
         raise ValueError(f"{group} '{name}' is another one of fairseq's")
 
 
 def check_model(name: str, options: dict) -> None:
-    """The options of a model have the types that its dataclass declares.
-
-    Raises:
-        ValueError: an option has another type.
-    """
+    """Raises ValueError unless a model's options have the types that its dataclass declares."""
     cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if cls is None:
         return  # refused by name when it is built
@@ -164,22 +149,13 @@ def check_type(option: str, value, declared) -> None:
         return
     if option.endswith("_cutoff") and isinstance(value, list):
         types = [] if all(type(item) is int and 0 < item < LARGEST for item in value) else types
-    if typing.Any is declared or not types:
-        return
-    raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {declared_name(types)}")
-
-
-def declared_name(types: list[type]) -> str:
-    """The declared type, as messages name it."""
-    return next((t.__name__ for t in types if t is not type(None)), "value")
+    if types and declared is not typing.Any:
+        kind = next((t.__name__ for t in types if t is not type(None)), "value")
+        raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {kind}")
 
 
 def check_words(options: dict) -> None:
-    """Text is numbers where fairseq evaluates it, and words elsewhere.
-
-    Raises:
-        ValueError: an option holds other text.
-    """
+    """Raises ValueError unless text is numbers where fairseq evaluates it, and words elsewhere."""
     for option, value in options.items():
         if not isinstance(value, str) or option in PATHS:
             continue

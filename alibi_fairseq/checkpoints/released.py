@@ -42,16 +42,10 @@ class Import:
 
     Attributes:
         state: what ``torch.save`` writes.
-        parameters: parameters of the model, each counted once.
-        train_length: L.
-        used: names of the file's tensors that the model took.
         dropped: names of the file's tensors that nothing reads.
     """
 
     state: dict
-    parameters: int
-    train_length: int
-    used: tuple[str, ...]
     dropped: tuple[str, ...]
 
     def save(self, folder: str | os.PathLike, dictionary: str | os.PathLike) -> Path:
@@ -96,35 +90,24 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
         BadInput: it is no such checkpoint, the dictionary has another size, or a tensor is missing
             or left over.
     """
-    with wrong_parts(source):
-        return _imported(state, dictionary, source)
-
-
-def _imported(state: dict, dictionary: Dictionary, source: str) -> Import:
     weights = state.get("model")
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
         raise BadInput(f"{source} holds no model.")
-    check_finite(state, source)
-    cfg = translate_options(options_of(state, source))
-    check_options(cfg, source)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    model = models.build_model(cfg.model, task)
     kept = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
-    torch.nn.Module.load_state_dict(model, kept)  # fairseq's would add what is missing
-    check_ties(kept, model, source)
-    history = (state.get("optimizer_history") or [{}])[-1]
+    with wrong_parts(source):
+        check_finite(state, source)
+        cfg = translate_options(options_of(state, source))
+        check_options(cfg, source)
+        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+        model = models.build_model(cfg.model, task)
+        torch.nn.Module.load_state_dict(model, kept)  # fairseq's would add what is missing
+        check_ties(kept, model, source)
+        history = (state.get("optimizer_history") or [{}])[-1]
+        criterion = str(history.get("criterion_name", "AdaptiveLoss"))
+        optimizer = str(history.get("optimizer_name", "FairseqNAG"))
+        updates = int(history.get("num_updates", 0))
     return Import(
-        state=checkpoint_state(
-            cfg,
-            kept,
-            dictionary,
-            criterion=str(history.get("criterion_name", "AdaptiveLoss")),
-            optimizer=str(history.get("optimizer_name", "FairseqNAG")),
-            updates=int(history.get("num_updates", 0)),
-        ),
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        train_length=cfg.model.train_length,
-        used=tuple(kept),
+        checkpoint_state(cfg, kept, dictionary, criterion, optimizer, updates),
         dropped=tuple(name for name in weights if name in LEFTOVERS),
     )
 

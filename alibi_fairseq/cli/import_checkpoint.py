@@ -43,12 +43,13 @@ def verify(imported: Import, path: Path) -> None:
     (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task(
         [str(path)], arg_overrides={"data": str(path.parent)}
     )
-    arrived = model.state_dict()
-    for name in imported.used:
-        if not torch.equal(arrived[name], imported.state["model"][name].to(arrived[name].dtype)):
+    arrived, used = model.state_dict(), imported.state["model"]
+    for name, weights in used.items():
+        if not torch.equal(arrived[name], weights.to(arrived[name].dtype)):
             raise BadInput(f"{name} changed on the way into {path}; remove the file and try again.")
-    total = len(imported.used) + len(imported.dropped)
+    total = len(used) + len(imported.dropped)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     left = f"; nothing reads {', '.join(imported.dropped)}" if imported.dropped else ""
-    print(f"parameters  {imported.parameters:,}")
+    print(f"parameters  {parameters:,}")
     print(f"L           {cfg.model.train_length}, position method {cfg.model.position_method}")
-    print(f"tensors     {len(imported.used)} of the file's {total} used, all equal{left}")
+    print(f"tensors     {len(used)} of the file's {total} used, all equal{left}")

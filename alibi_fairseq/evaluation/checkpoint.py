@@ -5,7 +5,6 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,8 @@ from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..positions.alibi import SLOPE_KINDS
 from ..results.provenance import STATE_KEY, fingerprint
-from .measure import Scorer
-from .memory_usage import default_budget, windows_per_batch
-from .scoring import token_losses
-from .windows import Span, Window, plan_windows, share_start
+from .measure import Scorer, token_losses
+from .memory_usage import windows_per_batch
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -52,13 +49,6 @@ class LoadedModel:
     shares_start: bool
     bytes_per_input: int
 
-    def windows(
-        self, tokens: int, length: int, stride: int, spans: Sequence[Span] | None = None
-    ) -> list[Window]:
-        """The passes that score ``tokens`` tokens, see :mod:`.windows`."""
-        windows = plan_windows(tokens, length, stride, spans)
-        return share_start(windows) if self.shares_start else windows
-
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
         """Number of windows to compute at once; with a memory, which each hands to the next, 1.
 
@@ -67,33 +57,24 @@ class LoadedModel:
         """
         if self.memory_length:
             return 1
-        budget = budget or default_budget(device)
-        return windows_per_batch(length, self.bytes_per_input, budget, device)
+        return windows_per_batch(length, self.bytes_per_input, device, budget)
 
     def scorer(self) -> Scorer:
         """A scorer for one pass over a split; with a memory, windows must be scored in order."""
-        return RecurrentScorer(self.decoder) if self.memory_length else self._score
+        memory: list[Tensor] | None = None
 
-    def _score(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        if isinstance(self.decoder, AlibiDecoder):
-            features, _ = self.decoder.extract_features(tokens, last=targets.shape[1])
-        else:
-            features, _ = self.decoder.extract_features(tokens, encoder_out=None)
-            features = features[:, -targets.shape[1] :]
-        return token_losses(self.decoder, features, targets)  # features: (B, S, C)
+        def score(tokens: Tensor, targets: Tensor) -> Tensor:
+            nonlocal memory
+            scored = targets.shape[1]
+            if isinstance(self.decoder, AlibiDecoder):
+                features, extra = self.decoder.extract_features(tokens, memory=memory, last=scored)
+                memory = extra.get("memory")
+            else:
+                features, _ = self.decoder.extract_features(tokens, encoder_out=None)
+                features = features[:, -scored:]
+            return token_losses(self.decoder, features, targets)  # features: (B, S, C)
 
-
-class RecurrentScorer:
-    """Scores consecutive windows, carrying the memory from each to the next."""
-
-    def __init__(self, decoder: AlibiDecoder):
-        self._decoder = decoder
-        self._memory: list[Tensor] | None = None
-
-    def __call__(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        features, extra = self._decoder.extract_features(tokens, memory=self._memory)
-        self._memory = extra["memory"]
-        return token_losses(self._decoder, features, targets)
+        return score
 
 
 def load_checkpoint(
@@ -125,7 +106,6 @@ def load_checkpoint(
     )
     with wrong_parts(path):
         add_later_options(state, overrides or {})
-        check_overrides(state, overrides or {})
         check_dictionary(state, path, dictionary, trained_with)
         (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
         check_ties(state["model"], model, path)
@@ -158,28 +138,23 @@ def load_checkpoint(
 
 
 def add_later_options(state: dict, overrides: dict) -> None:
-    """Apply overrides of options that this project's models have had only since a checkpoint's training.
+    """Apply overrides of options that our models have had only since a checkpoint's training.
 
-    fairseq applies those alone that the stored configuration has.
+    fairseq applies only those that the stored configuration has, and ignores all others.
+
+    Raises:
+        BadInput: an override names no option at all.
     """
-    model = (state.get("cfg") or {}).get("model") or {}
-    if "position_method" in model:
-        with open_dict(state["cfg"]):
-            for name in overrides:
-                if name in AlibiLanguageModelConfig.__dataclass_fields__ and name not in model:
-                    model[name] = overrides[name]
-
-
-def check_overrides(state: dict, overrides: dict) -> None:
-    """Raises BadInput if an override names no option in a group of the stored configuration.
-
-    fairseq ignores such an override.
-    """
-    if state.get("cfg") is None:
+    if (cfg := state.get("cfg")) is None:
         return
-    groups = [group for group in state["cfg"].values() if OmegaConf.is_dict(group)]
-    for name in overrides:
-        if not any(name in group for group in groups):
+    model = cfg.get("model") or {}
+    groups = [group for group in cfg.values() if OmegaConf.is_dict(group)]
+    ours = AlibiLanguageModelConfig.__dataclass_fields__ if "position_method" in model else {}
+    for name, value in overrides.items():
+        if name in ours and name not in model:
+            with open_dict(cfg):
+                model[name] = value
+        elif not any(name in group for group in groups):
             raise BadInput(
                 f"The checkpoint has no option '{name}' to override; correct --model-overrides."
             )
@@ -207,32 +182,20 @@ def position_method(options) -> str:
 def check_dictionary(
     state: dict, path: Path, dictionary: Dictionary, trained_with: Path | None
 ) -> None:
-    """Raises BadInput if a checkpoint was trained with another dictionary.
+    """Raises BadInput if a checkpoint without a fingerprint was trained with another dictionary.
 
-    Checkpoints of this project's models store a fingerprint of the dictionary. For others its contents
-    are compared with ``trained_with`` or a ``dict.txt`` next to the checkpoint, and its size with the
-    embeddings when they are loaded.
+    Fingerprints, and the dictionary's size, are checked when the model is built and loaded.
     """
     if STATE_KEY in state.get("task_state", {}):
-        return  # checked when the model is built
+        return
     beside = path.with_name("dict.txt")
     reference = trained_with or (beside if beside.is_file() else None)
     if reference is None:
         return
     if not reference.is_file():
         raise BadInput(f"There is no dictionary file '{reference}'; change --dict.")
-    theirs = Dictionary.load(str(reference))
-    if fingerprint(theirs) != fingerprint(dictionary):
+    if fingerprint(Dictionary.load(str(reference))) != fingerprint(dictionary):
         raise BadInput(
-            f"The data was numbered with another dictionary than '{path}' was trained with: "
-            f"{first_difference(theirs, dictionary)}; preprocess the text with '{reference}' "
-            "(fairseq-preprocess --srcdict)."
+            f"The data was numbered with another dictionary than '{path}' was trained with; "
+            f"preprocess the text with '{reference}' (fairseq-preprocess --srcdict)."
         )
-
-
-def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
-    """Describes where two dictionaries first differ."""
-    for number, (one, other) in enumerate(zip(theirs.symbols, ours.symbols)):
-        if one != other:
-            return f"number {number} is '{one}' for the model and '{other}' in the data"
-    return f"the model's has {len(theirs)} symbols, the data's {len(ours)}"

@@ -1,4 +1,8 @@
-"""A split of a binarised corpus as one stream of tokens, read through fairseq's data API."""
+"""A split of a binarised corpus as one stream of tokens, read through fairseq's data API.
+
+In the size of its text a line end, which the model has to predict, counts as one word and one byte (the
+line feed). Otherwise line ends would count against some tokenisations and not against others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from ..errors import BadInput
 from ..files import sha256_file
 from ..results import manifest
 from ..results.json_files import read_json
-from .text import TextSize, measure_text
+from .measure import TextSize
 from .windows import Span
 
 #: How documents are told apart.
@@ -21,6 +25,12 @@ DOCUMENTS = {
     "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
     "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
 }
+#: Prefix of the first piece of every word in a sentencepiece vocabulary.
+WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+#: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
+CONTINUATION = "##"
+#: Minimum share of marked tokens for a text to be recognised as one of these.
+SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -73,10 +83,12 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     Raises:
         BadInput: if the split does not exist or is empty, or its manifest disagrees.
     """
-    check_hashes(data, name)
+    described = manifest.load(data)
+    if described is not None:
+        check_hashes(described, data, name)
     binary = data / f"{name}.bin"
-    if binary.is_file() and binary.stat().st_size == 0:  # which NumPy cannot map
-        raise empty(data, name)
+    if binary.is_file() and binary.stat().st_size == 0:
+        raise BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
     lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
     if lines is None:
         found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
@@ -84,17 +96,48 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     if getattr(lines, "supports_prefetch", False):  # fairseq's older format
         lines.prefetch(range(len(lines)))
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
-    if sizes.sum() == 0:
-        raise empty(data, name)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     if tokens.min() < 0 or tokens.max() >= len(dictionary):
         raise BadInput(
-            f"The split '{name}' in '{data}' holds word number {max(tokens.max(), -tokens.min())}, "
-            f"but its dictionary has {len(dictionary)} entries; prepare the data again."
+            f"The split '{name}' in '{data}' has a word number beyond the {len(dictionary)} "
+            "entries of its dictionary; prepare the data again."
         )
     line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
-    text = stated_size(data, name, len(tokens)) or measure_text(tokens, line_starts, dictionary)
+    counts = described["splits"].get(name) if described is not None else None
+    if counts is None:
+        text = measure_text(tokens, line_starts, dictionary)
+    elif counts["tokens"] == len(tokens):
+        text = TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
+    else:
+        raise BadInput(
+            f"The split '{name}' in '{data}' has {len(tokens)} tokens but its manifest says "
+            f"{counts['tokens']}; prepare the data again."
+        )
     return Split(name, tokens, line_starts, dictionary, text)
+
+
+def check_hashes(described: dict, data: Path, name: str) -> None:
+    """Raises BadInput unless a split and the dictionary are the files that the manifest describes."""
+    folder = data if (data / manifest.FILE_NAME).is_file() else data.parent
+    for path in (data / f"{name}.bin", data / f"{name}.idx", data / "dict.txt"):
+        expected = described.get("files", {}).get(path.relative_to(folder).as_posix())
+        if expected is None or not path.is_file():
+            continue
+        if path.stat().st_size != expected["bytes"] or sha256_file(path) != expected["sha256"]:
+            raise BadInput(
+                f"'{path}' is not the file that {folder / manifest.FILE_NAME} describes (its "
+                "contents differ); prepare the data again, or remove the manifest if the change "
+                "was meant."
+            )
+
+
+def corpus_name(data: Path) -> str:
+    """The corpus name for results: from the manifest, or else from the folder."""
+    described = manifest.load(data)
+    if described is not None:
+        return described["corpus"]
+    folder = data.resolve()
+    return (folder.parent if folder.name in ("data-bin", "data_bin") else folder).name
 
 
 def document_starts(data: Path, split: Split, kind: str) -> list[int]:
@@ -131,47 +174,43 @@ def document_starts(data: Path, split: Split, kind: str) -> list[int]:
     return starts.tolist()
 
 
-def check_hashes(data: Path, name: str) -> None:
-    """Raises BadInput unless a split and the dictionary are the files that the manifest describes."""
-    described = manifest.load(data)
-    if described is None:
-        return
-    folder = data if (data / manifest.FILE_NAME).is_file() else data.parent
-    for path in (data / f"{name}.bin", data / f"{name}.idx", data / "dict.txt"):
-        expected = described.get("files", {}).get(path.relative_to(folder).as_posix())
-        if expected is None or not path.is_file():
-            continue
-        if path.stat().st_size != expected["bytes"] or sha256_file(path) != expected["sha256"]:
-            raise BadInput(
-                f"'{path}' is not the file that {folder / manifest.FILE_NAME} describes (its "
-                "contents differ); prepare the data again, or remove the manifest if the change "
-                "was meant."
-            )
+def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:
+    """Count words and bytes from the pieces, where the vocabulary's markers allow it.
 
+    Args:
+        tokens: (N,) indices of the pieces, including one end-of-sentence symbol per line.
+        line_starts: (lines,) positions where a line begins.
+        dictionary: a ``fairseq.data.Dictionary``.
 
-def empty(data: Path, name: str) -> BadInput:
-    """The error for a split without tokens."""
-    return BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
-
-
-def corpus_name(data: Path) -> str:
-    """The corpus name for results: from the manifest, or else from the folder."""
-    described = manifest.load(data)
-    if described is not None:
-        return described["corpus"]
-    folder = data.resolve()
-    return (folder.parent if folder.name in ("data-bin", "data_bin") else folder).name
-
-
-def stated_size(data: Path, name: str, tokens: int) -> TextSize | None:
-    """The size of a split's text from the manifest, if there is one."""
-    described = manifest.load(data)
-    if described is None or name not in described["splits"]:
-        return None
-    counts = described["splits"][name]
-    if counts["tokens"] != tokens:
-        raise BadInput(
-            f"The split '{name}' in '{data}' has {tokens} tokens but its manifest says "
-            f"{counts['tokens']}; prepare the data again."
+    Returns:
+        Words for sentencepiece and WordPiece, bytes for sentencepiece; neither if any token is
+        unknown, since its text is lost.
+    """
+    symbols = dictionary.symbols
+    counts = np.bincount(tokens, minlength=len(symbols))
+    if counts[dictionary.unk()]:
+        return TextSize()
+    lines = int(counts[dictionary.eos()])
+    special = np.arange(len(symbols)) < dictionary.nspecial
+    marked = np.array([symbol.startswith(WORD_MARK) for symbol in symbols])
+    continued = np.array([symbol.startswith(CONTINUATION) for symbol in symbols])
+    if counts[marked].sum() >= SHARE * len(tokens):
+        first = tokens[line_starts]
+        # Without a dummy prefix the first word of a line is unmarked.
+        unmarked = int(np.sum(~marked[first] & ~special[first]))
+        prefixes = int(np.sum(marked[first]))
+        sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
+        return TextSize(
+            words=int(counts[marked].sum()) + unmarked + lines,
+            bytes=int(counts @ sizes) - prefixes + lines,
         )
-    return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
+    if counts[continued].sum() >= SHARE * len(tokens):
+        return TextSize(words=int(counts[~continued & ~special].sum()) + lines)
+    return TextSize()
+
+
+def _text_bytes(piece: str) -> int:
+    """UTF-8 bytes of a sentencepiece; ``<0x0A>`` is one byte."""
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        return 1
+    return len(piece.replace(WORD_MARK, " ").encode())

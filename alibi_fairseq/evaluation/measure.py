@@ -1,34 +1,103 @@
-"""Losses of a stream's tokens, window by window, summed exactly.
+"""Losses of a stream's tokens, window by window, and their exact sums.
+
+Only features of scored positions reach the output layer, in chunks of rows, so that no
+(tokens × vocabulary) matrix larger than one chunk exists. With an adaptive softmax a token needs the
+head and, unless it is a frequent word, its own tail cluster; the values equal those of fairseq's
+``AdaptiveSoftmax.get_log_prob`` at the target.
 
 Token losses are fp32; they are summed in float64 within a window, and window sums are added as exact
-fractions. The total of a split therefore depends neither on the order of addition nor on sharding.
+fractions. A total therefore depends neither on the order of addition nor on sharding.
 
-Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
+Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores, n rows,
+C model width, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from ..errors import BadInput
-from .text import TextSize
 from .windows import Window
 
 if TYPE_CHECKING:  # it imports fairseq, which merging shards does without
     from .data import Split
 
+#: Scores per chunk, by device type. On a CPU 16 MB in fp32: larger buffers are returned to the system
+#: each time, and clearing their pages anew takes as long as the computation.
+CHUNK = {"cpu": 2**22, "cuda": 2**27}
 #: Largest number of position buckets; finding their edges takes time in proportion.
 MOST_BUCKETS = 100_000
+
+
+def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
+    """−ln p of each target.
+
+    Args:
+        decoder: a fairseq decoder; its ``adaptive_softmax`` is used if there is one, otherwise its
+            ``output_layer``.
+        features: (B, S, C) of the scored positions.
+        targets: (B, S) target tokens.
+
+    Returns:
+        (B, S) in fp32 nats, or wider if the features are.
+    """
+    rows, flat = features.flatten(0, 1), targets.flatten()  # (n, C), (n,)
+    if decoder.adaptive_softmax is not None:
+        losses = adaptive_losses(decoder.adaptive_softmax, rows, flat)
+    else:
+        width = decoder.output_projection.weight.shape[0]
+        losses = _losses_in_chunks(decoder.output_layer, width, rows, flat)
+    return losses.view(targets.shape)
+
+
+def adaptive_losses(softmax: Any, rows: Tensor, targets: Tensor) -> Tensor:
+    """−ln p of each target under fairseq's adaptive softmax.
+
+    Args:
+        softmax: a ``fairseq.modules.AdaptiveSoftmax``; its first cutoff ends the head, and the head
+            ends with one score per tail cluster.
+        rows: (n, C) features.
+        targets: (n,) tokens.
+
+    Returns:
+        (n,) in at least fp32.
+    """
+    ends = softmax.cutoff
+    cluster = torch.stack([targets >= end for end in ends]).sum(dim=0)  # (n,) 0 in the head
+    in_head = torch.where(cluster == 0, targets, ends[0] + cluster - 1)
+    losses = _losses_in_chunks(softmax.head, ends[0] + len(softmax.tail), rows, in_head)
+    # All sizes at once: one answer that the host waits for, instead of one for each tail.
+    sizes = torch.stack([(cluster == index).sum() for index in range(len(ends))]).tolist()
+    members_of = cluster.argsort(stable=True).split(sizes)
+    for index, tail in enumerate(softmax.tail):
+        members = members_of[index + 1]
+        begin, end = ends[index], ends[index + 1]
+        of_tail = _losses_in_chunks(tail, end - begin, rows[members], targets[members] - begin)
+        losses[members] += of_tail
+    return losses
+
+
+def _losses_in_chunks(
+    project: Callable[[Tensor], Tensor], width: int, rows: Tensor, targets: Tensor
+) -> Tensor:
+    """(n,) cross-entropies, where ``project`` gives the (m, width) scores of m rows."""
+    losses = rows.new_empty(len(rows), dtype=torch.promote_types(rows.dtype, torch.float32))
+    step = max(1, CHUNK[rows.device.type] // width)
+    for begin in range(0, len(rows), step):
+        chunk = slice(begin, begin + step)
+        scores = project(rows[chunk]).to(losses.dtype)  # (m, width)
+        losses[chunk] = cross_entropy(scores, targets[chunk], reduction="none")
+    return losses
 
 
 class LossSum(NamedTuple):
@@ -37,13 +106,14 @@ class LossSum(NamedTuple):
     nats: Fraction = Fraction(0)
     tokens: int = 0
 
-    def plus(self, nats: Fraction, tokens: int) -> LossSum:
-        return LossSum(self.nats + nats, self.tokens + tokens)
+    @property
+    def bits(self) -> float:
+        return float(self.nats) / math.log(2)
 
     @classmethod
-    def over(cls, parts: Iterable[LossSum]) -> LossSum:
+    def over(cls, parts: Sequence[LossSum]) -> LossSum:
         """The sum of several."""
-        return reduce(lambda total, part: total.plus(*part), parts, cls())
+        return cls(sum((part.nats for part in parts), Fraction(0)), sum(p.tokens for p in parts))
 
 
 @dataclass(frozen=True)
@@ -78,8 +148,6 @@ def losses_of(
     """Compute the losses of all scored tokens, batch by batch.
 
     Args:
-        score: the model.
-        stream: the split.
         batches: windows of one length that score equally many tokens, in each batch.
 
     Yields:
@@ -125,22 +193,22 @@ def measure(
     Returns:
         Sum i is over the positions ``edges[i] … edges[i + 1] - 1``.
     """
-    sums = [LossSum() for _ in edges[:-1]]
+    nats, tokens = [Fraction(0) for _ in edges], [0 for _ in edges]
     for batch, losses in losses_of(score, stream, batches):
-        scores = batch[0].scores
-        # The position of the first column in each window.
+        # The position of the first column in each window, and the columns where a sum begins.
         firsts = [window.scored - (0 if of_stream else window.start) for window in batch]
-        cuts = {0, scores}
+        cuts = {0, batch[0].scores}
         for first in set(firsts):
-            inside = edges[bisect_right(edges, first) : bisect_left(edges, first + scores)]
+            end = first + batch[0].scores
+            inside = edges[bisect_right(edges, first) : bisect_left(edges, end)]
             cuts.update(edge - first for edge in inside)
         for begin, end in pairwise(sorted(cuts)):
-            per_window = losses[:, begin:end].sum(dim=1).tolist()
-            for first, nats in zip(firsts, per_window):
+            for first, total in zip(firsts, losses[:, begin:end].sum(dim=1).tolist()):
                 index = bisect_right(edges, first + begin) - 1
-                sums[index] = sums[index].plus(Fraction(nats), end - begin)
+                nats[index] += Fraction(total)
+                tokens[index] += end - begin
         progress(len(batch) * batch[0].length)
-    return sums
+    return list(map(LossSum, nats[:-1], tokens[:-1]))
 
 
 def bucket_edges(length: int, buckets: int) -> list[int]:
@@ -160,20 +228,27 @@ def bucket_edges(length: int, buckets: int) -> list[int]:
     return sorted({0} | {round(length ** (i / buckets)) for i in range(1, buckets + 1)})
 
 
+class TextSize(NamedTuple):
+    """Words and bytes that tokens stand for, including line ends; None where unknown."""
+
+    words: int | None = None
+    bytes: int | None = None
+
+
 def evaluation_cell(total: LossSum, text: TextSize) -> dict:
     """``tokens, loss_bits, perplexity``, and per word and per byte where the text's size is known."""
     nats = float(total.nats)
-    cell = position_cell(total)
-    cell["perplexity"] = math.exp(nats / total.tokens)
+    cell = {**position_cell(total), "perplexity": math.exp(nats / total.tokens)}
     if text.words:
         cell |= {"words": text.words, "word_perplexity": math.exp(nats / text.words)}
     if text.bytes:
-        cell |= {"bytes": text.bytes, "bits_per_byte": nats / math.log(2) / text.bytes}
+        cell |= {"bytes": text.bytes, "bits_per_byte": total.bits / text.bytes}
     return cell
 
 
 def position_cell(total: LossSum) -> dict:
     """``tokens, loss_bits``."""
+    # In this order: other roundings would change the last digit of earlier results.
     return {
         "tokens": total.tokens,
         "loss_bits": float(total.nats) / total.tokens / math.log(2),
@@ -184,5 +259,5 @@ def document_cell(sums: Sequence[LossSum]) -> dict:
     """``document_tokens, document_bits`` of each document: from them come intervals of a bootstrap."""
     return {
         "document_tokens": [each.tokens for each in sums],
-        "document_bits": [round(float(each.nats) / math.log(2), 4) for each in sums],
+        "document_bits": [round(each.bits, 4) for each in sums],
     }

@@ -14,27 +14,21 @@ CPU_BUDGET = 2 * 10**9
 ENOUGH_INPUTS = {"cpu": 4096, "cuda": 131072}
 
 
-def default_budget(device: torch.device) -> int:
-    """Memory budget of a forward pass in bytes: 2 GB on a CPU, half of a GPU's total memory.
-
-    Not half of the free memory: shards on equal machines must form equal batches.
-    """
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory // 2
-    return CPU_BUDGET
-
-
-def windows_per_batch(length: int, bytes_per_input: int, memory: int, device: torch.device) -> int:
-    """Return the number of windows to compute at once, at least 1.
+def windows_per_batch(
+    length: int, bytes_per_input: int, device: torch.device, budget: int | None
+) -> int:
+    """The number of windows of ``length`` inputs to compute at once, at least 1.
 
     Args:
-        length: inputs of a window.
         bytes_per_input: memory that a forward pass takes per input.
-        memory: budget in bytes.
-        device: where the model is.
+        budget: bytes that it may take; None for 2 GB on a CPU, half of a GPU's total memory. Not of the
+            free memory: shards on equal machines must form equal batches.
     """
+    if budget is None:
+        cuda = device.type == "cuda"
+        budget = torch.cuda.get_device_properties(device).total_memory // 2 if cuda else CPU_BUDGET
     enough = ENOUGH_INPUTS.get(device.type, ENOUGH_INPUTS["cuda"])
-    return max(1, min(enough, memory // bytes_per_input) // length)
+    return max(1, min(enough, budget // bytes_per_input) // length)
 
 
 class PeakMemory:

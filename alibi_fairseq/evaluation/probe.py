@@ -23,7 +23,7 @@ from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import load_dictionary
-from .memory_usage import default_budget, windows_per_batch
+from .memory_usage import windows_per_batch
 from .sweep import Sweep
 
 #: Of test sequences; those of training are drawn from others.
@@ -96,7 +96,7 @@ def correct(model: LoadedModel, rows: Tensor, size: int) -> Tensor:
         (B, n) bool.
     """
     length, device, decoder, found = rows.shape[1], rows.device, model.decoder, []
-    batch = windows_per_batch(length, model.bytes_per_input, default_budget(device), device)
+    batch = windows_per_batch(length, model.bytes_per_input, device, budget=None)
     for tokens in rows.split(batch):
         # As in training </s> comes first; the last input is the last symbol but one.
         inputs = tokens.roll(1, dims=1)[:, :-1]

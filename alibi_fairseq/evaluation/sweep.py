@@ -11,20 +11,31 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
 from ..data.parallel import progress
 from ..errors import BadInput
 from ..files import locked, sha256_file
-from ..results.schema import TRAINING_FILE, load_document
+from ..results import manifest
+from ..results.provenance import collect_provenance
+from ..results.schema import (
+    TRAINING_FILE,
+    load_document,
+    merge_documents,
+    new_document,
+    save_document,
+)
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, corpus_name, document_starts, load_dictionary, load_split
 from .measure import (
     LossSum,
     Scorer,
     Stream,
+    TextSize,
     bucket_edges,
     document_cell,
     evaluation_cell,
@@ -33,8 +44,6 @@ from .measure import (
 )
 from .memory_usage import PeakMemory
 from .merge import shard_cell
-from .store import Store, SweepPoint
-from .text import TextSize
 from .windows import (
     Span,
     Window,
@@ -45,8 +54,19 @@ from .windows import (
     shard_of,
     share_start,
     spans_of,
-    within,
 )
+
+#: Settings that cells bear only where they are not the usual ones.
+_OPTIONAL = ("model_overrides", "shard", "documents", "score_from", "score_to", "buckets")
+
+
+class Point(NamedTuple):
+    """One measurement of a sweep."""
+
+    checkpoint: Path
+    subset: str
+    length: int
+    stride: int
 
 
 @dataclass(frozen=True)
@@ -72,7 +92,7 @@ class Sweep:
             None for none.
         score_from: in each document, or in the stream if none are told apart, only tokens with at
             least this many before them are scored, and no window reaches beyond its beginning.
-        score_to: only the first ``score_to`` tokens of each are read.
+        score_to: only the first ``score_to`` tokens of each are scored.
     """
 
     data: Path
@@ -92,15 +112,10 @@ class Sweep:
     score_from: int | None = None
     score_to: int | None = None
 
-    @property
-    def cut(self) -> bool:
-        """Whether windows are those of documents, of which some tokens are scored."""
-        return self.score_from is not None or self.score_to is not None
-
-    def points(self) -> list[SweepPoint]:
+    def points(self) -> list[Point]:
         """All measurements, each once."""
         points = [
-            SweepPoint(checkpoint, subset, length, length if stride is None else stride)
+            Point(checkpoint, subset, length, length if stride is None else stride)
             for checkpoint in self.checkpoints
             for subset in self.subsets
             for length in self.lengths
@@ -110,17 +125,13 @@ class Sweep:
 
     def settings(self) -> dict:
         """Keys and values common to all cells of the results."""
-        settings: dict = {"precision": self.precision, "device": self.device.type}
-        for key in ("documents", "score_from", "score_to"):
-            if getattr(self, key) is not None:
-                settings[key] = getattr(self, key)
+        found = {name: getattr(self, name, None) for name in _OPTIONAL}
         if self.overrides:
-            settings["model_overrides"] = json.dumps(self.overrides, sort_keys=True)
-        if self.buckets is not None:
-            settings["buckets"] = self.buckets
+            found["model_overrides"] = json.dumps(self.overrides, sort_keys=True)
         if self.shard is not None:
-            settings["shard"] = "{}/{}".format(*self.shard)
-        return settings
+            found["shard"] = "{}/{}".format(*self.shard)
+        given = {name: value for name, value in found.items() if value is not None}
+        return {"precision": self.precision, "device": self.device.type, **given}
 
 
 def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: None) -> list[dict]:
@@ -152,19 +163,19 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
 def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     points = sweep.points()
     dictionary = load_dictionary(sweep.data)
-    splits = {name: load_split(sweep.data, name, dictionary) for name in sweep.subsets}
-    kind = "evaluation" if sweep.buckets is None else "position_loss"
-    corpus = corpus_name(sweep.data)
-    store = Store(sweep.out, kind, corpus, sweep.data, sweep.subsets, sweep.settings())
+    texts = {}
+    for name in sweep.subsets:
+        split = load_split(sweep.data, name, dictionary)
+        starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
+        spans = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
+        texts[name] = Text(split, spans, sweep.score_from is not None or sweep.score_to is not None)
+    results = Results(sweep)
     hashes = {path: sha256_file(path) for path in sweep.checkpoints}
-    pending = [point for point in points if not store.cells_of(point, hashes[point.checkpoint])]
+    pending = [point for point in points if not results.cells_of(point, hashes[point.checkpoint])]
 
-    spans = {name: scored_spans(sweep, split) for name, split in splits.items()}
-    shards = sweep.shard[1] if sweep.shard else 1
-    passes = (
-        share_start(_plan(sweep, splits[p.subset], p, p.length, spans[p.subset])) for p in pending
-    )
-    total = sum(window.length for windows in passes for window in windows) // shards
+    passes = (share_start(texts[point.subset].plan(point)) for point in pending)
+    total = sum(window.length for windows in passes for window in windows)
+    total //= sweep.shard[1] if sweep.shard else 1
     with progress(total, "evaluating", "tok", disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
             model = load_checkpoint(
@@ -180,23 +191,11 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
             for point in (point for point in pending if point.checkpoint == path):
                 run = "/".join(path.parts[-2:])
                 bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
-                cells = measure_point(
-                    sweep, model, splits[point.subset], spans[point.subset], point, bar.update
-                )
-                store.add([{**cell, **known} for cell in cells])
+                cells = measure_point(sweep, model, texts[point.subset], point, bar.update)
+                results.add([{**cell, **known} for cell in cells])
                 for cell in cells:
                     on_cell(cell)
-    return [cell for point in points for cell in store.cells_of(point, hashes[point.checkpoint])]
-
-
-def scored_spans(sweep: Sweep, split: Split) -> list[Span]:
-    """The documents of a split, or its whole stream, and what is scored of each.
-
-    Raises:
-        BadInput: nothing is.
-    """
-    starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
-    return spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
+    return [cell for point in points for cell in results.cells_of(point, hashes[point.checkpoint])]
 
 
 def train_command(checkpoint: Path) -> dict[str, str]:
@@ -207,13 +206,83 @@ def train_command(checkpoint: Path) -> dict[str, str]:
     return {}
 
 
+class Results:
+    """The results file of a sweep: complete after every measurement, and resumed if it exists.
+
+    Raises:
+        BadInput: if the file exists and is not such a document, or was measured with other settings.
+    """
+
+    def __init__(self, sweep: Sweep):
+        self.path, self.settings = sweep.out, sweep.settings()
+        self._began = time.monotonic()
+        provenance = collect_provenance(
+            seconds=0, precision=sweep.precision, data=sweep.data, subsets=sorted(sweep.subsets)
+        )
+        if text := manifest.summary(sweep.data):
+            provenance["text"] = text
+        self._document: dict[str, Any] = {
+            "kind": "evaluation" if sweep.buckets is None else "position_loss",
+            "corpus": corpus_name(sweep.data),
+            "provenance": provenance,
+        }
+        self._new: list[dict] = []
+        self._earlier = load_document(self.path) if self.path.exists() else None
+        if self._earlier is not None:
+            self._check_same(self._earlier)
+
+    def _check_same(self, earlier: dict) -> None:
+        hashes = {k: self._document["provenance"][k] for k in ("data_sha256", "dictionary_sha256")}
+        settings = dict.fromkeys(_OPTIONAL) | self.settings
+        for found, wanted in (
+            (earlier, {key: self._document[key] for key in ("kind", "corpus")}),
+            (earlier["provenance"], hashes),
+            *((cell, settings) for cell in earlier["cells"]),
+        ):
+            for key, here in wanted.items():
+                if found.get(key) != here:
+                    raise BadInput(
+                        f"'{self.path}' contains results of another sweep: {key} is "
+                        f"{found.get(key)} there and {here} here; choose another --out or remove "
+                        "the file."
+                    )
+
+    def cells_of(self, point: Point, checkpoint_sha256: str) -> list[dict]:
+        """Finished cells of a measurement; empty if it has not been made yet."""
+        everything = (self._earlier["cells"] if self._earlier else []) + self._new
+        names = {**point._asdict(), "checkpoint": str(point.checkpoint)}.items()
+        cells = [cell for cell in everything if names <= cell.items()]
+        if any(cell["checkpoint_sha256"] != checkpoint_sha256 for cell in cells):
+            raise BadInput(
+                f"'{self.path}' contains results of another checkpoint with the name "
+                f"'{point.checkpoint}'; choose another --out or remove the file."
+            )
+        return cells
+
+    def add(self, cells: list[dict]) -> None:
+        """Write the cells of a finished measurement to disk."""
+        self._new += [{**cell, **self.settings} for cell in cells]
+        self._document["provenance"]["seconds"] = round(time.monotonic() - self._began, 3)
+        document = new_document(**self._document, cells=self._new)
+        if self._earlier is not None:
+            document = merge_documents([self._earlier, document])
+        save_document(document, self.path)
+
+
+class Text(NamedTuple):
+    """A split, its documents or the whole stream, and whether windows begin anew in each."""
+
+    split: Split
+    spans: list[Span]
+    cut: bool
+
+    def plan(self, point: Point) -> list[Window]:
+        spans = self.spans if self.cut else None
+        return plan_windows(len(self.split.tokens), point.length, point.stride, spans)
+
+
 def measure_point(
-    sweep: Sweep,
-    model: LoadedModel,
-    split: Split,
-    spans: list[Span],
-    point: SweepPoint,
-    progress: Callable[[int], object],
+    sweep: Sweep, model: LoadedModel, text: Text, point: Point, progress: Callable[[int], object]
 ) -> list[dict]:
     """The cells of one measurement: one, or one per non-empty position bucket."""
     if point.length > model.max_length:
@@ -221,68 +290,61 @@ def measure_point(
             f"'{point.checkpoint}' supports windows of at most {model.max_length} tokens, not "
             f"{point.length}, the limit of its positions ({model.facts['position_method']})."
         )
-    if model.memory_length:
-        check_recurrent_sweep(sweep, point)
+    windows, remembered = text.plan(point), model.memory_length
+    if remembered:
+        check_in_order(sweep, point, text.cut)
+        # All windows are computed, each with the memory of the one before; the sums choose.
+        windows = plan_windows(len(text.split.tokens), point.length, point.stride)
     size = model.windows_per_batch(point.length, sweep.device, sweep.memory_budget)
-    # With a memory all windows must be computed, so that the sums choose what is scored.
-    chosen = spans if sweep.cut and not model.memory_length else None
-    windows = model.windows(len(split.tokens), point.length, point.stride, chosen)
-    batches = make_batches(windows, size)
+    batches = make_batches(share_start(windows) if model.shares_start else windows, size)
     if sweep.shard is not None:
         batches = shard_of(batches, *sweep.shard)
-    if by_position := sweep.buckets is not None:
+    by_position = sweep.buckets is not None
+    edges = [0, *(edge for _, first, last in text.spans for edge in (first, last))]
+    if sweep.buckets is not None:
         edges = bucket_edges(point.length, sweep.buckets)
-    else:
-        edges = [0, *(edge for _, first, last in spans for edge in (first, last))]
 
-    stream = Stream.of(split, point.stride, sweep.device)
+    stream = Stream.of(text.split, point.stride, sweep.device)
     peak, began = PeakMemory(sweep.device), time.perf_counter()
     sums = measure(model.scorer(), stream, batches, edges, progress, of_stream=not by_position)
     seconds = time.perf_counter() - began
 
-    facts = {
-        **model.facts,
-        "subset": point.subset,
-        "length": point.length,
-        "stride": point.stride,
-        "windows_per_batch": size,
-    }
-    if model.memory_length:
-        facts["memory_length"] = model.memory_length
+    facts = {**model.facts, "subset": point.subset, "length": point.length, "stride": point.stride}
+    facts["windows_per_batch"] = size
+    if remembered:
+        facts["memory_length"] = remembered
+    whole = sum(last - first for _, first, last in text.spans)
+    size_of_text = TextSize() if by_position else text.split.text_of(text.spans)
+    # Between the sums of documents lie those of tokens that are not scored.
+    groups: list[tuple[dict, list[LossSum]]] = [({}, sums[1::2])]
     if by_position:
-        pairs = zip(sums, zip(edges, edges[1:]))
-        return [
-            {
-                **facts,
-                "position_from": begin,
-                "position_to": end,
-                **_figures(sweep, [total], spans, TextSize()),
-            }
-            for total, (begin, end) in pairs
-            if total.tokens
-        ]
-    sums = sums[1::2]  # the others are of what is not scored
-    total = LossSum.over(sums)
-    if not total.tokens:
-        return []  # there are more shards than batches
-    seen = _plan(sweep, split, point, point.length, spans)
-    if model.memory_length:
-        length = point.length + model.memory_length
-        seen = within(plan_windows(len(split.tokens), length, point.stride), spans)
-    least, mean = context_of(seen)
-    cell = {
-        **facts,
-        **_figures(sweep, sums, spans, split.text_of(spans)),
-        "min_context": least,
-        "mean_context": mean,
-        "seconds": round(seconds, 6),
-        "tokens_per_second": round(total.tokens / seconds, 1),
-        "peak_memory_mb": round(peak.mb(), 1),
-    }
-    if point.stride == point.length and sweep.shard is None and not model.memory_length:
+        bounds = pairwise(edges)
+        groups = [({"position_from": a, "position_to": b}, [s]) for (a, b), s in zip(bounds, sums)]
+    cells = []
+    for where, parts in groups:
+        total = LossSum.over(parts)
+        if not total.tokens:
+            continue  # there may also be more shards than batches
+        if sweep.shard is not None:
+            cell = shard_cell(parts if sweep.documents else [total], whole, size_of_text)
+        else:
+            cell = position_cell(total) if by_position else evaluation_cell(total, size_of_text)
+        cells.append({**facts, **where, **cell})
+    if by_position or not cells:
+        return cells
+    (cell,) = cells
+    if sweep.documents:
+        cell |= document_cell(sums[1::2])
+    if not (remembered and text.cut):
+        seen = text.plan(point._replace(length=point.length + remembered))
+        cell["min_context"], cell["mean_context"] = context_of(seen)
+    cell["seconds"] = round(seconds, 6)
+    cell["tokens_per_second"] = round(cell["tokens"] / seconds, 1)
+    cell["peak_memory_mb"] = round(peak.mb(), 1)
+    if point.stride == point.length and sweep.shard is None and not remembered:
         single = speed_of_single_windows(model.scorer(), stream, batches) if size > 1 else None
         cell["tokens_per_second_batch_1"] = single or cell["tokens_per_second"]
-    return [cell]
+    return cells
 
 
 def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Window]]) -> float:
@@ -299,36 +361,12 @@ def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Wi
     return round(total.tokens / (time.perf_counter() - began), 1)
 
 
-def check_recurrent_sweep(sweep: Sweep, point: SweepPoint) -> None:
+def check_in_order(sweep: Sweep, point: Point, cut: bool) -> None:
     """Raises BadInput unless windows are contiguous, as a model with a memory needs them."""
-    if point.stride < point.length:
-        raise BadInput(
-            f"'{point.checkpoint}' has a memory, and its windows must not overlap; use "
-            "--stride full."
-        )
-    if sweep.shard is not None:
-        raise BadInput(
-            f"'{point.checkpoint}' has a memory, so its windows cannot be computed in shards; "
-            "remove --shard."
-        )
-    if sweep.cut and sweep.buckets is not None:
-        raise BadInput(
-            f"'{point.checkpoint}' has a memory, so its windows begin where they must; remove "
-            "--score-from and --score-to."
-        )
-
-
-def _plan(
-    sweep: Sweep, split: Split, point: SweepPoint, length: int, spans: list[Span]
-) -> list[Window]:
-    return plan_windows(len(split.tokens), length, point.stride, spans if sweep.cut else None)
-
-
-def _figures(sweep: Sweep, sums: list[LossSum], spans: list[Span], text: TextSize) -> dict:
-    total = LossSum.over(sums)
-    documents = document_cell(sums) if sweep.documents and sweep.buckets is None else {}
-    if sweep.shard is not None:
-        whole = sum(last - first for _, first, last in spans)
-        return shard_cell(sums if documents else [total], whole, text) | documents
-    cell = evaluation_cell(total, text) if sweep.buckets is None else position_cell(total)
-    return cell | documents
+    for wrong, remedy in (
+        (point.stride < point.length, "so its windows must not overlap; use --stride full"),
+        (sweep.shard is not None, "so its windows cannot be computed in shards; remove --shard"),
+        (cut and sweep.buckets is not None, "so no position is left out; remove --score-from"),
+    ):
+        if wrong:
+            raise BadInput(f"'{point.checkpoint}' has a memory, {remedy}.")

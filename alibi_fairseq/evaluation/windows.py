@@ -54,7 +54,7 @@ def spans_of(
 ) -> list[Span]:
     """The scored tokens of each document: those with at least ``score_from`` tokens before them.
 
-    The same ones at every length and stride. Up to L − S = ``score_from`` all windows are full.
+    They are the same at every length and stride; for L ≤ ``score_from`` no context is missing.
 
     Args:
         tokens: number of tokens N in the stream.
@@ -80,13 +80,10 @@ def check_window(length: int, stride: int) -> None:
     """Raises BadInput unless 1 ≤ stride ≤ length."""
     if length < 1:
         raise BadInput(f"A window must hold at least 1 token, not {length}; change --lengths.")
-    if stride < 1:
-        raise BadInput(f"A stride must be at least 1 token, not {stride}; change --stride.")
-    if stride > length:
+    if not 1 <= stride <= length:
         raise BadInput(
-            f"A stride of {stride} tokens is longer than a window of {length}, which would skip "
-            "tokens. The stride is the number of tokens that a window scores; make it at most the "
-            "length."
+            f"A stride, the number of tokens that a window scores, must be 1 to the length of "
+            f"{length}, not {stride}; change --stride."
         )
 
 
@@ -107,9 +104,9 @@ def plan_windows(
     check_window(length, stride)
     context = length - stride
     return [
-        Window(max(begin, first - context), first, min(first + stride, last))
-        for begin, first_scored, last in spans or [Span(0, 0, tokens)]
-        for first in range(first_scored, last, stride)
+        Window(max(begin, scored - context), scored, min(scored + stride, last))
+        for begin, first, last in spans or [Span(0, 0, tokens)]
+        for scored in range(first, last, stride)
     ]
 
 
@@ -120,21 +117,8 @@ def share_start(windows: list[Window]) -> list[Window]:
     one pass over the longest. For S = 1 this replaces passes of lengths 1, 2, … L by one. Not for a
     model whose scores depend on the length of the pass.
     """
-    shared = []
-    for _, group in groupby(windows, key=lambda window: window.start):
-        first, *others = group
-        shared.append(first._replace(stop=others[-1].stop) if others else first)
-    return shared
-
-
-def within(windows: Iterable[Window], spans: Sequence[Span]) -> list[Window]:
-    """The windows as if they scored only tokens of the spans."""
-    clipped = (
-        Window(start, max(scored, first), min(stop, last))
-        for start, scored, stop in windows
-        for _, first, last in spans
-    )
-    return [window for window in clipped if window.scores > 0]
+    groups = (list(group) for _, group in groupby(windows, key=lambda window: window.start))
+    return [group[0]._replace(stop=group[-1].stop) for group in groups]
 
 
 def context_of(windows: Iterable[Window]) -> tuple[int, float]:
@@ -142,15 +126,13 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
 
     The context of a token is the number of inputs that its prediction sees, including its own.
     """
-    least, total, count = None, 0, 0
+    least, total, count = [], 0, 0
     for start, scored, stop in windows:
         first, last = scored - start + 1, stop - start
-        least = first if least is None else min(least, first)
+        least.append(first)
         total += (first + last) * (stop - scored) // 2
         count += stop - scored
-    if least is None:
-        raise ValueError("There are no windows.")
-    return least, float(Fraction(total, count))
+    return min(least), float(Fraction(total, count))
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:

@@ -16,8 +16,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..errors import BadInput
-from ..evaluation.data import Split
-from ..evaluation.text import CONTINUATION, SHARE, WORD_MARK
+from ..evaluation.data import CONTINUATION, SHARE, WORD_MARK, Split
 from ..results import manifest
 from .tokenization_alibi_lm import AlibiLmTokenizer
 

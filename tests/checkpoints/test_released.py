@@ -125,7 +125,7 @@ def test_options_in_a_configuration_are_read_as_well(tmp_path, dictionary):
         source = tmp_path / "in.pt"
         torch.save({**state, "args": None, "cfg": cfg}, source)
         found = import_released(read_checkpoint(source), read_dictionary(dictionary))
-        assert found.train_length == LENGTH
+        assert found.state["cfg"]["model"]["train_length"] == LENGTH
         for option in ("decoder_layers", "adaptive_input", "no_decoder_final_norm"):
             assert found.state["cfg"]["model"][option] == expected[option], option
 

@@ -78,6 +78,7 @@ def test_position_loss(evaluate, tmp_path):
         ("--lengths", "16,x"),
         ("--lengths", "16,"),
         ("--stride", "17"),
+        ("--stride", "0"),
         ("--stride", "half"),
         ("--shard", "4/3"),
         ("--device", "abacus"),

@@ -71,7 +71,7 @@ def test_fairseq_itself_stops_too(trained, other_data):
 def test_foreign_checkpoint_with_a_dictionary_beside_it(trained, other_data, tmp_path):
     checkpoint = without_fingerprint(trained("alibi"), tmp_path / "foreign" / "model.pt")
     shutil.copy(trained.data / "dict.txt", checkpoint.parent)
-    with pytest.raises(BadInput, match="number 11 is '.*' for the model and '.*' in the data"):
+    with pytest.raises(BadInput, match="another dictionary"):
         run_sweep(sweep_of(other_data, checkpoint, tmp_path / "a.json"))
     assert run_sweep(sweep_of(trained.data, checkpoint, tmp_path / "b.json"))
 

@@ -26,11 +26,6 @@ def sweep(trained, tmp_path):
     return make
 
 
-def test_a_stride_of_0_is_not_the_default(sweep):
-    with pytest.raises(BadInput, match="A stride must be at least 1 token, not 0"):
-        run_sweep(sweep(strides=[0]))
-
-
 def test_two_evaluations_with_one_output(sweep, tmp_path):
     with (
         locked(tmp_path / ".results.json.lock", "--out", "evaluation"),
@@ -133,31 +128,6 @@ def test_a_shard_that_eval_does_not_write(sweep, tmp_path, key, value):
     documents[1]["cells"][0][key] = value
     with pytest.raises(BadInput):
         merge_shards(documents)
-
-
-def test_a_shard_under_another_name_is_not_counted_twice(sweep, tmp_path):
-    run_sweep(sweep(shard=(1, 2)))
-    document = load_document(tmp_path / "results.json")
-    again = copy.deepcopy(document)
-    again["cells"][0]["shard"] = "01/2"
-    with pytest.raises(BadInput):
-        merge_shards([document, again])
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {"no_such_option": 1},
-        {"model": 5},
-        {"task": {"tokens_per_sample": 8}},
-        {"decoder_layers_to_keep": "x"},
-    ],
-    ids=str,
-)
-def test_overrides_that_change_nothing_or_cannot_be(sweep, tmp_path, overrides):
-    with pytest.raises(BadInput):
-        run_sweep(sweep(overrides=overrides))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("command", ["eval", "export"])

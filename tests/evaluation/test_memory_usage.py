@@ -8,8 +8,8 @@ import pytest
 import torch
 from conftest import build_model, random_tokens
 
+from alibi_fairseq.evaluation.measure import token_losses
 from alibi_fairseq.evaluation.memory_usage import PeakMemory
-from alibi_fairseq.evaluation.scoring import token_losses
 
 CPU = torch.device("cpu")
 SHAPE = ["--arch", "alibi_lm", "--decoder-layers", "2", "--decoder-ffn-embed-dim", "64"]

@@ -7,7 +7,7 @@ import torch
 from conftest import random_tokens, small_model
 from fairseq.modules import AdaptiveInput, AdaptiveSoftmax
 
-from alibi_fairseq.evaluation import scoring
+from alibi_fairseq.evaluation import measure as scoring
 
 METHODS = ["alibi", "sinusoidal", "none"]
 

@@ -10,8 +10,8 @@ import sentencepiece
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
-from alibi_fairseq.evaluation.text import TextSize, measure_text
+from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split, measure_text
+from alibi_fairseq.evaluation.measure import TextSize
 from alibi_fairseq.results import manifest
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]

@@ -138,8 +138,8 @@ def test_same_windows_as_fairseq(tokens, length, stride):
 
 
 @pytest.mark.parametrize(
-    "length, stride, words", [(0, 1, "at least 1"), (4, 0, "at least 1"), (4, 5, "skip tokens")]
+    "length, stride, option", [(0, 1, "--lengths"), (4, 0, "--stride"), (4, 5, "--stride")]
 )
-def test_windows_that_cannot_be(length, stride, words):
-    with pytest.raises(BadInput, match=words):
+def test_windows_that_cannot_be(length, stride, option):
+    with pytest.raises(BadInput, match=option):
         plan_windows(10, length, stride)
