@@ -16,7 +16,7 @@ from fairseq.data import Dictionary, data_utils
 from ..errors import BadInput
 from ..files import sha256_file
 from ..results import manifest
-from ..results.json_files import read_json
+from ..results.schema import read_json
 from .measure import TextSize
 from .windows import Span
 
