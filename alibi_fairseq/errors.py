@@ -9,9 +9,10 @@ import re
 import signal
 import sys
 import tempfile
+import textwrap
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
@@ -20,8 +21,6 @@ PROGRAM = "alibi-fairseq"
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
-
-
 #: Exit code after Ctrl-C, as of a shell: 128 and the number of the signal.
 INTERRUPTED = 130
 
@@ -67,20 +66,24 @@ def report(exception: BaseException, program: str) -> int:
         The exit code: 2 for bad input, 130 for Ctrl-C, and 1 for anything else, whose traceback is
         in a file that the sentence names.
     """
-    flush_output()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Otherwise the interpreter tries again when it ends, and complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(exception, KeyboardInterrupt):
         sentence, code = "interrupted", INTERRUPTED
     else:
         known = explain(exception)
-        sentence, code = f"error: {wording(known or unexpected(exception))}", 2 if known else 1
+        sentence, code = f"error: {known or _unexpected(exception)}", 2 if known else 1
     # Not print, which fairseq replaces in the processes of a distributed run.
     sys.stderr.write(f"{program}: {sentence}\n")
     return code
 
 
-def unexpected(exception: BaseException) -> str:
+def _unexpected(exception: BaseException) -> str:
     """A sentence with the type and message of an exception, and where its traceback has been written."""
-    kind, message = kind_and_message(exception)
+    kind, message = _kind_and_message(exception)
     trace = "".join(traceback.format_exception(exception))
     try:
         with tempfile.NamedTemporaryFile(
@@ -90,11 +93,7 @@ def unexpected(exception: BaseException) -> str:
         place = f"; its traceback is in {file.name}"
     except OSError:  # a full disk
         place = f"\n{trace}"
-    return f"{kind}: {' '.join(message.split())[:500]}{place}"
-
-
-#: Rewrites messages before they are printed: under Hydra, options are keys of a YAML file.
-wording: Callable[[str], str] = str
+    return f"{kind}: {textwrap.shorten(message, 500, placeholder=' …')}{place}"
 
 
 def program_name() -> str:
@@ -124,15 +123,6 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def flush_output() -> None:
-    """Write what is still to be printed; if it cannot be, print nothing more."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        # Otherwise the interpreter tries again when it ends, and complains.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def open_standard_streams() -> None:
     """Open standard streams that are closed, whose numbers the next files would get."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -150,147 +140,86 @@ def leave_terminal() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
-def kind_and_message(exception: BaseException) -> tuple[str, str]:
-    """The name of an exception's type and its text; of the one in a child, if it stands for that."""
-    kind, message = type(exception).__name__, str(exception)
-    if kind == "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
-        return _last_error(message)
-    return kind, message
-
-
 def explain(exception: BaseException) -> str | None:
     """One sentence for a user error; None for any other exception."""
-    kind, message = kind_and_message(exception)
+    kind, message = _kind_and_message(exception)
+    if message.startswith("Cannot load model parameters from checkpoint"):
+        # fairseq hides the reason behind an exception without a type.
+        message = f"{message.partition(';')[0]}: {exception.__context__}"
+    sentence = " ".join(message.split())
     bases = {base.__name__ for base in type(exception).__mro__}
-    if kind in _OUR_OWN or "HydraException" in bases:
-        return " ".join(message.split())
+    if kind in ("BadInput", "BrokenFairseq") or "HydraException" in bases:
+        return sentence
     if kind == "BrokenPipeError":
         return "The output was closed before everything was printed."
     if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
         place = exception.filename or "The output"
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
-    resuming = re.match("Cannot load model parameters from checkpoint (.*); please", message)
-    if resuming:  # fairseq hides the reason behind an exception without a type
-        return _mismatch(str(exception.__context__), f"The checkpoint {resuming[1]}")
-    for pattern, sentence in _SENTENCES:
-        found = re.search(pattern, f"{kind}: {message}", re.DOTALL)
-        if found:
-            return sentence(found) if callable(sentence) else found.expand(sentence)
+    if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
+        return f"{sentence}; pip install {_OPTIONAL[exception.name or '']}."
+    for pattern, advice in _BAD_INPUT.items():
+        if re.search(pattern, f"{kind}: {message}", re.DOTALL):
+            short = textwrap.shorten(message, 500, placeholder=" …")
+            return f"{short.rstrip('.')}; {advice}." if advice else short
     return None
+
+
+def _kind_and_message(exception: BaseException) -> tuple[str, str]:
+    """The name of an exception's type and its text; of the one in a child, if it stands for that."""
+    kind, message = type(exception).__name__, str(exception)
+    if kind != "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
+        return kind, message
+    *_, last = re.split(r"^(?=[A-Za-z_][\w.]*: )", message, flags=re.MULTILINE)
+    kind, _, message = last.partition(": ")
+    return kind.rsplit(".", 1)[-1], message.strip()
 
 
 #: Errors of a disk, a folder or a name: nothing that a program could do about.
 _OF_THE_MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT),
 }
-_OUR_OWN = ("BadInput", "BrokenFairseq")
-
-
-def _last_error(text: str) -> tuple[str, str]:
-    """Type and message of the exception at the end of a traceback's text."""
-    *_, last = re.split(r"^(?=[A-Za-z_][\w.]*: )", text, flags=re.MULTILINE)
-    kind, _, message = last.partition(": ")
-    return kind.rsplit(".", 1)[-1], message.strip()
-
-
-def _mismatch(text: str, checkpoint: str) -> str:
-    """Why a state dict does not fit a model, from torch's list of differences."""
-    shapes = re.findall(
-        r"size mismatch for (\S+): copying a param with shape torch.Size\(\[([\d, ]*)\]\) from "
-        r"checkpoint, the shape in current model is torch.Size\(\[([\d, ]*)\]\)",
-        text,
-    )
-    names = re.search(r'(Missing|Unexpected) key\(s\) in state_dict: "([^"]+)"', text)
-    for name, there, here in shapes:
-        (rows_there, *rest_there), (rows_here, *rest_here) = there.split(", "), here.split(", ")
-        of_words = re.search("embed_tokens|output_projection|adaptive_softmax", name)
-        if not names and of_words and rest_there == rest_here:
-            return (
-                f"{checkpoint} was trained with a dictionary of another size ({name} has "
-                f"{rows_there} rows there and {rows_here} here); use the dict.txt it was trained "
-                "with."
-            )
-    if names:
-        detail = f"{names[2]} exists only {'here' if names[1] == 'Missing' else 'there'}"
-    elif shapes:
-        detail = "{} has shape ({}) there and ({}) here".format(*shapes[0])
-    else:
-        detail = " ".join(text.split())
-    return (
-        f"{checkpoint} holds a model of another architecture ({detail}); use the options it was "
-        "trained with, or another folder."
-    )
-
-
-# What fairseq and torch raise for a user error, and what is printed instead. Patterns are searched
-# in "Type: message"; the first match counts.
-_SENTENCES = (
-    (
-        # The second wording is that of omegaconf 2.0, which the fairseq of Python 3.10 needs.
-        r"^(?:InterpolationKeyError: I|ConfigKeyError: str i)nterpolation key 'task.tokens_per_sample' "
-        r"not found",
-        r"This model is a language model; add --task language_modeling (fairseq's default task is "
-        r"translation).",
+#: What is installed on demand, and how.
+_OPTIONAL = {
+    **{name: name for name in ("matplotlib", "tensorboard")},
+    **{
+        name: "'alibi-fairseq[huggingface]'"
+        for name in ("transformers", "tokenizers", "safetensors")
+    },
+    "submitit": "'alibi-fairseq[slurm]'",
+}
+#: Errors of fairseq, torch and YAML in what the user gave, by "Type: message"; and what to do
+#: where the message does not say it.
+_BAD_INPUT = {
+    "nterpolation key 'task.tokens_per_sample'": (
+        "this model is a language model: add --task language_modeling, since fairseq's default is "
+        "translation"
     ),
-    (
-        r"^FileNotFoundError: .*No such file or directory: '(?P<f>[^']*)/dict\.txt'",
-        r"There is no dictionary \g<f>/dict.txt; name a folder made by fairseq-preprocess.",
+    "Dataset not found": "name a split that was prepared with fairseq-preprocess",
+    "Model file not found": "check --path",
+    r"Error\(s\) in loading state_dict|Cannot load model parameters": (
+        "this is a model of another architecture, or of a dictionary of another size: use the "
+        "options and the dict.txt it was trained with, or another folder"
     ),
-    (
-        r"^FileNotFoundError: Dataset not found: (\S+) \((.*)\)",
-        r"There is no split '\1' in the data (no \2.bin and \2.idx); prepare it with "
-        r"fairseq-preprocess.",
+    "^AssertionError: Sentences lengths should not exceed max_tokens": (
+        "make --max-tokens at least --tokens-per-sample"
     ),
-    (
-        r"^(?:OSError|FileNotFoundError): Model file not found: (.*)",
-        r"There is no checkpoint \1; check --path.",
+    "^AssertionError: sentence at index .* exceeds max_tokens limit": (
+        "make --max-tokens at least --tokens-per-sample"
     ),
-    (
-        r"^RuntimeError: (Error\(s\) in loading state_dict.*)",
-        lambda found: _mismatch(found[1], "The checkpoint"),
+    "^AssertionError: Must specify batch size": "",
+    "^Exception: The dataset is empty": (
+        "no sample is short enough for --max-tokens and --max-target-positions, or the split is "
+        "empty"
     ),
-    (
-        r"^AssertionError: Sentences lengths should not exceed max_tokens=(\d+)",
-        r"--max-tokens \1 is less than the length of a sample; make it at least "
-        r"--tokens-per-sample.",
+    "^IndexError: index out of range in self": (
+        "the data holds a word number beyond its dictionary: prepare it again with this dict.txt"
     ),
-    (
-        r"^AssertionError: sentence at index \d+ of size (\d+) exceeds max_tokens limit of (\d+)",
-        r"--max-tokens \2 is less than the \1 tokens of a sample; make it at least "
-        r"--tokens-per-sample.",
+    "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "the YAML cannot be read",
+    "^AssertionError: cannot specify cutoff larger than vocab size": (
+        "give more text, or smaller --adaptive-input-cutoff and --adaptive-softmax-cutoff"
     ),
-    (
-        r"^AssertionError: Must specify batch size",
-        r"There is no batch size; give --max-tokens or --batch-size.",
+    "^UnpicklingError: Weights only load failed": (
+        "it is not among the types that are safe to load, so the checkpoint was not read"
     ),
-    (
-        r"^Exception: The dataset is empty",
-        r"There is nothing to train on: no sample is short enough for --max-tokens and "
-        r"--max-target-positions, or the split is empty.",
-    ),
-    (
-        r"^IndexError: index out of range in self",
-        r"The data holds a word number beyond its dictionary; prepare the data again with this "
-        r"dict.txt.",
-    ),
-    (
-        r"^(?:Scanner|Parser|Composer|Constructor|Reader)Error: (.{1,200})",
-        lambda found: f"The YAML cannot be read ({' '.join(found[1].split())}).",
-    ),
-    (
-        r"^ModuleNotFoundError: No module named '(matplotlib|tensorboard)'",
-        r"\1 is not installed; pip install \1, or do this where it is: results are files that can "
-        r"be copied.",
-    ),
-    (
-        r"^AssertionError: cannot specify cutoff larger than vocab size",
-        r"The dictionary has fewer entries than the adaptive input or softmax has frequent words; "
-        r"give more text, or smaller --adaptive-input-cutoff and --adaptive-softmax-cutoff.",
-    ),
-    (
-        r"^UnpicklingError: Weights only load failed.*Unsupported (?:global|class): GLOBAL (\S+)",
-        r"The checkpoint holds an object of \1, which is not on the list of types that are safe "
-        r"to load, so it was not read.",
-    ),
-)
+}

@@ -19,9 +19,6 @@ from .errors import BadInput
 logger = logging.getLogger(__name__)
 
 
-_CHUNK = 1 << 20  # bytes read at a time
-
-
 def is_plain_name(name: object) -> bool:
     """Whether a text names a file or folder in the folder it is used in, and nothing elsewhere."""
     plain = isinstance(name, str) and name == Path(name).name and "\0" not in name
@@ -65,9 +62,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """A new folder to fill; it appears as ``path`` when the block ends, whole.
-
-    If the block raises, nothing is left.
+    """A new folder to fill, which appears as ``path`` when the block ends; nothing if it raises.
 
     Raises:
         BadInput: there is a folder with something in it, or a file.
@@ -102,8 +97,9 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
     Raises:
         BadInput: another process holds the lock, or the file cannot be created.
     """
-    path = Path(path)
-    stream = _locked_file(path, flag, work)
+    path, stream = Path(path), None
+    while stream is None:
+        stream = _try_to_lock(path, flag, work)
     with stream:
         stream.truncate(0)
         stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -114,32 +110,31 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _locked_file(path: Path, flag: str, work: str) -> IO:
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stream = path.open("a+", encoding="utf-8")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise BadInput(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            with stream:
-                stream.seek(0)
-                holder = stream.read().strip()
+def _try_to_lock(path: Path, flag: str, work: str) -> IO | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        with stream:
+            stream.seek(0)
             raise BadInput(
-                f"{flag}: another {work} ({holder}) holds {path}; wait until it "
+                f"{flag}: another {work} ({stream.read().strip()}) holds {path}; wait until it "
                 "has finished, or choose another place."
             ) from error
-        except OSError:  # a file system without locks
-            logger.warning(f"{path.parent} cannot be locked: start no second {work} there")
-        # Its last holder may have removed the file after it was opened here: then another process
-        # can lock a new file of this name, and this lock excludes nobody.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
-                return stream
-        stream.close()
+    except OSError:  # a file system without locks
+        logger.warning(f"{path.parent} cannot be locked: start no second {work} there")
+    # Its last holder may have removed the file after it was opened here: then another process can
+    # lock a new file of this name, and this lock excludes nobody.
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+            return stream
+    stream.close()
+    return None
 
 
 def sha256_file(path: str | os.PathLike) -> str:
@@ -152,7 +147,7 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
     digest = hashlib.sha256()
     for path in paths:
         with open(path, "rb") as stream:
-            while chunk := stream.read(_CHUNK):
+            while chunk := stream.read(1 << 20):
                 digest.update(chunk)
     return digest.hexdigest()
 

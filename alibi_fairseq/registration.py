@@ -48,9 +48,9 @@ def register(name: str) -> None:
             f"run `python {FOLDER / 'cli' / 'check_env.py'}` to see how to fix it."
         ) from error
 
-    from .fairseq_fixes import compat, processes
+    from .fairseq_fixes import compat, starting
 
-    processes.refuse_separate_jobs()
+    starting.refuse_separate_jobs()
     compat.apply()
     from . import criterions, models, optimisers, tasks  # noqa: F401
 

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 import torch
 from commands import PACKAGE, ROOT, SHORT, as_process
+from fairseq.data import Dictionary, indexed_dataset
 
 from alibi_fairseq import cli
+from alibi_fairseq.errors import BadInput
 
 
 def mostly_slow(cases, quick: int) -> list:
@@ -30,10 +32,6 @@ def mostly_slow(cases, quick: int) -> list:
 def evaluate(data, checkpoint, out) -> list:
     flags = ["--path", checkpoint, "--lengths", 16, "--device", "cpu", "--out", out]
     return ["eval", data, *flags]
-
-
-def index(path) -> np.ndarray:
-    return np.frombuffer(path.read_bytes(), np.uint8).copy()
 
 
 def token_out_of_range(data):
@@ -55,61 +53,138 @@ def change(name, how):
     return harm
 
 
+#: What harms a data folder, and the file that is to be named.
 DATA = {
-    "an index that is cut off": (change("*.idx", lambda b: b[:40]), "is damaged (it is too short"),
-    "no index": (change("*.idx", lambda b: b""), "cannot be read|is damaged|no split"),
-    "half of the numbers": (change("*.bin", lambda b: b[: len(b) // 2]), "it leads to byte"),
-    "an unknown type of numbers": (change("*.idx", lambda b: b[:17] + b"\x63" + b[18:]), "damaged"),
-    "a version of the future": (change("*.idx", lambda b: b[:9] + b"\x07" + b[10:]), "version 7"),
-    "a token out of range": (token_out_of_range, "word number"),
+    "an index that is cut off": (change("*.idx", lambda b: b[:40]), ".idx"),
     "a dictionary without counts": (
         change("dict.txt", lambda b: b"".join(line.split()[0] + b"\n" for line in b.splitlines())),
-        "dict.txt is not a dictionary",
+        "dict.txt",
     ),
-    "a word twice": (change("dict.txt", lambda b: b + b.splitlines()[0]), "Duplicate word"),
-    "latin-1": (
-        change("dict.txt", lambda b: "n\u00e4 1\n".encode("latin-1") + b),
-        "encoding|UTF-8",
-    ),
-    "a blank line": (change("dict.txt", lambda b: b"\n" + b), "dict.txt is not a dictionary"),
+    "half of the numbers": (change("*.bin", lambda b: b[: len(b) // 2]), ".bin"),
+    "a token out of range": (token_out_of_range, "dict"),
+    "no index": (change("*.idx", lambda b: b""), ""),
+    "an unknown type of numbers": (change("*.idx", lambda b: b[:17] + b"\x63" + b[18:]), ".idx"),
+    "floats": (change("*.idx", lambda b: b[:17] + b"\x06" + b[18:]), ".idx"),
+    "a version of the future": (change("*.idx", lambda b: b[:9] + b"\x07" + b[10:]), ".idx"),
+    "a word twice": (change("dict.txt", lambda b: b + b.splitlines()[0]), "dict.txt"),
+    "latin-1": (change("dict.txt", lambda b: "n\u00e4 1\n".encode("latin-1") + b), "dict.txt"),
+    "a blank line": (change("dict.txt", lambda b: b"\n" + b), "dict.txt"),
 }
 
 
 @pytest.mark.parametrize("harm", mostly_slow(DATA, 4))
 def test_damaged_data(data_bin, checkpoint, tmp_path, refuse, harm):
     data = shutil.copytree(data_bin, tmp_path / "data")
-    damage, expected = DATA[harm]
+    damage, named = DATA[harm]
     damage(data)
     for command in (
         evaluate(data, checkpoint, tmp_path / "out.json"),
         ["train", data, *SHORT, "--save-dir", tmp_path / "run"],
     ):
-        said = refuse(*command)
-        assert any(part in said for part in expected.split("|")), said
+        assert named in refuse(*command)
     assert not (tmp_path / "out.json").exists()
     assert not (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
+@pytest.mark.parametrize("length", [-1, 10**6])
+def test_an_index_of_the_older_format_that_leads_outside(tmp_path, length):
+    """It would be read beyond the end of the numbers without a word."""
+    builder = indexed_dataset.make_builder(str(tmp_path / "valid.bin"), "cached")
+    for size in (3, 4):
+        builder.add_item(torch.arange(size))
+    builder.finalize(str(tmp_path / "valid.idx"))
+    prefix = str(tmp_path / "valid")
+    assert indexed_dataset.make_dataset(prefix, "cached").sizes.tolist() == [3, 4]
+    written = np.fromfile(f"{prefix}.idx", np.int64)
+    written[-4] += length  # the end of the last line
+    written[-1] += length  # its size
+    written.tofile(f"{prefix}.idx")
+    with pytest.raises(BadInput, match="valid.idx"):
+        indexed_dataset.make_dataset(prefix, "cached")
+    written[:-1].tofile(f"{prefix}.idx")
+    with pytest.raises(BadInput, match="cut off"):
+        indexed_dataset.make_dataset(prefix, "cached")
+
+
+#: Options of a training, each with what the sentence names.
 TRAINING = {
-    "--max-tokens 8": "--max-tokens 8 is less than",
-    "--dropout 2": "--dropout must be at least 0 and less than 1, not 2.0",
-    "--attention-dropout -0.1": "--attention-dropout must be at least 0 and less than 1",
-    "--adaptive-input --adaptive-input-cutoff 20,10": "takes increasing numbers of words",
-    "--adaptive-input --adaptive-input-cutoff abc": "takes increasing numbers of words",
-    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
-    "--adaptive-input": "--adaptive-input needs --adaptive-input-cutoff",
-    "--criterion adaptive_loss --adaptive-softmax-cutoff 0,9": "takes increasing numbers of words",
-    "--adaptive-input --adaptive-input-cutoff 9 --adaptive-input-factor 0": "smaller factor",
-    "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim must be at least 1",
-}
-#: fairseq would train nothing, or from random weights, and end with 0; hang; or die of a signal.
-SILENT = {
+    "--dropout 2": "--dropout",
+    "--decoder-attention-heads 5": "5 attention heads",
+    "--restore-file CHECKPOINT --decoder-embed-dim 64": "embed_tokens",
+    "--restore-file CHECKPOINT --decoder-layers 2": "layers.1",
+    "--adaptive-input --adaptive-input-cutoff 20,10": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff 1000": "--adaptive-input-cutoff",
+    # fairseq would train nothing and end with 0, hang, or die of a signal.
     "--distributed-init-method nosuch": "--distributed-init-method",
     "--write-checkpoints-asynchronously": "without an update",
-    "--finetune-from-model .": "--finetune-from-model",
     "--alibi-slopes /dev/zero": "--alibi-slopes",
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
+    "--adaptive-input": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff abc": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff 9 --adaptive-input-factor 0": "smaller factor",
+    "--criterion adaptive_loss --adaptive-softmax-cutoff 0,9": "--adaptive-softmax-cutoff",
+    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
+    "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",
 }
+
+
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 10))
+def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
+    words = [checkpoint if word == "CHECKPOINT" else word for word in flags.split()]
+    run = tmp_path / "run"
+    assert TRAINING[flags] in refuse("train", data_bin, *SHORT, *words, "--save-dir", run)
+    assert not run.exists()
+
+
+def test_the_default_task_is_another(data_bin, refuse):
+    said = refuse("train", data_bin, "--arch", "alibi_lm_tiny", "--max-tokens", 64)
+    assert "--task language_modeling" in said
+
+
+@pytest.mark.parametrize(
+    ("path", "flags", "named"),
+    [
+        ("none.pt", "", "none.pt"),
+        ("5.pt", "", "5.pt"),
+        ("5000.pt", "", "5000.pt"),
+        ("weights.pt", "", "weights.pt"),
+        ("strange.pt", "", "of_a_stranger"),
+        ("checkpoint.pt", "--gen-subset dev", "dev"),
+        ("checkpoint.pt", "--tokens-per-sample 16 --max-tokens 8", "--max-tokens"),
+    ],
+)
+def test_checkpoints_of_an_evaluation(data_bin, checkpoint, tmp_path, refuse, path, flags, named):
+    content = checkpoint.read_bytes()
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    for size in (5, 5000):
+        (tmp_path / f"{size}.pt").write_bytes(content[:size])
+    torch.save({"weights": torch.ones(1)}, tmp_path / "weights.pt")
+    state = torch.load(checkpoint)
+    state["cfg"]["model"]["_name"] = "of_a_stranger"
+    torch.save(state, tmp_path / "strange.pt")
+    words = ["--path", tmp_path / path, "--cpu", *flags.split()]
+    assert named in refuse("eval-lm", data_bin, *words)
+
+
+def test_data_that_is_not_there(tmp_path, refuse):
+    flags = [*SHORT, "--save-dir", tmp_path / "out"]
+    assert "nowhere" in refuse("train", tmp_path / "nowhere", *flags)
+    assert "dict.txt" in refuse("train", tmp_path, *flags)
+
+
+def test_a_dictionary_of_another_size(data_bin, checkpoint, tmp_path, refuse):
+    dictionary = Dictionary.load(str(data_bin / "dict.txt"))
+    dictionary.add_symbol("more")
+    dictionary.save(str(tmp_path / "dict.txt"))
+    assert "dictionary" in refuse("eval-lm", tmp_path, "--path", checkpoint, "--cpu")
+    # Checkpoints of others do not remember their dictionary; there the shapes tell.
+    state = torch.load(checkpoint)
+    state.pop("task_state")
+    torch.save(state, tmp_path / "other.pt")
+    said = refuse("eval-lm", tmp_path, "--path", tmp_path / "other.pt", "--cpu")
+    assert "dictionary" in said and "embed_tokens" in said
+
+
 #: Nobody checks these first: fairseq, NumPy or torch raise where they trip over them.
 UNEXPECTED = (
     *("--adam-betas x", "--adam-betas (0.9)", "--lr =", "--criterion ctc", "--task masked_lm"),
@@ -118,14 +193,7 @@ UNEXPECTED = (
 )
 
 
-@pytest.mark.parametrize("flags", [*mostly_slow(TRAINING, 6), *SILENT])
-def test_mistakes_in_options_of_a_training(data_bin, tmp_path, refuse, flags):
-    said = refuse("train", data_bin, *SHORT, *flags.split(), "--save-dir", tmp_path / "run")
-    assert {**TRAINING, **SILENT}[flags] in said
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("flags", UNEXPECTED)
+@pytest.mark.parametrize("flags", mostly_slow(UNEXPECTED, 4))
 def test_what_nobody_expected(data_bin, tmp_path, fail, capsys, monkeypatch, flags):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code, said = fail("train", data_bin, *SHORT, *flags.split(), "--save-dir", tmp_path / "run")
@@ -153,29 +221,10 @@ def test_a_closed_standard_stream(stream):
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 
-def test_no_batch_size_at_all(data_bin, tmp_path, refuse):
-    flags = [word for word in SHORT if word not in ("--max-tokens", "128")]
-    said = refuse("train", data_bin, *flags, "--save-dir", tmp_path / "run")
-    assert "--max-tokens or --batch-size" in said
-
-
-@pytest.mark.parametrize("value", ["inf", "nan", "0", "-1"])
+@pytest.mark.parametrize("value", ["inf", "0"])
 def test_memory_without_bound(data_bin, checkpoint, tmp_path, refuse, value):
     said = refuse(*evaluate(data_bin, checkpoint, tmp_path / "out.json"), "--memory-gb", value)
     assert "--memory-gb" in said
-
-
-@pytest.mark.parametrize("url", ["x", "ftp://a/b.zip", "http://", "https://[", "https://a.org/"])
-def test_mirrors_that_are_no_addresses(tmp_path, refuse, url):
-    words = ["prepare", "wikitext-103", "--mirror", url, "--out", tmp_path / "out"]
-    assert "is not the address of a file" in refuse(*words)
-
-
-def test_a_mirror_that_does_not_answer(tmp_path, refuse, monkeypatch):
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    words = ["prepare", "wikitext-103", "--out", tmp_path / "out"]
-    said = refuse(*words, "--mirror", "http://127.0.0.1:9/wikitext-103-v1.zip")
-    assert "No mirror could be used (http://127.0.0.1:9/" in said
 
 
 @pytest.mark.parametrize("place", ["a closed pipe", "/dev/full"])
@@ -208,28 +257,20 @@ def test_ctrl_c_while_everything_is_imported():
     [
         lambda state: {},
         lambda state: {**state, "model": None},
-        lambda state: {**state, "model": {}},
         lambda state: {**state, "cfg": None, "args": None},
         lambda state: {**state, "cfg": {"model": 3}},
         lambda state: {**state, "model": {**state["model"], "extra": torch.ones(1)}},
         lambda state: {**state, "optimizer_history": [3]},
-        lambda state: {**state, "optimizer_history": "x"},
         lambda state: {**state, "task_state": 3},
     ],
 )
 def test_checkpoints_with_missing_or_wrong_parts(data_bin, checkpoint, tmp_path, refuse, harm):
     state = torch.load(checkpoint, weights_only=True)
     torch.save(harm(state), tmp_path / "odd.pt")
+    out = ["--out", tmp_path]
     for words in (
         evaluate(data_bin, tmp_path / "odd.pt", tmp_path / "out.json"),
-        [
-            "import-checkpoint",
-            tmp_path / "odd.pt",
-            "--dict",
-            data_bin / "dict.txt",
-            "--out",
-            tmp_path,
-        ],
+        ["import-checkpoint", tmp_path / "odd.pt", "--dict", data_bin / "dict.txt", *out],
     ):
         assert refuse(*words)
     assert not (tmp_path / "out.json").exists()
@@ -239,8 +280,8 @@ def test_checkpoints_with_missing_or_wrong_parts(data_bin, checkpoint, tmp_path,
     ("words", "expected"),
     [
         ("compair", "Did you mean 'compare'?"),
-        ("models --quik", "models --help"),
         ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
+        ("prepare wikitext-103 --out x --mirror https://[", "address"),
     ],
 )
 def test_slips_on_the_command_line(refuse, words, expected):

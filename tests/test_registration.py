@@ -46,9 +46,7 @@ class TestUserDir:
         done = imported(PACKAGE, PACKAGE, cwd=tmp_path)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
-    def test_relative_and_through_a_link_in_any_order(self, link):
-        done = imported("alibi_fairseq", link, PACKAGE)
-        assert done.stdout.strip() == str(PACKAGE), done.stderr
+    def test_relative_and_through_a_link(self, link):
         done = imported(link, PACKAGE, "alibi_fairseq")
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
@@ -66,14 +64,14 @@ class TestUserDir:
         done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 2
-        assert f"Two copies of alibi_fairseq: {second_copy}" in last and str(PACKAGE) in last
+        assert str(second_copy) in last and str(PACKAGE) in last
 
     def test_under_another_name(self, tmp_path):
         (tmp_path / "renamed").symlink_to(PACKAGE)
         done = imported(tmp_path / "renamed", before="sys.argv[0] = 'fairseq-train'")
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 2
-        assert last.endswith(f"must end in alibi_fairseq, not renamed; use --user-dir {PACKAGE}.")
+        assert "renamed" in last and f"--user-dir {PACKAGE}" in last
 
 
 class TestFairseq:
@@ -111,31 +109,25 @@ class TestFairseq:
         assert "check_env.py` to see how to fix it." in done.stderr
 
 
-class TestWhenItIsNeeded:
-    """fairseq takes seconds to import."""
-
-    LIGHT = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
-
-    def loaded(self, statement: str) -> list[str]:
-        script = f"{self.LIGHT}assert 'fairseq' not in sys.modules; {statement}; "
-        script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; import alibi_fairseq.fairseq_fixes.compat as c; "
-        script += "print('alibi_lm' in known, len(c.applied) > 5, c.__spec__.origin == c.__file__)"
-        done = as_process("-c", script)
-        return (done.stdout.strip() or done.stderr).split()
-
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "import fairseq",
-            "from fairseq.data import data_utils",
-            "import alibi_fairseq.models.language_model",
-            "import alibi_fairseq.fairseq_fixes.compat",
-            "alibi_fairseq.AlibiLanguageModel",
-            "from alibi_fairseq.evaluation import sweep",
-        ],
-    )
-    def test_fairseq_is_imported_and_the_models_registered(self, statement):
-        assert self.loaded(statement) == ["True", "True", "True"]
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import fairseq",
+        "from fairseq.data import data_utils",
+        "import alibi_fairseq.models.language_model",
+        "import alibi_fairseq.fairseq_fixes.compat",
+        "alibi_fairseq.AlibiLanguageModel",
+    ],
+)
+def test_models_are_registered_when_fairseq_is_needed(statement):
+    """Importing it takes seconds, which attention and positions do without."""
+    script = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
+    script += f"assert 'fairseq' not in sys.modules; {statement}; "
+    script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; "
+    script += "import alibi_fairseq.fairseq_fixes.compat as c; "
+    script += "print('alibi_lm' in known, len(c.applied) > 5, c.__spec__.origin == c.__file__)"
+    done = as_process("-c", script)
+    assert done.stdout.split() == ["True", "True", "True"], done.stderr
 
 
 def test_public_names():

@@ -1,7 +1,8 @@
 """The command ``alibi-fairseq <verb> …``.
 
-To add a verb: a module of this package with ``add_arguments(parser)`` and ``run(args)`` (returning
-an exit code or None), and a line in ``VERBS``. Modules are imported when their verb is used.
+To add a verb: a dataclass of its options in a module of this package (:class:`.options.Verb`), or a
+module with ``add_arguments(parser)`` and ``run(args)``, and a line in ``VERBS``. Modules are imported
+when their verb is used.
 """
 
 from __future__ import annotations
@@ -13,27 +14,30 @@ from importlib import import_module
 from .. import __version__, errors
 from ..errors import PROGRAM, BadInput, did_you_mean
 
-#: Our own verbs: module and one line of help.
+#: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
     "compare": ("compare", "compare position methods on your own text, from text to figure"),
     "probe": ("probe", "compare how position methods copy, or find a key, past their length"),
     "demo": ("demo", "compare two position methods in minutes, on the documentation of Python"),
-    "models": ("models", "list the models with their sizes, and the position methods"),
+    "models": ("launch:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
         "prepare",
         "convert your own text, or a corpus of the paper, to fairseq's binary data",
     ),
-    "eval": ("eval", "measure perplexity at any window length and stride"),
-    "position-loss": ("position_loss", "measure the loss by position within the window"),
-    "merge-shards": ("merge_shards", "merge the results of all shards of a sweep"),
-    "report": ("report", "make tables and figures of results, beside the paper's"),
+    "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
+    "position-loss": (
+        "evaluate:PositionLoss",
+        "measure the loss by position within the window",
+    ),
+    "merge-shards": ("evaluate:MergeShards", "merge the results of all shards of a sweep"),
+    "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
-    "launch": ("launch", "train a recipe of configs/ on any number of GPUs or nodes"),
+    "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": ("reproduce", "make a table or figure of the paper, from text to report"),
     "study": ("study", "test the paper's claims with small models"),
-    "import-checkpoint": ("import_checkpoint", "convert a released ALiBi checkpoint"),
-    "import-hf": ("import_hf", "convert a Hugging Face model to a checkpoint"),
-    "export": ("export", "export a checkpoint to Hugging Face format"),
+    "import-checkpoint": ("convert:ImportCheckpoint", "convert a released ALiBi checkpoint"),
+    "import-hf": ("convert:ImportHf", "convert a Hugging Face model to a checkpoint"),
+    "export": ("convert:Export", "export a checkpoint to Hugging Face format"),
 }
 
 #: Verbs that load models, which a plugin may define.
@@ -90,7 +94,14 @@ def _run_verb(arguments: list[str]) -> int:
         from . import fairseq_command
 
         fairseq_command.import_plugin(args.user_dir)
-    return import_module(f".{VERBS[args.verb][0]}", __name__).run(args) or 0
+    return _verb(args.verb).run(args) or 0
+
+
+def _verb(name: str):
+    """The module or class of a verb."""
+    module, _, kind = VERBS[name][0].partition(":")
+    found = import_module(f".{module}", __name__)
+    return getattr(found, kind) if kind else found
 
 
 class Parser(argparse.ArgumentParser):
@@ -109,10 +120,10 @@ def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb, (module, text) in VERBS.items():
+    for verb, (_, text) in VERBS.items():
         verb_parser = verbs.add_parser(verb, help=text, description=text)
         if verb in arguments[:1]:
-            import_module(f".{module}", __name__).add_arguments(verb_parser)
+            _verb(verb).add_arguments(verb_parser)
             if verb in LOADING:
                 verb_parser.add_argument(
                     "--user-dir",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -25,15 +26,15 @@ def run(verb: str, arguments: list[str]) -> int:
             f"fairseq is not installed; `{PROGRAM} check-env` says how to install it."
         ) from error
 
-    if verb == "hydra-train":
-        from . import hydra_train
-
-        command, main = hydra_train.with_user_dir(arguments), hydra_train.main
-    elif verb == "train" and {"-h", "--help"} & set(arguments):
+    if verb == "train" and {"-h", "--help"} & set(arguments):
         return training_help(arguments)
+    if verb == "hydra-train":
+        main = hydra_train
+        named = any(argument.startswith("common.user_dir=") for argument in arguments)
+        command = [*arguments, *([] if named else [f"common.user_dir={FOLDER}"])]
     else:
-        command = [*arguments, *_our_user_dir(arguments)]
         main = import_module(f"fairseq_cli.{verb.replace('-', '_')}").cli_main
+        command = [*arguments, *_our_user_dir(arguments)]
     sys.argv = [f"{PROGRAM} {verb}", *command]
     main()
     return 0
@@ -80,11 +81,7 @@ def _our_user_dir(arguments: list[str]) -> list[str]:
 
 
 def import_plugin(folder: str) -> None:
-    """Import a plugin as fairseq's commands do.
-
-    Raises:
-        BadInput: it does not exist.
-    """
+    """Import a plugin as fairseq's commands do."""
     from fairseq.utils import import_user_module
 
     check_plugin(folder)
@@ -95,3 +92,53 @@ def check_plugin(folder: str) -> None:
     """Raises BadInput if there is no Python package in a folder."""
     if not (Path(folder) / "__init__.py").is_file():
         raise BadInput(f"--user-dir: {folder} is not a folder with an __init__.py.")
+
+
+#: Options of fairseq that hold a path.
+PATHS = (
+    *("checkpoint.save_dir", "checkpoint.finetune_from_model", "common.tensorboard_logdir"),
+    *("common.log_file", "common.quantization_config_path"),
+)
+
+
+def hydra_train() -> None:
+    """``fairseq-hydra-train`` whose paths are meant from where it was started.
+
+    Hydra changes to a folder of its own before fairseq reads its options, so that relative paths of
+    data, checkpoints and logs would lead elsewhere.
+    """
+    import hydra
+    from fairseq.dataclass.initialize import hydra_init
+    from fairseq_cli.hydra_train import _hydra_main
+    from hydra.core.hydra_config import HydraConfig
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-name", "-cn", default="config")
+    # fairseq's defaults are merged into the file of this name and no other.
+    hydra_init(parser.parse_known_args()[0].config_name)
+
+    # Hydra counts packages here. Version 1.0, which the fairseq of Python 3.10 needs, takes no other path.
+    @hydra.main(config_path="../../fairseq/config", config_name="config")
+    def started(cfg) -> float:
+        make_paths_absolute(cfg, HydraConfig.get().runtime.cwd)
+        return _hydra_main(cfg)
+
+    started()
+
+
+def make_paths_absolute(cfg, start: str) -> None:
+    """Resolve relative paths of fairseq's configuration against the folder ``start``, in place."""
+    from fairseq.utils import split_paths
+    from omegaconf import OmegaConf, open_dict
+
+    with open_dict(cfg):
+        for key in PATHS:
+            if path := OmegaConf.select(cfg, key):
+                OmegaConf.update(cfg, key, os.path.join(start, path))
+        data = OmegaConf.select(cfg, "task.data")
+        if data and "://" not in data:
+            folders = [os.path.join(start, folder) for folder in split_paths(data)]
+            cfg.task.data = os.pathsep.join(folders)
+        # The default alone is looked for in the save folder.
+        if cfg.checkpoint.restore_file != "checkpoint_last.pt":
+            cfg.checkpoint.restore_file = os.path.join(start, cfg.checkpoint.restore_file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from alibi_fairseq.data.parallel import cores
 from alibi_fairseq.data.pipeline import Corpus, positive, prepare
 from alibi_fairseq.data.wikitext103 import WikiText103
 from alibi_fairseq.results import manifest as manifests
+
+from .options import add_fields, filled
 
 CORPORA: tuple[type[Corpus], ...] = (OwnText, WikiText103, BookCorpus, Cc100Roberta)
 
@@ -36,27 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=cores(),
             help="number of processes (default: all cores)",
         )
-        for field in dataclasses.fields(corpus):
-            _add(options, field)
-
-
-def _add(parser: argparse.ArgumentParser, field: dataclasses.Field) -> None:
-    if field.default is dataclasses.MISSING:
-        parser.add_argument(field.name, nargs="+", metavar="SOURCE", **field.metadata)
-        return
-    more = {"default": field.default, **field.metadata}
-    if field.default is False:
-        more["action"] = "store_true"
-    elif field.default is not None:
-        more.setdefault("type", type(field.default))
-        more["help"] += " (default: %(default)s)"
-    parser.add_argument("--" + field.name.replace("_", "-"), **more)
+        add_fields(options, corpus)
 
 
 def run(args: argparse.Namespace) -> int:
-    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(args.kind)}
     try:
-        manifest, done = prepare(args.kind(**given), args.out, args.workers)
+        manifest, done = prepare(filled(args.kind, args), args.out, args.workers)
     except KeyboardInterrupt:
         print("\nInterrupted. Rerun the same command to resume.", file=sys.stderr)
         return 130

@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import BadInput
+from ..reporting.collect import collect
+from ..reporting.report import write_report
+from .options import Verb, option
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "results",
+def named(text: str) -> tuple[Path, str]:
+    """``RESULTS=NAME`` → (RESULTS, NAME)."""
+    path, _, name = text.rpartition("=")
+    if not path or not name:
+        raise ValueError
+    return Path(path), name
+
+
+@dataclass
+class Report(Verb):
+    """Tables and figures of results."""
+
+    results: list[Path] = option(
+        "results files (JSON) or folders of them (default: only the paper's numbers)",
         nargs="*",
-        type=Path,
         metavar="RESULTS",
-        help="results files (JSON) or folders of them (default: only the paper's numbers)",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("results"),
-        metavar="FOLDER",
-        help="folder for report.md, tables/ and figures/ (default: %(default)s)",
+    out: Path = option(
+        "folder for report.md, tables/ and figures/", Path("results"), metavar="FOLDER"
     )
-    parser.add_argument(
-        "--paper",
-        action="store_true",
-        help="include all of the paper's tables and figures, not only those on texts of your results",
+    paper: bool = option(
+        "include all of the paper's tables and figures, not only those on texts of your results",
+        False,
     )
-    parser.add_argument(
-        "--label",
+    label: list[tuple[Path, str]] = option(
+        "name for the models of a results file or folder (repeatable)",
+        (),
         action="append",
-        default=[],
+        type=named,
         metavar="RESULTS=NAME",
-        help="name for the models of a results file or folder (repeatable)",
     )
-    parser.add_argument("--title", help="title of the page and of your own figures")
+    title: str | None = option("title of the page and of your own figures", None)
 
-
-def run(args: argparse.Namespace) -> None:
-    from ..reporting.collect import collect
-    from ..reporting.report import write_report
-
-    labels = {}
-    for given in args.label:
-        path, _, name = given.rpartition("=")
-        if not path or not name:
-            raise BadInput(f"--label takes RESULTS=NAME, not '{given}'.")
-        labels[Path(path)] = name
-    results = collect(args.results, labels, args.title)
-    page = write_report(results, args.out, with_paper=args.paper or not args.results)
-    cells = sum(len(document["cells"]) for _, document in results.documents)
-    beside = sum(not point.unlike_paper for point in results.points)
-    print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
-    print(f"Tables and figures: {page}")
+    def __call__(self) -> None:
+        results = collect(self.results, dict(self.label), self.title)
+        page = write_report(results, self.out, with_paper=self.paper or not self.results)
+        cells = sum(len(document["cells"]) for _, document in results.documents)
+        beside = sum(not point.unlike_paper for point in results.points)
+        print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
+        print(f"Tables and figures: {page}")

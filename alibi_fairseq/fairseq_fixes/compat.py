@@ -1,13 +1,7 @@
-"""Every workaround for fairseq, PyTorch and NumPy: one function each, naming its upstream issue.
-
-:func:`apply` runs once, when this package registers with fairseq. Each workaround first checks
-whether it is needed, changes nothing where it is not, and returns whether it changed something.
-Nothing outside of fairseq's own modules is changed.
-"""
+"""Applies every workaround; here stand those for commands as a whole, and for NumPy, hydra and logging."""
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import logging
 import os
@@ -26,38 +20,102 @@ from fairseq.distributed import utils as distributed_utils
 
 from ..checkpoints.loading import wrong_parts
 from ..errors import BadInput
-from . import invocation, options, processes, resuming, saving_durably, stopping, training_record
-from .loading_safely import (
-    archives_extracted_safely,
-    checkpoints_validated,
-    meters_by_name_only,
-    no_eval_in_fairseq,
-    older_checkpoints,
-    options_not_resolved,
+from . import (
+    WORKAROUNDS,
+    around,
+    invocation,
+    mentions,
+    reading_data,  # noqa: F401
+    resuming,
+    starting,
+    stopping,
+    workaround,
 )
-from .options import bf16_without_tpu, keys_in_messages, usage_errors_in_one_sentence
-from .patching import mentions, wrap
-from .processes import (
-    resuming_with_several_processes,
-    torchrun_without_gpu,
-)
-from .reading_data import (
-    damaged_data_named,
-    damaged_dictionaries_named,
-    last_batch_kept,
-    no_plasma,
-)
-from .resuming import same_batches_after_resuming
-from .saving_durably import whole_checkpoints, whole_checkpoints_or_none
+from .loading_safely import no_eval_in_fairseq
+from .training_record import record
 
 applied: list[str] = []
 
 
 def apply() -> None:
     """Apply every workaround that is needed, and note its name in ``applied``."""
-    applied.extend(workaround.__name__ for workaround in WORKAROUNDS if workaround())
+    applied.extend(each.__name__ for each in WORKAROUNDS if each())
 
 
+@around(distributed_utils, "call_main")
+def checked_before_start(call_main, cfg, main, **keywords):
+    """Between reading the options and starting, check what fairseq does not (:mod:`.starting`).
+
+    A training that ends without an update is an error. One that saved and stopped because of a
+    signal exits with code 75 (:mod:`.stopping`).
+    """
+    no_eval_in_fairseq()  # modules imported since
+    program = Path(inspect.getfile(main)).stem
+    starting.check(cfg, program)
+    starting.join(cfg, program)
+    if program != "train":
+        return call_main(cfg, main, **keywords)
+    save_dir = cfg.checkpoint.save_dir
+    with (
+        resuming.nothing_left_behind(save_dir),
+        resuming.alone_in(save_dir, starting.rank_of(cfg)),
+        stopping.listening() as request,
+        stopping.updates_expected(request),
+    ):
+        result = call_main(cfg, main, **keywords)
+    if code := stopping.exit_code(request):
+        raise SystemExit(code)
+    return result
+
+
+@around(checkpoint_utils, "load_checkpoint")
+def saving_on_a_signal(load_checkpoint, cfg, trainer, **keywords):
+    """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
+    checkpoint; no release of fairseq does otherwise (:mod:`.stopping`).
+
+    Loading the checkpoint is the last call before the loop that is given the trainer; a damaged one
+    is replaced before, what is resumed is checked (:mod:`.resuming`), and recorded
+    (:mod:`.training_record`) there as well.
+    """
+    if trainer.data_parallel_rank == 0 and cfg.restore_file == "checkpoint_last.pt":
+        resuming.newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
+    if trainer.data_parallel_world_size > 1:
+        torch.distributed.barrier()
+    path = Path(cfg.save_dir) / cfg.restore_file
+    with resuming.resuming(trainer, cfg), wrong_parts(path) if path.exists() else nullcontext():
+        extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
+    record(trainer, extra_state)
+    stopping.save_and_stop_on_request(trainer, epochs)
+    return extra_state, epochs
+
+
+@around(models, "build_model")
+def unknown_model_named(build_model, cfg, *arguments, **keywords):
+    """fairseq's message about a model that is not registered fails while it is made, with an
+    AttributeError in 0.12 (``build_model``).
+    """
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    if name and name not in {**models.ARCH_MODEL_REGISTRY, **models.MODEL_REGISTRY}:
+        raise BadInput(
+            f"There is no model '{name}'; if another plugin defines it, name that plugin with "
+            "--user-dir."
+        )
+    return build_model(cfg, *arguments, **keywords)
+
+
+@around(utils, "import_user_module")
+def this_package_as_user_dir(import_user_module, args):
+    """fairseq compares the text of paths (facebookresearch/fairseq#2815): the folder this package
+    was imported from is "not globally unique" when ``--user-dir`` leads there through a link.
+
+    A second copy is refused, whichever was imported first.
+    """
+    folder = getattr(args, "user_dir", None)
+    if folder is None or not invocation.is_this_package(folder):
+        import_user_module(args)
+
+
+@workaround
 def numpy_without_compat() -> bool:
     """``np.compat`` is gone in NumPy 2 (numpy/numpy#28961), and fairseq uses it to cut text into
     sentences: ``fairseq-interactive``, ``score`` and ``sample`` fail without it.
@@ -81,106 +139,7 @@ class _NumpyWithCompat(types.ModuleType):
         return getattr(numpy, name)
 
 
-def process_groups_destroyed_at_exit() -> bool:
-    """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
-    abort the process now and then (pytorch/pytorch#179291;
-    :mod:`.processes`).
-    """
-    if mentions(distributed_utils, "destroy_process_group"):
-        return False
-    # Registered again, it would move to the end of the list; atexit keeps no second copy.
-    atexit.unregister(processes.destroy_process_groups)
-    atexit.register(processes.destroy_process_groups)
-    return "process_groups_destroyed_at_exit" not in applied
-
-
-def checked_before_start() -> bool:
-    """Between reading the options and starting, check what fairseq does not (:mod:`.options`).
-
-    A training that ends without an update is an error. One that saved and stopped because of a
-    signal exits with code 75 (:mod:`.stopping`).
-    """
-
-    def wrapper(call_main, cfg, main, **keywords):
-        no_eval_in_fairseq()  # modules imported since
-        program = Path(inspect.getfile(main)).stem
-        options.check(cfg, program)
-        processes.join(cfg, program)
-        if program != "train":
-            return call_main(cfg, main, **keywords)
-        save_dir = cfg.checkpoint.save_dir
-        with (
-            saving_durably.nothing_left_behind(save_dir),
-            saving_durably.alone_in(save_dir, processes.rank_of(cfg)),
-            stopping.listening() as request,
-            stopping.updates_expected(request),
-        ):
-            result = call_main(cfg, main, **keywords)
-        if code := stopping.exit_code(request):
-            raise SystemExit(code)
-        return result
-
-    return wrap(distributed_utils, "call_main", wrapper)
-
-
-def unknown_model_named() -> bool:
-    """fairseq's message about a model that is not registered fails while it is made, with an
-    AttributeError in 0.12 (``build_model``).
-    """
-
-    def wrapper(build_model, cfg, *arguments, **keywords):
-        name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-        if name and name not in {**models.ARCH_MODEL_REGISTRY, **models.MODEL_REGISTRY}:
-            raise BadInput(
-                f"There is no model '{name}'; if another plugin defines it, name that plugin with "
-                "--user-dir."
-            )
-        return build_model(cfg, *arguments, **keywords)
-
-    return wrap(models, "build_model", wrapper)
-
-
-def saving_on_a_signal() -> bool:
-    """fairseq's loop handles no signals, so a run that a cluster ends loses what came after its last
-    checkpoint; no release of fairseq does otherwise (:mod:`.stopping`).
-
-    Loading the checkpoint is the last call before the loop that is given the trainer; a damaged one
-    is replaced before (:mod:`.saving_durably`), and what is resumed is checked (:mod:`.resuming`)
-    and recorded (:mod:`.training_record`) there as well.
-    """
-
-    def wrapper(load_checkpoint, cfg, trainer, **keywords):
-        if trainer.data_parallel_rank == 0 and cfg.restore_file == "checkpoint_last.pt":
-            saving_durably.newest_whole_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
-        if trainer.data_parallel_world_size > 1:
-            torch.distributed.barrier()
-        path = Path(cfg.save_dir) / cfg.restore_file
-        with resuming.resuming(trainer, cfg), wrong_parts(path) if path.exists() else nullcontext():
-            loaded = load_checkpoint(cfg, trainer, **keywords)
-        training_record.record(trainer, loaded[0])
-        stopping.save_and_stop_on_request(trainer)
-        stopping.note_updates(trainer, loaded[1])
-        return loaded
-
-    return wrap(checkpoint_utils, "load_checkpoint", wrapper)
-
-
-def this_package_as_user_dir() -> bool:
-    """fairseq compares the text of paths (facebookresearch/fairseq#2815): the folder this package
-    was imported from is "not globally unique" when ``--user-dir`` leads there through a link.
-
-    A second copy is refused, whichever was imported first.
-    """
-
-    def wrapper(import_user_module, args):
-        folder = getattr(args, "user_dir", None)
-        if folder is not None and invocation.is_this_package(folder):
-            return None
-        return import_user_module(args)
-
-    return wrap(utils, "import_user_module", wrapper)
-
-
+@workaround
 def logging_as_configured() -> bool:
     """Importing fairseq's models makes the root logger print everything to stderr
     (``wav2vec2_classification``), and the command's own configuration is then ignored (as in
@@ -209,6 +168,7 @@ def logging_as_configured() -> bool:
     return True
 
 
+@workaround
 def hydra_without_advice() -> bool:
     """hydra since 1.1 advises on each form of 1.0 that fairseq still uses, in thirty lines at every
     start (facebookresearch/fairseq#4133), and one sentence about an error is lost among them.
@@ -223,33 +183,3 @@ def hydra_without_advice() -> bool:
     ):
         warnings.filterwarnings("ignore", message, UserWarning)
     return True
-
-
-WORKAROUNDS = (
-    numpy_without_compat,
-    older_checkpoints,
-    options_not_resolved,
-    checkpoints_validated,
-    meters_by_name_only,
-    no_eval_in_fairseq,
-    archives_extracted_safely,
-    resuming_with_several_processes,
-    bf16_without_tpu,
-    usage_errors_in_one_sentence,
-    keys_in_messages,
-    torchrun_without_gpu,
-    process_groups_destroyed_at_exit,
-    checked_before_start,
-    unknown_model_named,
-    damaged_dictionaries_named,
-    damaged_data_named,
-    no_plasma,
-    last_batch_kept,
-    whole_checkpoints,
-    whole_checkpoints_or_none,
-    saving_on_a_signal,
-    same_batches_after_resuming,
-    this_package_as_user_dir,
-    logging_as_configured,
-    hydra_without_advice,
-)

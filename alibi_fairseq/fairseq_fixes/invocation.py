@@ -1,5 +1,4 @@
-"""How this process was started: as a command of fairseq or of this project or inside another program, and
-with which ``--user-dir``."""
+"""How this process was started: as a command of fairseq or of this project, or inside another program."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from argparse import Namespace
 from pathlib import Path
 
 import fairseq
-import torch
 from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import meters
 
@@ -28,65 +27,73 @@ from ..checkpoints.loading import (
 )
 from ..checkpoints.options import check_options, plain
 from ..errors import BadInput
-from .patching import mentions, run_within, wrap
+from . import around, mentions, workaround
 from .resuming import check_same_model
 
 
-def checkpoints_validated() -> bool:
+def _refuses_older() -> bool:
+    return not mentions(checkpoint_utils.load_checkpoint_to_cpu, "weights_only")
+
+
+@around(checkpoint_utils, "load_checkpoint_to_cpu", _refuses_older)
+def older_checkpoints(load, *arguments, **keywords):
+    """torch 2.6 loads only tensors and plain values by default, and checkpoints of
+    older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).
+
+    Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything
+    else is still refused.
+    """
+    with safe_types_allowed():
+        return load(*arguments, **keywords)
+
+
+@around(checkpoint_utils, "load_checkpoint_to_cpu")
+def checkpoints_validated(load, path, *arguments, **keywords):
     """fairseq evaluates options of a checkpoint as code (facebookresearch/fairseq#4869), and a
     damaged file raises whatever torch or fairseq trips over, without the file's name, or nothing.
 
     Every command of fairseq, ``from_pretrained`` and our evaluator load checkpoints by this
     function, which returns before anything is built from the options.
     """
-
-    def wrapper(load, path, *arguments, **keywords):
-        require_safe_loader(path)
-        if os.path.isfile(path):
-            check_sums(path)
-        with read_errors(path):
-            state = load(path, *arguments, **keywords)
-        with wrong_parts(path):
-            check_options(state.get("cfg") or {}, path)
-            check_same_model(state, path)
-            check_finite(state, path)
-        return state
-
-    return wrap(checkpoint_utils, "load_checkpoint_to_cpu", wrapper)
+    require_safe_loader(path)
+    if os.path.isfile(path):
+        check_sums(path)
+    with read_errors(path):
+        state = load(path, *arguments, **keywords)
+    with wrong_parts(path):
+        check_options(state.get("cfg") or {}, path)
+        check_same_model(state, path)
+        check_finite(state, path)
+    return state
 
 
-def options_not_resolved() -> bool:
+@around(checkpoint_utils, "_upgrade_state_dict")
+def options_not_resolved(upgrade, state):
     """Options that older checkpoints hold as ``args`` become a configuration while they are loaded,
     where omegaconf replaces ``${oc.env:…}`` by the value of a variable (facebookresearch/fairseq#4869).
     """
-
-    def wrapper(upgrade, state):
-        try:
-            plain(vars(state["args"]) if isinstance(state.get("args"), Namespace) else None)
-        except ValueError as error:
-            raise BadInput(
-                f"The options of the checkpoint cannot be loaded safely: {error}."
-            ) from error
-        return upgrade(state)
-
-    return wrap(checkpoint_utils, "_upgrade_state_dict", wrapper)
+    try:
+        plain(vars(state["args"]) if isinstance(state.get("args"), Namespace) else None)
+    except ValueError as error:
+        raise BadInput(
+            f"The options of the checkpoint cannot be loaded safely: {error}."
+        ) from error
+    return upgrade(state)
 
 
-def meters_by_name_only() -> bool:
+@around(meters.MetersDict, "load_state_dict")
+def meters_by_name_only(load, self, state_dict):
     """The class names of metrics in a training state are looked up among everything that fairseq's
     module holds, and called (facebookresearch/fairseq#4869).
     """
-
-    def wrapper(load, self, state_dict):
-        for _, _, name, _ in state_dict:
-            kind = getattr(meters, name, None) if isinstance(name, str) else None
-            if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
-                raise TypeError(f"{str(name)[:60]!r} is no meter of fairseq's")
-        return load(self, state_dict)
-
-    return wrap(meters.MetersDict, "load_state_dict", wrapper)
+    for _, _, name, _ in state_dict:
+        kind = getattr(meters, name, None) if isinstance(name, str) else None
+        if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
+            raise TypeError(f"{str(name)[:60]!r} is no meter of fairseq's")
+    return load(self, state_dict)
 
 
+@workaround
 def no_eval_in_fairseq() -> bool:
     """fairseq calls ``eval`` on options, ``--model-overrides`` and lines of text
     (facebookresearch/fairseq#4869): its modules get one that evaluates only literals.
@@ -104,43 +111,22 @@ def no_eval_in_fairseq() -> bool:
     return bool(modules)
 
 
-def archives_extracted_safely() -> bool:
+@around(file_utils, "load_archive_file")
+def archives_extracted_safely(load_archive_file, archive, *arguments, **keywords):
     """``from_pretrained`` extracts an archive wherever its members point, and removes it
     (CVE-2007-4559). A local archive is refused; a downloaded one is extracted with
     Python's filter for data.
     """
-
-    def wrapper(load_archive_file, archive, *arguments, **keywords):
-        if os.path.isfile(archive):
-            raise BadInput(f"{archive} is not a folder; extract it and name the folder.")
-        if not hasattr(tarfile, "data_filter"):
-            raise BadInput(f"{archive} is not a folder; this Python cannot extract it safely.")
-        before = vars(tarfile.TarFile).get("extraction_filter")
-        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
-        try:
-            return load_archive_file(archive, *arguments, **keywords)
-        finally:
-            tarfile.TarFile.extraction_filter = before
-
-    return wrap(file_utils, "load_archive_file", wrapper)
-
-
-def older_checkpoints() -> bool:
-    """torch 2.6 loads only tensors and plain values by default, and checkpoints of
-    older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).
-
-    Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything
-    else is still refused.
-    """
-    return allow_safe_types(checkpoint_utils, "load_checkpoint_to_cpu")
-
-
-def allow_safe_types(module, name: str, *more: type) -> bool:
-    """Allow ``SAFE_TYPES`` and ``more`` inside the function ``module.name``, if torch refuses them."""
-    old = torch.__version__ < (2, 6)  # type: ignore[operator]  # TorchVersion compares with tuples
-    if old or mentions(getattr(module, name), "weights_only"):
-        return False
-    return run_within(module, name, lambda: safe_types_allowed(*more))
+    if os.path.isfile(archive):
+        raise BadInput(f"{archive} is not a folder; extract it and name the folder.")
+    if not hasattr(tarfile, "data_filter"):
+        raise BadInput(f"{archive} is not a folder; this Python cannot extract it safely.")
+    before = vars(tarfile.TarFile).get("extraction_filter")
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    try:
+        return load_archive_file(archive, *arguments, **keywords)
+    finally:
+        tarfile.TarFile.extraction_filter = before
 
 
 _OPERATORS = {
@@ -154,7 +140,7 @@ LIMIT = 10_000
 
 
 def evaluate_literal(text, *scope):
-    """The value of a Python literal, in which numbers and lists may be added and multiplied.
+    """The value of a Python literal, or of sums and products of numbers and lists.
 
     That is all that fairseq uses ``eval`` for: ``"20000,60000"``, ``"(0.9, 0.98)"``,
     ``"[(512, 3)] * 4"``.
@@ -177,21 +163,11 @@ def evaluate_literal(text, *scope):
 
 
 def _value(node: ast.expr):
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _value(node.left), _value(node.right)
-        if isinstance(node.op, ast.Mult):
-            for repeated, times in ((left, right), (right, left)):
-                if isinstance(repeated, (list, tuple, str)) and times * len(repeated) > LIMIT:
-                    raise ValueError("a repeated list is too long for an option")
-        return _OPERATORS[type(node.op)](left, right)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand)
-    if isinstance(node, ast.List):
-        return [_value(item) for item in node.elts]
-    if isinstance(node, ast.Tuple):
-        return tuple(_value(item) for item in node.elts)
-    if isinstance(node, ast.Dict) and None not in node.keys:
-        return {_value(key): _value(value) for key, value in zip(node.keys, node.values) if key}
-    if isinstance(node, ast.Constant):
-        return node.value
-    raise ValueError(f"{ast.unparse(node)[:80]!r} is not a literal")
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+        return ast.literal_eval(node)
+    left, right = _value(node.left), _value(node.right)
+    if isinstance(node.op, ast.Mult):
+        for repeated, times in ((left, right), (right, left)):
+            if isinstance(repeated, (list, tuple, str, bytes)) and times * len(repeated) > LIMIT:
+                raise ValueError("a repeated list is too long for an option")
+    return _OPERATORS[type(node.op)](left, right)

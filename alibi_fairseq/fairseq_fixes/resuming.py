@@ -1,4 +1,4 @@
-"""Resumes a training with the batches it would have read, and refuses one of another model.
+"""Checkpoints that stay whole, and trainings that resume from them what they were.
 
 fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
 there, but another position method or number of heads has tensors of the same shapes.
@@ -6,17 +6,27 @@ there, but another position method or number of heads has tensors of the same sh
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 import torch
+from fairseq import checkpoint_utils, file_io
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
+from ..checkpoints import read_checkpoint
+from ..checkpoints.loading import require_safe_loader
 from ..errors import BadInput
+from ..files import locked
 from ..results.provenance import STATE_KEY, fingerprint
-from .patching import mentions, wrap
+from . import around, mentions
+
+logger = logging.getLogger(__name__)
 
 #: Options of the model that no tensor's shape depends on, and what they mean if they are absent.
 OPTIONS = {
@@ -46,7 +56,128 @@ _ADVICE = (
 _loading: ContextVar[tuple | None] = ContextVar("loading", default=None)
 
 
-def same_batches_after_resuming() -> bool:
+@around(file_io.PathManager, "copy", lambda: file_io.IOPathManager is None)
+def whole_checkpoints(copy, src_path, dst_path, overwrite=False):
+    """``checkpoint_last.pt`` is copied over the old one byte by byte, so that a run that is killed
+    meanwhile cannot be resumed (facebookresearch/fairseq#2684). Copy aside, then rename.
+    """
+    with written_aside(dst_path) as temporary:
+        copy(src_path, temporary, overwrite)
+    return dst_path
+
+
+@around(checkpoint_utils, "torch_persistent_save")
+def whole_checkpoints_or_none(save, obj, filename, async_write=False):
+    """On a full disk fairseq tries three times to write behind what it has written before, and
+    leaves a ``.tmp`` of any content (``torch_persistent_save``; no issue is known). Write once, to
+    the disk, and remove what is not whole.
+    """
+    if async_write or not file_io.PathManager.supports_rename(filename):
+        return save(obj, filename, async_write)
+    with written_aside(filename) as temporary, open(temporary, "wb") as stream:
+        torch.save(obj, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+@contextmanager
+def written_aside(target: str | os.PathLike) -> Iterator[str]:
+    """Write a file under another name, which replaces ``target`` when the block ends.
+
+    Raises:
+        BadInput: the disk is full, or the folder cannot be written to.
+    """
+    temporary = f"{target}.tmp"
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    except BaseException as error:
+        full = isinstance(error, OSError) or "inline_container.cc" in str(error)
+        Path(temporary).unlink(missing_ok=True)
+        if not full:
+            raise
+        raise BadInput(
+            f"{target} could not be written ({getattr(error, 'strerror', None) or 'disk full?'}); "
+            "make room. Checkpoints that were written before are whole, and the same command "
+            "resumes from the last one."
+        ) from error
+
+
+def newest_whole_checkpoint(save_dir: str, suffix: str = "") -> None:
+    """Replace a damaged ``checkpoint_last.pt`` by the newest checkpoint that is whole.
+
+    The damaged one is kept as ``checkpoint_last.pt.damaged``. Called by the first process only,
+    before any of them loads the file.
+
+    Raises:
+        BadInput: none is whole.
+    """
+    last = Path(save_dir) / f"checkpoint_last{suffix}.pt"
+    if not last.is_file():
+        return
+    require_safe_loader(last)
+    if (reason := damage(last)) is None:
+        return
+    others = sorted(
+        (path for path in last.parent.glob(f"checkpoint*{suffix}.pt") if path != last),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    whole = next((path for path in others if damage(path) is None), None)
+    if whole is None:
+        raise BadInput(
+            f"{reason.rstrip('.')}; no other checkpoint there is whole. Remove it to start anew."
+        )
+    logger.warning(f"{reason.rstrip('.')}; the training goes on from {whole} instead")
+    shutil.copy2(last, f"{last}.damaged")
+    with written_aside(last) as temporary:
+        shutil.copyfile(whole, temporary)
+
+
+def damage(path: Path) -> str | None:
+    """Describe the damage of a checkpoint file; None if it can be read and its checksums match."""
+    try:
+        if "model" not in read_checkpoint(path):
+            return f"{path} holds no model."
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def nothing_left_behind(save_dir: str) -> Iterator[None]:
+    """Remove the save folder if a command made it and failed before it wrote anything there."""
+    was_there = os.path.isdir(save_dir)
+    try:
+        yield
+    except Exception:
+        if not was_there and os.path.isdir(save_dir) and not os.listdir(save_dir):
+            os.rmdir(save_dir)
+        raise
+
+
+@contextmanager
+def alone_in(save_dir: str, rank: int = 0) -> Iterator[None]:
+    """Let no other training write to the save folder while the block runs.
+
+    The first process of a job holds the lock for all.
+
+    Raises:
+        BadInput: another training writes there, or the folder cannot be written to.
+    """
+    if rank > 0 or "://" in save_dir:
+        yield
+        return
+    with locked(Path(save_dir) / "training.lock", f"--save-dir {save_dir}", "training"):
+        yield
+
+
+def _made_anew() -> bool:
+    return mentions(FairseqTask.get_batch_iterator, "seed + epoch")
+
+
+@around(FairseqTask, "get_batch_iterator", _made_anew)
+def same_batches_after_resuming(get, task, dataset, *arguments, epoch=1, **keywords):
     """fairseq 0.12.3 makes the batches once, from the seed and the epoch in which the process
     began, and shuffles their order in each epoch. A run that is resumed in its second epoch or
     later so has other batches: for the rest of that epoch it reads some samples twice and others
@@ -54,19 +185,13 @@ def same_batches_after_resuming() -> bool:
 
     Nothing changes where fairseq makes new batches in each epoch, as for data in several folders.
     """
-    if not mentions(FairseqTask.get_batch_iterator, "seed + epoch"):
-        return False
-
-    def wrapper(get, task, dataset, *arguments, epoch=1, **keywords):
-        anew = keywords.get("disable_iterator_cache") or keywords.get("update_epoch_batch_itr")
-        if anew or not task.can_reuse_epoch_itr(dataset) or dataset in task.dataset_to_epoch_iter:
-            return get(task, dataset, *arguments, epoch=epoch, **keywords)
-        batches = get(task, dataset, *arguments, epoch=1, **keywords)
-        dataset.set_epoch(epoch)
-        batches.epoch = max(epoch, 1)
-        return batches
-
-    return wrap(FairseqTask, "get_batch_iterator", wrapper)
+    anew = keywords.get("disable_iterator_cache") or keywords.get("update_epoch_batch_itr")
+    if anew or not task.can_reuse_epoch_itr(dataset) or dataset in task.dataset_to_epoch_iter:
+        return get(task, dataset, *arguments, epoch=epoch, **keywords)
+    batches = get(task, dataset, *arguments, epoch=1, **keywords)
+    dataset.set_epoch(epoch)
+    batches.epoch = max(epoch, 1)
+    return batches
 
 
 @contextmanager

@@ -1,12 +1,10 @@
-"""Saves and stops a training run when it receives a signal.
+"""Ends a training: saves and stops when it receives a signal, and parts the processes.
 
-Clusters take machines back with a warning: a signal, then a minute or so. fairseq's loop handles no
-signals, so a run would lose everything since its last checkpoint. Here SIGTERM, SIGHUP, SIGUSR1 and
-Ctrl-C only set a flag. It is read after each update (``Trainer.train_step``, the innermost public method
-that every path through the loop calls); all processes agree on it by summing their flags, and the
-loop is then made to believe that its time is up (fairseq's ``--stop-time-hours``): it saves
-``checkpoint_last.pt`` in the middle of the epoch and returns. The command exits with code 75, and
-the same command resumes with the numbers of an uninterrupted run.
+SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each update
+(``Trainer.train_step``, the innermost public method that every path through fairseq's loop calls).
+All processes agree on it by summing their flags; the loop is then made to believe that its time is
+up (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch and returns. The
+command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
 
 Longest delay between the signal and the start of the save: one update with all its passes; if a
 validation or another save is in progress, the rest of it and one more update. A second Ctrl-C
@@ -15,20 +13,27 @@ interrupts at once and loses what came after the last checkpoint.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import math
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from fairseq.distributed import utils as distributed_utils
+from torch import distributed
 
 from ..errors import STOPPED_EARLY, BadInput, leave_terminal
+from . import mentions, workaround
 
 logger = logging.getLogger(__name__)
 
@@ -87,11 +92,18 @@ def listening() -> Iterator[StopRequest]:
         _current = outer
 
 
-def save_and_stop_on_request(trainer) -> None:
+#: Names a file that a training creates when it has made an update, or has none left to make.
+_UPDATED = "ALIBI_FAIRSEQ_UPDATED"
+
+
+def save_and_stop_on_request(trainer, epochs) -> None:
     """Make SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
+
+    Also creates the file that :func:`updates_expected` looks for, after the first update.
 
     Args:
         trainer: fairseq's, before its first update.
+        epochs: its iterator of epochs.
     """
     global _current
     if _current.training:  # a second training in this process
@@ -99,10 +111,16 @@ def save_and_stop_on_request(trainer) -> None:
     request = _current
     request.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
     request.training = True
-    update = trainer.train_step
+    update, before, limits = trainer.train_step, trainer.get_num_updates(), trainer.cfg.optimization
+    none_left = before >= (limits.max_update or math.inf)
+    if none_left or epochs.next_epoch_idx > (limits.max_epoch or math.inf):
+        logger.info(f"nothing to train: this checkpoint has made all of its {before} updates")
+        _note_update()
 
     def train_step(samples, raise_oom=False):
         output = update(samples, raise_oom)
+        if trainer.get_num_updates() > before:
+            _note_update()
         if stop_requested(request, trainer):
             stop_after_this_update(request, trainer)
         return output
@@ -110,8 +128,9 @@ def save_and_stop_on_request(trainer) -> None:
     trainer.train_step = train_step
 
 
-#: Names a file that a training creates when it has made an update, or has none left to make.
-_UPDATED = "ALIBI_FAIRSEQ_UPDATED"
+def _note_update() -> None:
+    if path := os.environ.pop(_UPDATED, None):
+        Path(path).touch()
 
 
 @contextmanager
@@ -124,50 +143,23 @@ def updates_expected(request: StopRequest) -> Iterator[None]:
         BadInput: it made none, had some to make, and no signal asked it to stop.
     """
     with tempfile.TemporaryDirectory(prefix="alibi-fairseq-") as folder:
-        os.environ[_UPDATED] = str(Path(folder) / "updated")
+        updated = Path(folder) / "updated"
+        os.environ[_UPDATED] = str(updated)
         try:
             yield
         finally:
-            updated = Path(os.environ.pop(_UPDATED)).exists()
-    if not updated and request.signal is None:
-        raise BadInput(
-            "The training ended without an update; fairseq's messages above say why, or "
-            "--distributed-init-method leaves no process to train."
-        )
-
-
-def note_updates(trainer, epochs) -> None:
-    """Create the file that :func:`updates_expected` looks for, after the first update.
-
-    Args:
-        trainer: fairseq's, before its first update.
-        epochs: its iterator of epochs.
-    """
-    if _UPDATED not in os.environ:
-        return
-    updated, limits = Path(os.environ[_UPDATED]), trainer.cfg.optimization
-    before, update = trainer.get_num_updates(), trainer.train_step
-    last, last_epoch = limits.max_update or math.inf, limits.max_epoch or math.inf
-    if before >= last or epochs.next_epoch_idx > last_epoch:
-        logger.info(f"nothing to train: this checkpoint has made all of its {before} updates")
-        updated.touch()
-
-    def train_step(samples, raise_oom=False):
-        output = update(samples, raise_oom)
-        if trainer.get_num_updates() > before:
-            updated.touch()
-            trainer.train_step = update  # once is enough
-        return output
-
-    trainer.train_step = train_step
+            os.environ.pop(_UPDATED, None)
+        if not updated.exists() and request.signal is None:
+            raise BadInput(
+                "The training ended without an update; fairseq's messages above say why, or "
+                "--distributed-init-method leaves no process to train."
+            )
 
 
 def stop_requested(request: StopRequest, trainer) -> bool:
     """Return whether any process of the run was asked to stop, the same in all of them."""
     if trainer.data_parallel_world_size == 1:
         return request.signal is not None
-    from fairseq.distributed import utils as distributed_utils
-
     requests = torch.tensor([float(request.signal is not None)], device=trainer.device)
     distributed_utils.all_reduce(requests, group=trainer.data_parallel_process_group)
     return requests.item() > 0
@@ -208,3 +200,43 @@ def restored_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_at_exit = False
+
+
+@workaround
+def process_groups_destroyed_at_exit() -> bool:
+    """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
+    abort the process now and then (pytorch/pytorch#179291).
+    """
+    global _at_exit
+    if _at_exit or mentions(distributed_utils, "destroy_process_group"):
+        return False
+    atexit.register(destroy_process_groups)
+    _at_exit = True
+    return True
+
+
+def destroy_process_groups() -> None:
+    """Destroy the process groups that fairseq leaves open, and with them gloo's threads.
+
+    The threads need the interpreter lock to drop the tensors of finished collectives. Where the
+    interpreter is shutting down, asking for it ends them in C++ code that cannot be unwound, and
+    the process dies (SIGABRT). A group ends when nothing refers to it: fairseq's cache, the frames
+    of an uncaught exception, and DDP's reducer, which is freed with the lock held and would wait
+    for threads that wait for the lock.
+    """
+    cached = vars(distributed_utils.get_global_group)
+    if not distributed.is_initialized() or "_global_group" not in cached:
+        return
+    error = getattr(sys, "last_value", None)  # the uncaught exception
+    if error is not None and distributed.get_backend() != "gloo":
+        return  # NCCL would wait for processes that failed
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    groups = [cached.pop("_global_group"), distributed.group.WORLD]
+    distributed.destroy_process_group()
+    gc.collect()  # the reducers
+    groups.clear()  # releases the lock while it waits

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from pathlib import Path
 
 from ..results.provenance import collect_provenance
@@ -25,38 +26,34 @@ class TrainingRecord:
 
     Attributes:
         cells: one per validation of a split.
-        totals: sums over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
-            ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates,
-            without validation, saving and the first update after each start.
+        totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
+            ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
+            validation, saving and the first update after each start.
     """
 
     def __init__(self, trainer, state: dict | None):
         from ..evaluation.memory_usage import PeakMemory
 
         self.trainer, self.cfg = trainer, trainer.cfg
-        state = state or {"cells": [], "totals": {}}
-        self.cells: list[dict] = list(state["cells"])
-        self.totals: dict[str, float] = dict(state["totals"])
+        self.cells: list[dict] = list(state["cells"] if state else [])
+        self.totals = defaultdict(float, state["totals"] if state else {})
         self.subset = "valid"
+        self.last: float | None = None  # when the last update, validation or save ended
         self._counted = time.monotonic()
-        self._last: float | None = None  # when the last update, validation or save ended
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""
         now = time.perf_counter()
-        self._add(tokens=tokens)
-        if self._last is not None:
-            self._add(timed_tokens=tokens, timed_seconds=now - self._last)
-        self._last = now
-
-    def paused(self) -> None:
-        """Leave the time since the last update out of the training speed."""
-        self._last = time.perf_counter()
+        self.totals["tokens"] += tokens
+        if self.last is not None:
+            self.totals["timed_tokens"] += tokens
+            self.totals["timed_seconds"] += now - self.last
+        self.last = now
 
     def validated(self, loss_bits: float, tokens: int) -> None:
-        """A validation on ``subset`` has ended; writes the document."""
+        """Note the end of a validation on ``subset``, and write the document."""
         self._count_time()
         updates = self.trainer.get_num_updates()
         cell = {
@@ -66,25 +63,25 @@ class TrainingRecord:
             "length": self.cfg.task.tokens_per_sample,
             "tokens": tokens,
             "loss_bits": loss_bits,
-            "trained_tokens": int(self.totals.get("tokens", 0)),
+            "trained_tokens": int(self.totals["tokens"]),
             "hours": round(self.totals["seconds"] / 3600, 6),
             "peak_memory_mb": round(self.totals["peak_memory_mb"], 1),
         }
-        if self.totals.get("gpu_seconds"):
+        if self.totals["gpu_seconds"]:
             cell["gpu_hours"] = round(self.totals["gpu_seconds"] / 3600, 6)
-        if self.totals.get("timed_seconds"):
+        if self.totals["timed_seconds"]:
             speed = self.totals["timed_tokens"] / self.totals["timed_seconds"]
             cell["tokens_per_second"] = round(speed, 1)
         same = (updates, self.subset)
         self.cells = [c for c in self.cells if (c["updates"], c["subset"]) != same] + [cell]
-        self.paused()
+        self.last = time.perf_counter()
         if self.trainer.is_data_parallel_master:
             self._write()
 
     def state(self) -> dict:
         """The state to keep in a checkpoint."""
         self._count_time()
-        return {"cells": self.cells, "totals": self.totals}
+        return {"cells": self.cells, "totals": dict(self.totals)}
 
     def _facts(self) -> dict:
         from ..evaluation.checkpoint import position_method
@@ -106,17 +103,13 @@ class TrainingRecord:
             "processes": self.trainer.data_parallel_world_size,
         }
 
-    def _add(self, **amounts: float) -> None:
-        for name, amount in amounts.items():
-            self.totals[name] = self.totals.get(name, 0) + amount
-
     def _count_time(self) -> None:
         now = time.monotonic()
         seconds, self._counted = now - self._counted, now
         gpus = self.trainer.data_parallel_world_size if self.trainer.device.type == "cuda" else 0
-        self._add(seconds=seconds, gpu_seconds=seconds * gpus)
-        peak = max(self.totals.get("peak_memory_mb", 0.0), self._memory.mb())
-        self.totals["peak_memory_mb"] = peak
+        self.totals["seconds"] += seconds
+        self.totals["gpu_seconds"] += seconds * gpus
+        self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], self._memory.mb())
 
     def _write(self) -> None:
         from ..evaluation.data import corpus_name
@@ -172,7 +165,7 @@ def record(trainer, extra_state: dict | None) -> None:
 
     def save_checkpoint(filename, state):
         save(filename, {**state, STATE_KEY: kept.state()})
-        kept.paused()
+        kept.last = time.perf_counter()
 
     trainer.train_step, trainer.save_checkpoint = train_step, save_checkpoint
     trainer.get_valid_iterator, task.post_validate = get_valid_iterator, after_validation

@@ -27,12 +27,12 @@ _CSV_COLUMNS = (
 )
 
 
-#: Header -> (position method, training length) -> text.
+#: Further columns of a table: header -> (position method, training length) -> text.
 Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
 
 
 def length_table(
-    points: Iterable[Point], columns: Columns | None = None, with_bytes: bool = False
+    points: Iterable[Point], with_bytes: bool = False, more: Columns | None = None
 ) -> str:
     """Perplexity in Markdown, one row per model and one column per length.
 
@@ -40,16 +40,14 @@ def length_table(
     says which.
 
     Args:
-        columns: what else was measured of the models, beside their perplexity.
         with_bytes: add bits per byte, which other tokenisers share, where they are known.
+        more: columns of what was measured beside.
     """
     tables = []
     for name, part in split_by_evaluation(points).items():
-        tables.append(
-            f"Perplexity on {markdown.literal(name)}:\n\n{_by_length(part, columns or {})}"
-        )
+        tables.append(f"Perplexity on {markdown.literal(name)}:\n\n{_by_length(part, more=more)}")
         if with_bytes and any(point.bits_per_byte is not None for point in part):
-            table = _by_length(part, {}, _bits_per_byte)
+            table = _by_length(part, _bits_per_byte)
             tables.append(f"Bits per byte on {markdown.literal(name)}:\n\n{table}")
     text = "\n".join(tables)
     return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
@@ -76,9 +74,10 @@ def split_by_evaluation(points: Iterable[Point]) -> dict[str, list[Point]]:
 
 def _by_length(
     points: list[Point],
-    columns: Columns,
     show: Callable[[Point | None], str] = markdown.point,
+    more: Columns | None = None,
 ) -> str:
+    more = more or {}
     lengths = sorted({point.length for point in points})
     rows = []
     for model in series(points):
@@ -86,9 +85,9 @@ def _by_length(
         shorter = {n for n in lengths if n < (model.train_length or 0)} - at.keys()
         cells = (markdown.NOTHING if n in shorter else show(at.get(n)) for n in lengths)
         key = (model.position_method, model.train_length)
-        others = (texts.get(key, markdown.NOTHING) for texts in columns.values())
+        others = (of_model.get(key, markdown.NOTHING) for of_model in more.values())
         rows.append([model.label, *cells, *others])
-    return markdown.table([markdown.CORNER, *map(str, lengths), *columns], rows)
+    return markdown.table([markdown.CORNER, *map(str, lengths), *more], rows)
 
 
 def _bits_per_byte(point: Point | None) -> str:

@@ -130,13 +130,13 @@ class Cell(JsonObject):
     gpu_hours: NotNegative = _ABSENT
     peak_memory_mb: Positive | None = None
     phase: Literal["train", "evaluate"] = _ABSENT
+    baseline: Text | None = None
+    ratio: Positive | None = None
     depth: Share = _ABSENT
     gap: Count = _ABSENT
     trials: PositiveCount = _ABSENT
     accuracy: Share = _ABSENT
     chance: Share = _ABSENT
-    baseline: Text | None = None
-    ratio: Positive | None = None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Cell:
@@ -160,7 +160,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "training": (*_LOSS, "updates"),
     "benchmark": ("name", "baseline", "ratio"),
     "position_loss": (*_LOSS, "length", "stride", "tokens", "position_from", "position_to"),
-    "probe": ("position_method", "train_length", "length", "depth", "trials", "accuracy", "chance"),
+    "probe": (
+        *("position_method", "train_length", "length", "depth", "gap", "trials"),
+        *("accuracy", "chance"),
+    ),
 }
 
 

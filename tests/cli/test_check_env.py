@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,28 +19,27 @@ FILE = PACKAGE / "cli" / "check_env.py"
 def versions(monkeypatch):
     """Versions of distributions, to be changed; None is not installed."""
     found: dict[str, str | None] = {}
-    real = check_env._version
-    monkeypatch.setattr(check_env, "_version", lambda name: found.get(name, real(name)))
+    real = check_env.version_of
+    monkeypatch.setattr(check_env, "version_of", lambda name: found.get(name, real(name)))
     return found
 
 
 def problems():
-    return " ".join(check_env.examine().problems)
+    return " ".join(check_env.examine()[1])
 
 
 def test_in_order(capsys):
     assert check_env.run(argparse.Namespace()) == 0
     text = capsys.readouterr().out
-    for name in ("Python", "PyTorch", "CUDA", "fairseq", "NumPy", "attention", "workarounds"):
+    for name in ("Python", "torch", "CUDA", "fairseq", "numpy", "attention: eager", "workarounds"):
         assert re.search(rf"^{name} +\S", text, re.MULTILINE), text
     assert torch.__version__.split("+")[0] in text
-    assert "eager" in text and "Everything that is needed is here and works." in text
 
 
 def test_by_its_path_where_nothing_is_installed(tmp_path):
     done = as_process(FILE, cwd=tmp_path, python=["-S"])
     assert done.returncode == 1
-    assert "PyTorch is not installed; in a clone: `./scripts/install.sh`" in done.stdout
+    assert "No module named 'torch'" in done.stdout and "./scripts/install.sh" in done.stdout
 
 
 def test_by_its_path_where_fairseq_is_broken(tmp_path):
@@ -51,35 +49,23 @@ def test_by_its_path_where_fairseq_is_broken(tmp_path):
     )
     done = as_process(FILE, cwd=tmp_path, PYTHONPATH=tmp_path)
     assert done.returncode == 1
-    assert "cannot be imported (ValueError: numpy.dtype size changed); install it" in done.stdout
+    assert "fairseq cannot be imported (ValueError: numpy.dtype size changed)" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("installed", "said"),
-    [
-        ({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"}, "both installed"),
-        pytest.param(
-            {"fairseq": "0.12.2", "fairseq-fixed": None},
-            "pip install fairseq-fixed",
-            marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="works there"),
-        ),
-        ({"sentencepiece": None, "tqdm": None}, "pip install sentencepiece tqdm"),
-    ],
-)
-def test_wrong_packages(versions, installed, said):
-    versions.update(installed)
-    assert said in problems()
+def test_two_fairseqs(versions):
+    versions.update({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"})
+    assert "pip uninstall fairseq fairseq-fixed" in problems()
 
 
 @pytest.mark.parametrize(
     ("place", "name", "value", "said"),
     [
-        (check_env.sys, "version_info", (3, 9, 1), "older than 3.10"),
-        (check_env, "PACKAGE", Path("/elsewhere/alibi_fairseq"), str(PACKAGE)),
-        (check_env, "COMPILED", ("fairseq.data.no_such_part",), "fairseq.data.no_such_part"),
+        (check_env, "MODULES", {"fairseq.data.no_part": "fairseq==1"}, "fairseq==1"),
+        (check_env.shutil, "which", lambda name: "/usr/bin/nvidia-smi", "NVIDIA GPU"),
     ],
 )
 def test_a_wrong_environment(monkeypatch, place, name, value, said):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(place, name, value)
     assert said in problems()
 
@@ -92,14 +78,8 @@ def test_a_torchaudio_that_cannot_be_loaded(versions, monkeypatch, tmp_path):
     assert "pip uninstall torchaudio" in problems()
 
 
-def test_what_only_figures_need_is_no_problem(versions):
-    versions.update({"matplotlib": None, "tensorboard": None})
-    report = check_env.examine()
-    assert "not installed" not in " ".join(report.problems).lower()
-    assert dict(report.facts)["not here"].startswith("matplotlib, tensorboard")
-
-
-def test_a_gpu_that_this_torch_cannot_use(monkeypatch):
-    monkeypatch.setattr(check_env.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "NVIDIA GPU" in problems()
+def test_what_only_figures_need_is_no_problem(versions, monkeypatch):
+    for name in ("matplotlib", "tensorboard"):
+        versions[name] = None
+        monkeypatch.setitem(sys.modules, name, None)
+    assert not problems()

@@ -10,7 +10,7 @@ import torch
 from commands import PACKAGE, SHORT, as_process
 
 from alibi_fairseq import cli
-from alibi_fairseq.cli import models
+from alibi_fairseq.cli.launch import layer_parameters
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.models.config import LargeConfig
 
@@ -42,25 +42,20 @@ def test_models_with_their_sizes(capsys):
         config.decoder_embed_dim, config.decoder_attention_heads, config.decoder_ffn_embed_dim
     )
     counted = 25 * sum(parameter.numel() for parameter in layer.parameters())
-    assert models.layer_parameters(config) == counted
+    assert layer_parameters(config) == counted
 
 
-def test_bad_input_is_one_line(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(BadInput("Wrong: do this."), 2, "error: Wrong: do this."), (KeyboardInterrupt(), 130, "")],
+)
+def test_errors_are_one_line(monkeypatch, capsys, error, code, said):
     def fail(args):
-        raise BadInput("Wrong: do this.")
+        raise error
 
     monkeypatch.setattr("alibi_fairseq.cli.check_env.run", fail)
-    assert cli.main(["check-env"]) == 2
-    assert capsys.readouterr().err == "alibi-fairseq: error: Wrong: do this.\n"
-
-
-def test_ctrl_c_is_one_line_and_130(monkeypatch, capsys):
-    def interrupted(args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("alibi_fairseq.cli.check_env.run", interrupted)
-    assert cli.main(["check-env"]) == 130
-    assert capsys.readouterr().err == "alibi-fairseq: interrupted\n"
+    assert cli.main(["check-env"]) == code
+    assert capsys.readouterr().err == f"alibi-fairseq: {said or 'interrupted'}\n"
 
 
 class TestFairseqCommands:

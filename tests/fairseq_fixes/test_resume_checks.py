@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from commands import SHORT, in_process, make_data
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.fairseq_fixes import processes, saving_durably
+from alibi_fairseq.fairseq_fixes import resuming
 
 
 @pytest.mark.parametrize(
@@ -19,9 +18,7 @@ from alibi_fairseq.fairseq_fixes import processes, saving_durably
     [
         ("--position-method", "rotary", "alibi"),
         ("--decoder-attention-heads", 2, 8),
-        ("--alibi-scale", "dynamic", "none"),
         ("--attention-window", 8, 0),
-        ("--block-diagonal", "eos", "none"),
         ("--activation-fn", "gelu", "relu"),
     ],
 )
@@ -29,12 +26,8 @@ def test_another_model_of_the_same_shapes_is_refused(
     data_bin, checkpoint, tmp_path, flag, value, before
 ):
     flags = [*SHORT, flag, value, "--max-update", 5, "--save-dir", tmp_path / "run"]
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(BadInput, match=f"{flag} {before} .*{flag} {value}"):
         in_process("train", data_bin, *flags, "--restore-file", checkpoint)
-    said = str(raised.value)
-    assert (
-        f"{checkpoint} was trained with {flag} {before} and this command has {flag} {value}" in said
-    )
     in_process("train", data_bin, *flags, "--finetune-from-model", checkpoint)
     in_process("train", data_bin, *flags, "--max-update", 6)  # resumes what was started there
 
@@ -53,7 +46,7 @@ def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tm
     dictionary.symbols[4:6] = dictionary.symbols[5:3:-1]
     dictionary.save(str(data / "dict.txt"))
     for flag in ("--restore-file", "--finetune-from-model"):
-        with pytest.raises(BadInput, match="was trained with another dictionary"):
+        with pytest.raises(BadInput, match="another dictionary"):
             in_process("train", data, *SHORT, "--save-dir", tmp_path / "run", flag, checkpoint)
 
 
@@ -61,18 +54,13 @@ def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tm
     "damage",
     [
         {"metrics": 3},
-        {"metrics": [["train", "x", "AverageMeter", {}]]},
         {"metrics": {"train": [[0, "loss", "os.system", {}]]}},
-        {"metrics": {"train": [[0, "loss", "StatsDict", {}]]}},
         {"metrics": {"train": [[0, "loss", "AverageMeter", {"val": "x"}]]}},
         {"train_iterator": None},
-        {"train_iterator": {}},
         {"train_iterator": {"epoch": "x", "iterations_in_epoch": 1, "shuffle": True}},
         {"train_iterator": {"epoch": 1, "iterations_in_epoch": "x", "shuffle": True}},
         {"train_iterator": {"epoch": 1, "iterations_in_epoch": -5, "shuffle": True}},
         {"best": "x"},
-        {"best": [1.0]},
-        {"previous_training_time": "x"},
         {"previous_training_time": {}},
     ],
     ids=str,
@@ -88,17 +76,9 @@ def test_a_damaged_training_state(data_bin, checkpoint, tmp_path, refuse, damage
     assert not (tmp_path / "training.lock").exists()
 
 
-def test_a_restore_file_that_does_not_exist_is_refused(data_bin, tmp_path):
-    with pytest.raises(BadInput, match="no checkpoint file none.pt; .*--restore-file"):
-        in_process(
-            "train", data_bin, *SHORT, "--save-dir", tmp_path / "run", "--restore-file", "none.pt"
-        )
-    assert not (tmp_path / "run").exists()
-
-
 class TestSaveDir:
     def test_a_second_training_names_the_first(self, data_bin, tmp_path):
-        with saving_durably.alone_in(str(tmp_path)):
+        with resuming.alone_in(str(tmp_path)):
             with pytest.raises(BadInput, match=r"another training \(process \d+ on .*\) holds"):
                 in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
             assert (tmp_path / "training.lock").exists()
@@ -110,21 +90,8 @@ class TestSaveDir:
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
 
     def test_other_ranks_need_no_lock(self, tmp_path):
-        with saving_durably.alone_in(str(tmp_path), rank=1):
+        with resuming.alone_in(str(tmp_path), rank=1):
             assert not list(tmp_path.iterdir())
-
-    @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "--distributed-rank"])
-    def test_ranks(self, monkeypatch, name):
-        for variable in ("RANK", "SLURM_PROCID"):
-            monkeypatch.delenv(variable, raising=False)
-        job = SimpleNamespace(distributed_rank=0)
-        cfg = SimpleNamespace(distributed_training=job)
-        assert processes.rank_of(cfg) == 0
-        if name.startswith("--"):
-            job.distributed_rank = 3
-        else:
-            monkeypatch.setenv(name, "3")
-        assert processes.rank_of(cfg) == 3
 
     def test_a_folder_that_cannot_be_written(self, data_bin, tmp_path):
         (tmp_path / "file").touch()
@@ -136,6 +103,6 @@ class TestSaveDir:
             raise OSError("no locks available")
 
         monkeypatch.setattr(fcntl, "flock", flock)
-        with saving_durably.alone_in(str(tmp_path)):
+        with resuming.alone_in(str(tmp_path)):
             pass
         assert "cannot be locked" in caplog.text

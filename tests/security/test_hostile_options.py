@@ -99,9 +99,8 @@ def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, verb,
         assert "not those of a language model that can be loaded safely" in said
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_from_pretrained_and_resuming_run_no_code(checkpoint, data_bin, tmp_path, mark, attack):
-    path = evil(checkpoint, tmp_path / "evil.pt", **ATTACKS[attack](code(mark)))
+def test_from_pretrained_runs_no_code(checkpoint, data_bin, tmp_path, mark):
+    path = evil(checkpoint, tmp_path / "evil.pt", adaptive_softmax_cutoff=code(mark))
     with pytest.raises(BadInput, match="loaded safely"):
         AlibiLanguageModel.from_pretrained(
             str(tmp_path), path.name, data_name_or_path=str(data_bin)
@@ -142,22 +141,29 @@ def test_model_overrides_are_validated_as_the_checkpoint_is(checkpoint, data_bin
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("group", "change", "named"),
     [
-        ({"decoder_layers": "2"}, "decoder_layers is '2', which is no int"),
-        ({"decoder_layers": True}, "decoder_layers is 'True', which is no int"),
-        ({"decoder_embed_dim": 2**40}, "which is no int"),
-        ({"dropout": float("nan")}, "dropout is 'nan', which is no float"),
-        ({"position_method": "${oc.env:HOME}"}, "refers to something outside"),
-        ({"adaptive_softmax_cutoff": [24, -1]}, "which is no str"),
-        ({"_name": "lstm_lm"}, "model 'lstm_lm' is another one of fairseq's"),
+        ("model", {"decoder_layers": "2"}, "decoder_layers"),
+        ("model", {"decoder_layers": True}, "decoder_layers"),
+        ("model", {"decoder_layers": argparse.Namespace(a=torch.ones(1))}, "odd.pt"),
+        ("model", {"decoder_embed_dim": 2**40}, "decoder_embed_dim"),
+        ("model", {"dropout": float("nan")}, "dropout"),
+        ("model", {"position_method": "${oc.env:HOME}"}, "refers to something outside"),
+        ("model", {"adaptive_softmax_cutoff": [24, -1]}, "adaptive_softmax_cutoff"),
+        ("model", {"_name": "lstm_lm"}, "lstm_lm"),
+        ("task", {"_name": "translation"}, "translation"),
+        ("criterion", {"_name": "ctc"}, "ctc"),
+        ("bpe", {"_name": "hf_byte_bpe"}, "hf_byte_bpe"),
+        ("tokenizer", {"_name": "evil"}, "evil"),
     ],
 )
-def test_types_and_forms(checkpoint, data_bin, tmp_path, change, reason):
-    path = evil(checkpoint, tmp_path / "odd.pt", **change)
-    with pytest.raises(BadInput, match="loaded safely") as raised:
-        in_process("eval_lm", data_bin, "--path", path, "--cpu")
-    assert reason in str(raised.value)
+def test_types_and_names(checkpoint, data_bin, tmp_path, group, change, named):
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"][group] = {**(state["cfg"][group] or {}), **change}
+    torch.save(state, tmp_path / "odd.pt")
+    with pytest.raises(BadInput, match="odd.pt") as raised:
+        in_process("eval_lm", data_bin, "--path", tmp_path / "odd.pt", "--cpu")
+    assert named in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -188,52 +194,31 @@ def test_cutoffs_are_numbers(option, cutoff):
 
 
 def test_options_of_fairseqs_named_sizes_have_the_types_of_its_model():
-    with pytest.raises(BadInput, match="decoder_layers is '2', which is no int"):
+    with pytest.raises(BadInput, match="decoder_layers"):
         options = {"_name": "transformer_lm_wiki103", "decoder_layers": "2"}
         check_options({"model": options}, "model.pt")
 
 
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [("task", "translation"), ("criterion", "ctc"), ("bpe", "hf_byte_bpe"), ("tokenizer", "evil")],
-)
-def test_other_components_of_fairseq_are_refused(checkpoint, data_bin, tmp_path, group, name):
-    state = torch.load(checkpoint, weights_only=True)
-    state["cfg"][group] = {**(state["cfg"][group] or {}), "_name": name}
-    torch.save(state, tmp_path / "odd.pt")
-    with pytest.raises(BadInput, match="loaded safely"):
-        in_process("eval_lm", data_bin, "--path", tmp_path / "odd.pt", "--cpu")
-
-
-def test_objects_among_the_options_are_refused(checkpoint, data_bin, tmp_path):
-    state = torch.load(checkpoint, weights_only=True)
-    state["cfg"]["model"]["decoder_layers"] = argparse.Namespace(a=torch.ones(1))
-    torch.save(state, tmp_path / "odd.pt")
-    with pytest.raises(BadInput, match="odd.pt"):
-        in_process("eval_lm", data_bin, "--path", tmp_path / "odd.pt", "--cpu")
-
-
-def test_a_local_archive_is_not_extracted(checkpoint, tmp_path):
-    archive = tmp_path / "model.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
+@pytest.fixture
+def archive(tmp_path):
+    """A file whose member lies outside of the folder it is extracted to."""
+    path = tmp_path / "model.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
         member = tarfile.TarInfo("../outside.txt")
         member.size = 4
         tar.addfile(member, io.BytesIO(b"harm"))
-    before = archive.read_bytes()
+    yield path
+    assert path.is_file() and not (tmp_path.parent / "outside.txt").exists()
+
+
+def test_a_local_archive_is_not_extracted(archive):
     with pytest.raises(BadInput, match="extract it and name the folder"):
         AlibiLanguageModel.from_pretrained(str(archive), "checkpoint_best.pt")
-    assert archive.read_bytes() == before
-    assert not (tmp_path.parent / "outside.txt").exists()
 
 
-def test_a_downloaded_archive_is_extracted_inside_of_its_folder(tmp_path, monkeypatch):
+def test_a_downloaded_archive_is_extracted_inside_of_its_folder(archive, monkeypatch):
     from fairseq import file_utils
 
-    archive = tmp_path / "cached"
-    with tarfile.open(archive, "w:gz") as tar:
-        member = tarfile.TarInfo("../outside.txt")
-        member.size = 4
-        tar.addfile(member, io.BytesIO(b"harm"))
     monkeypatch.setattr(file_utils, "cached_path", lambda *_, **__: str(archive))
     with pytest.raises(tarfile.FilterError):
         file_utils.load_archive_file("https://example.org/model.tar.gz")

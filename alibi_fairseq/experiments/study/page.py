@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ...files import atomic_write
 from ...reporting import markdown
-from ...reporting.own_results import draw_panels, without_length
+from ...reporting.own_results import without_length
+from ...reporting.plots import draw_panels
 from ...results.points import Point, series
 from .bootstrap import LEVEL
 from .claims import CLAIMS, Claim, Finding, Results

@@ -1,0 +1,86 @@
+"""Command-line options from the fields of a dataclass, and the dataclass from what the user typed."""
+
+from __future__ import annotations
+
+import argparse
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, field, fields
+from typing import Any
+
+
+def option(help: str, default: Any = MISSING, **words: Any) -> Any:
+    """A field that is an option of a command.
+
+    Args:
+        help: of the option, for ``--help``.
+        default: the value if it is not given. A field with neither a default nor ``required=True``
+            is told by its place and has no name.
+        words: further arguments of ``add_argument``; ``flag`` is the option's name if it is not
+            that of the field. Types are those of the annotation; several values follow each other.
+    """
+    return field(default=default, metadata={"help": help, **words})
+
+
+class Verb:
+    """A command: a dataclass of its options that is called."""
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        add_fields(parser, cls)
+
+    @classmethod
+    def run(cls, args: argparse.Namespace) -> int | None:
+        return filled(cls, args)()
+
+    def __call__(self) -> int | None:
+        raise NotImplementedError
+
+
+def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
+    """Add an option for each field of a dataclass whose metadata has a ``help``."""
+    hints = typing.get_type_hints(kind)
+    for each in fields(kind):
+        if "help" not in each.metadata:
+            continue
+        words = dict(each.metadata)
+        flag = words.pop("flag", "--" + each.name.replace("_", "-"))
+        of, several = _type_of(hints[each.name])
+        if several and not {"nargs", "action", "type"} & {*words}:
+            words["nargs"] = "+"
+        if each.default is False:
+            words["action"] = "store_true"
+        else:
+            words.setdefault("type", of)
+        if each.default is MISSING and "required" not in words:
+            parser.add_argument(each.name, **{"metavar": each.name.upper(), **words})
+            continue
+        default = None if each.default is MISSING else each.default
+        if default == ():
+            default = []
+        if default and "(default" not in words["help"]:
+            words["help"] += " (default: %(default)s)"
+        parser.add_argument(flag, dest=each.name, default=default, **words)
+
+
+def filled(kind: type, args: argparse.Namespace) -> Any:
+    """A dataclass whose fields have the values of the options with their names."""
+    given = vars(args)
+    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+
+
+def aligned(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]) -> list[str]:
+    """Lines of a table whose columns are as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(map(justify, row, widths)).rstrip() for row in rows]
+
+
+def _type_of(hint: Any) -> tuple[type, bool]:
+    """The type of one value, and whether there may be several."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _type_of(parts[0])
+    if origin in (list, Sequence):
+        return _type_of(parts[0])[0], True
+    return (hint if isinstance(hint, type) else str), False

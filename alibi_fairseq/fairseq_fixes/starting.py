@@ -1,0 +1,229 @@
+"""Between reading the options of a fairseq command and starting it: checks, and processes that find each other."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from pathlib import Path
+
+import torch
+from fairseq import options
+from fairseq.distributed import utils as distributed_utils
+from fairseq.utils import safe_getattr, split_paths
+from omegaconf import DictConfig
+
+from ..checkpoints.loading import safe_types_allowed
+from ..errors import BadInput
+from . import around, mentions
+
+logger = logging.getLogger(__name__)
+
+#: Programs that combine the results of several processes. Others would print one part each.
+SHARED_WORK = ("train", "validate")
+
+
+def check(cfg: DictConfig, program: str) -> None:
+    """Check options that would end a command late, by a signal, or with numbers of something else.
+
+    Args:
+        cfg: fairseq's whole configuration.
+        program: which one, by the name of its module: ``train``, ``eval_lm``, ``generate``, …
+
+    Raises:
+        BadInput: with what is wrong and what to do.
+    """
+    _check_lengths(cfg, program)
+    for folder in split_paths(safe_getattr(cfg.task, "data", "")):
+        if folder and not Path(folder).is_dir():
+            raise BadInput(
+                f"There is no data folder {folder}; name one that fairseq-preprocess has made."
+            )
+    if program != "train":
+        return
+    if cfg.common.fp16 and not cfg.common.memory_efficient_fp16 and is_on_cpu(cfg):
+        raise BadInput(
+            "--fp16 trains on a GPU only; on the CPU leave it out, or take --bf16 or "
+            "--memory-efficient-fp16."
+        )
+    # fairseq starts from random weights or without a log, and says so only in its messages.
+    restored, finetuned = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model
+    # The default is looked for in the save folder, and need not be there.
+    named = {"--restore-file": restored if restored != "checkpoint_last.pt" else None}
+    for flag, path in (named | {"--finetune-from-model": finetuned}).items():
+        if path and "://" not in path and not Path(path).is_file():
+            raise BadInput(f"There is no checkpoint file {path}; check {flag}.")
+    if cfg.common.wandb_project and importlib.util.find_spec("wandb") is None:
+        raise BadInput("--wandb-project needs wandb; pip install 'alibi-fairseq[wandb]'.")
+
+
+def _check_lengths(cfg: DictConfig, program: str) -> None:
+    length = safe_getattr(cfg.task, "tokens_per_sample")
+    lengths = {
+        "--tokens-per-sample": length,
+        "--max-tokens": cfg.dataset.max_tokens,
+        "--max-tokens-valid": cfg.dataset.max_tokens_valid,
+        "--batch-size": cfg.dataset.batch_size,
+        # fairseq divides by it in compiled code, which kills the process.
+        "--required-batch-size-multiple": cfg.dataset.required_batch_size_multiple,
+    }
+    for flag, value in lengths.items():
+        if value is not None and value < 1:
+            raise BadInput(f"{flag} must be at least 1, not {value}.")
+    size, cut = cfg.dataset.max_tokens, safe_getattr(cfg.task, "sample_break_mode", "none")
+    of_stretches = cut in (None, "none") and program == "train"
+    if of_stretches and length is not None and size is not None and size < length:
+        raise BadInput(
+            f"--max-tokens {size} is less than the length of a sample ({length}); make it at least "
+            "--tokens-per-sample."
+        )
+    window = cfg.eval_lm.context_window
+    if program == "eval_lm" and not 0 <= window < length:
+        raise BadInput(
+            f"--context-window must be at least 0 and less than --tokens-per-sample ({length}), "
+            f"not {window}."
+        )
+
+
+@around(
+    options, "parse_args_and_arch", lambda: mentions(options.parse_args_and_arch, "args.tpu = True")
+)
+def bf16_without_tpu(parse, parser, input_args=None, **keywords):
+    """``--bf16`` and ``--memory-efficient-bf16`` switch to TPUs, which crashes on every other device
+    (facebookresearch/fairseq#4696). Only ``--tpu`` does that now.
+    """
+    parsed = parse(parser, input_args, **keywords)
+    args = parsed[0] if keywords.get("parse_known") else parsed
+    command = sys.argv[1:] if input_args is None else input_args
+    if getattr(args, "bf16", False) and "--tpu" not in command:
+        args.tpu = False
+    return parsed
+
+
+@around(options, "parse_args_and_arch")
+def usage_errors_in_one_sentence(parse, parser, *arguments, **keywords):
+    """A wrong flag prints a usage message of 300 lines before the error, and ``--help`` says nothing
+    of the options that ``--arch`` and ``--task`` add (no issue is known).
+    """
+
+    def error(message):
+        raise BadInput(f"{message}; see --help.")
+
+    parser.error = error
+    # --help is printed before the options of model and task are known.
+    parser.epilog = (
+        "`alibi-fairseq train --help` lists the options of the models and tasks of alibi_fairseq "
+        "as well."
+    )
+    return parse(parser, *arguments, **keywords)
+
+
+def join(cfg: DictConfig, program: str) -> None:
+    """Let processes that were started together work together.
+
+    fairseq looks at what torchrun and srun tell it only if it expects several processes already,
+    that is on a machine with several GPUs in sight. Otherwise each process would train a model of
+    its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
+    """
+    job = cfg.distributed_training
+    if job.distributed_init_method is not None or cfg.common.tpu:
+        if job.distributed_world_size > 1:
+            _work_without_gpu(cfg)
+        return
+    started = started_together()
+    if started > 1 and program not in SHARED_WORK:
+        raise BadInput(
+            f"{started} processes were started together, but fairseq-{program.replace('_', '-')} "
+            "does not add up what they find; start one process."
+        )
+    if "RANK" in os.environ and started > 1:
+        job.distributed_world_size = started
+        _work_without_gpu(cfg)
+    elif started > 1 and job.distributed_world_size == 1:
+        raise BadInput(
+            f"srun started {started} processes, but each would train a model of its own; add "
+            f"--distributed-world-size {started} --distributed-port 29500, or use torchrun."
+        )
+    elif cfg.common.cpu:
+        # By default one process for each GPU, even if none of them is to be used.
+        job.distributed_world_size = 1
+
+
+def is_on_cpu(cfg: DictConfig) -> bool:
+    """Return whether a command uses no accelerator."""
+    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+
+
+def _work_without_gpu(cfg: DictConfig) -> None:
+    """fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879)."""
+    job = cfg.distributed_training
+    if not is_on_cpu(cfg):
+        return
+    if job.distributed_backend == "nccl":
+        job.distributed_backend = "gloo"
+    if str(job.ddp_backend) in ("pytorch_ddp", "c10d"):
+        job.ddp_backend = "legacy_ddp"
+    logger.info("no GPU is used: processes are joined by gloo and legacy_ddp")
+
+
+def started_together() -> int:
+    """Number of processes that torchrun or srun says it has started; 1 without them."""
+    if all(key in os.environ for key in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if not 0 <= rank < size:  # the others would be waited for without end
+            raise BadInput(f"RANK={rank} must be at least 0 and less than WORLD_SIZE={size}.")
+        return size
+    # Set by srun for each step; a batch script that runs outside of a step has none.
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+
+
+def rank_of(cfg: DictConfig) -> int:
+    """Number of this process in its job, as torchrun, srun or ``--distributed-rank`` say it."""
+    said = (os.environ.get("RANK", 0), os.environ.get("SLURM_PROCID", 0))
+    return max(cfg.distributed_training.distributed_rank or 0, *map(int, said))
+
+
+def refuse_separate_jobs() -> None:
+    """Refuse to start where this package is imported too late to join the processes of a job.
+
+    ``fairseq-hydra-train`` reads ``common.user_dir`` only after it has settled how it runs.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    alone = not torch.distributed.is_initialized()
+    if HydraConfig.initialized() and started_together() > 1 and alone:
+        raise BadInput(
+            f"{started_together()} processes were started together, but each would train a model "
+            "of its own; use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
+            f"distributed_training.distributed_world_size={started_together()}."
+        )
+
+
+@around(
+    distributed_utils,
+    "_infer_torch_distributed_launch_init",
+    lambda: torch.cuda.device_count() == 0,
+)
+def torchrun_without_gpu(infer, cfg):
+    """Under torchrun the device is the rank modulo the number of GPUs, a division by zero where
+    there is none (facebookresearch/fairseq#2879, #3318).
+    """
+    cfg.distributed_init_method = "env://"
+    cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
+    cfg.distributed_rank = int(os.environ["RANK"])
+    cfg.device_id = 0
+    cfg.distributed_no_spawn = True
+
+
+@around(
+    distributed_utils,
+    "_broadcast_object_slow",
+    lambda: not mentions(distributed_utils._broadcast_object_slow, "weights_only"),
+)
+def resuming_with_several_processes(broadcast, *arguments, **keywords):
+    """The first process sends a checkpoint to the others as fairseq's and omegaconf's objects, which
+    torch 2.6 refuses as well (facebookresearch/fairseq#5610), so no such run could be resumed.
+    """
+    with safe_types_allowed(distributed_utils._TensorPlaceholder):
+        return broadcast(*arguments, **keywords)

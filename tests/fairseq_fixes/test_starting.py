@@ -1,0 +1,169 @@
+"""Options and processes of a fairseq command before it starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.fairseq_fixes import resuming, starting
+
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS")
+
+
+@pytest.fixture(autouse=True)
+def started_alone(monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    for name, value in zip(NAMES, ("localhost", "29500", "2", "1")):
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+
+def prepare(cfg, program):
+    starting.check(cfg, program)
+    starting.join(cfg, program)
+    return cfg.distributed_training
+
+
+def training(data, *flags):
+    command = [str(data), "--task", "language_modeling", "--arch", "alibi_lm_tiny"]
+    command += ["--tokens-per-sample", "16", "--max-tokens", "64", *flags]
+    parser = options.get_training_parser()
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
+
+
+def evaluation(data, *flags):
+    command = [str(data), "--path", "none.pt", "--tokens-per-sample", "16", *flags]
+    parser = options.get_eval_lm_parser()
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
+
+
+WRONG = [
+    *((training, "train", name, "0") for name in ("--tokens-per-sample", "--batch-size")),
+    *((training, "train", name, "-8") for name in ("--max-tokens", "--max-tokens-valid")),
+    (training, "train", "--required-batch-size-multiple", "0"),
+    (training, "train", "--max-tokens", "8"),
+    (training, "train", "--restore-file", "none.pt"),
+    (training, "train", "--finetune-from-model", "none.pt"),
+    (training, "train", "--fp16", "--cpu"),
+    (training, "train", "--wandb-project", "mine"),
+    (evaluation, "eval_lm", "--context-window", "-1"),
+    (evaluation, "eval_lm", "--context-window", "16"),
+]
+
+
+@pytest.mark.parametrize(("make", "program", "flag", "value"), WRONG)
+def test_wrong_options_are_named(tmp_path, make, program, flag, value, no_gpu, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=flag):
+        prepare(make(tmp_path, flag, value), program)
+
+
+RIGHT = [
+    *((training, "train", [flag, "--cpu"]) for flag in ("--memory-efficient-fp16", "--bf16")),
+    (evaluation, "eval_lm", ["--fp16", "--cpu"]),
+    (evaluation, "eval_lm", ["--context-window", "15"]),
+]
+
+
+@pytest.mark.parametrize(("make", "program", "flags"), RIGHT)
+def test_what_works_passes(tmp_path, no_gpu, make, program, flags):
+    prepare(make(tmp_path, *flags), program)
+
+
+def test_fp16_with_a_gpu_passes(tmp_path, two_gpus):
+    prepare(training(tmp_path, "--fp16"), "train")
+
+
+def test_every_data_folder_exists(tmp_path):
+    prepare(training(f"{tmp_path}{os.pathsep}{tmp_path}"), "train")
+    with pytest.raises(BadInput, match="nowhere"):
+        prepare(training(f"{tmp_path}{os.pathsep}nowhere"), "train")
+
+
+class TestProcesses:
+    def test_one_process_stays_one(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SLURM_NTASKS", "4")  # a batch script is no step
+        cfg = training(tmp_path)
+        before = cfg.distributed_training.copy()
+        assert prepare(cfg, "train") == before
+
+    def test_torchrun_without_gpu(self, tmp_path, torchrun, no_gpu):
+        job = prepare(training(tmp_path), "train")
+        assert job.distributed_world_size == 2
+        assert (job.distributed_backend, job.ddp_backend) == ("gloo", "legacy_ddp")
+
+    def test_torchrun_with_gpus_keeps_the_fast_backends(self, tmp_path, torchrun, two_gpus):
+        job = prepare(training(tmp_path), "train")
+        assert job.distributed_world_size == 2
+        assert (job.distributed_backend, job.ddp_backend) == ("nccl", "pytorch_ddp")
+
+    def test_by_hand_without_gpu(self, tmp_path, no_gpu):
+        flags = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://h:1"]
+        job = prepare(training(tmp_path, *flags), "train")
+        assert (job.distributed_backend, job.ddp_backend) == ("gloo", "legacy_ddp")
+
+    @pytest.mark.parametrize("rank", ["-1", "2"])
+    def test_a_rank_that_the_others_would_wait_for(self, tmp_path, torchrun, monkeypatch, rank):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(BadInput, match=f"RANK={rank} .*WORLD_SIZE=2"):
+            prepare(training(tmp_path), "train")
+
+    @pytest.mark.parametrize("program", ["eval_lm", "generate", "interactive"])
+    def test_torchrun_is_refused_where_nothing_adds_up(self, tmp_path, torchrun, program):
+        with pytest.raises(BadInput, match="fairseq-" + program.replace("_", "-")):
+            prepare(evaluation(tmp_path), program)
+
+    def test_srun_without_a_world_size_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+        with pytest.raises(BadInput, match="--distributed-world-size 4"):
+            prepare(training(tmp_path), "train")
+        prepare(training(tmp_path, "--distributed-world-size", "4"), "train")
+
+    def test_cpu_on_a_machine_with_gpus_is_one_process(self, tmp_path, two_gpus):
+        flags = ["--cpu", "--distributed-world-size", "8"]  # what fairseq takes for the default
+        assert prepare(training(tmp_path, *flags), "train").distributed_world_size == 1
+
+    @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "--distributed-rank"])
+    def test_ranks(self, monkeypatch, name):
+        for variable in ("RANK", "SLURM_PROCID"):
+            monkeypatch.delenv(variable, raising=False)
+        cfg = SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=0))
+        assert starting.rank_of(cfg) == 0
+        if name.startswith("--"):
+            cfg.distributed_training.distributed_rank = 3
+        else:
+            monkeypatch.setenv(name, "3")
+        assert starting.rank_of(cfg) == 3
+
+
+def test_only_a_save_folder_made_for_nothing_goes(tmp_path):
+    (tmp_path / "there").mkdir()
+    for name, file in (("there", ""), ("used", "file"), ("new", "")):
+        folder = tmp_path / name
+        with pytest.raises(BadInput), resuming.nothing_left_behind(str(folder)):
+            folder.mkdir(exist_ok=True)
+            if file:
+                (folder / file).touch()
+            raise BadInput("wrong")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there", "used"]
