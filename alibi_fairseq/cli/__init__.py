@@ -29,7 +29,6 @@ VERBS = {
         "evaluate:PositionLoss",
         "measure the loss by position within the window",
     ),
-    "eval-probe": ("eval_probe", "measure how much of a probe's strings a model repeats"),
     "merge-shards": ("evaluate:MergeShards", "merge the results of all shards of a sweep"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
@@ -42,7 +41,7 @@ VERBS = {
 }
 
 #: Verbs that load models, which a plugin may define.
-LOADING = ("compare", "probe", "models", "eval", "position-loss", "eval-probe")
+LOADING = ("compare", "probe", "models", "eval", "position-loss")
 
 #: fairseq's commands with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,15 +14,19 @@ from typing import Any
 
 import torch
 
+from ..data.probes import SETTINGS
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
+from ..evaluation.context import distances, effective_context
 from ..evaluation.data import DOCUMENTS
 from ..evaluation.measure import bucket_edges
 from ..evaluation.merge import merge_shards
+from ..evaluation.probe import run_probe
 from ..evaluation.sweep import Sweep, run_sweep
 from ..reporting import markdown
 from ..reporting.markdown import CHANCE_NOTE
 from ..reporting.own_results import position_table
+from ..reporting.probes import accuracy_table
 from ..results.points import document_points, is_chance
 from ..results.schema import load_document, save_document
 from .experiment_options import add_slurm_arguments, hand_over, shared_arguments, wants_slurm
@@ -201,10 +206,33 @@ class Eval(SweepOptions):
         metavar="DIR",
     )
 
+    effective_context: float | None = option(
+        "also give the shortest window whose loss is at most PERCENT higher than the longest one's "
+        "(default: 1), and attention by distance",
+        None,
+        nargs="?",
+        const=1.0,
+        metavar="PERCENT",
+    )
+
     def measure(self, sweep: Sweep) -> int:
-        folder = self.tensorboard_logdir
+        folder, percent = self.tensorboard_logdir, self.effective_context
+        if (sweep.data / SETTINGS).is_file():
+            print(f"{accuracy_table(run_probe(sweep))}\nResults: {self.out}")
+            return 0
+        if percent is not None:
+            if not 0 <= percent < math.inf:
+                raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
+            sweep = replace(sweep, attention=True)
         cells = run_sweep(sweep, lambda cell: log_to_tensorboard(folder, cell) if folder else None)
         print(evaluation_table(cells))
+        if percent is not None:
+            print(
+                f"\n{context_table(cells, percent)}\n\nThe shortest window within {percent:g} % of the"
+            )
+            print(
+                "longest one's loss, and in that one attention by distance in tokens, in percent."
+            )
         if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
             print(f"\nSome are near {CHANCE_NOTE}")
         print(f"\nL: window length, S: stride, ctx: context per token. Results: {self.out}")
@@ -287,6 +315,25 @@ def evaluation_table(cells: list[dict]) -> str:
     for cell in cells:
         values = [(cell.get(key), write) for _, key, write in columns]
         rows.append(["–" if value is None else write(value) for value, write in values])
+    head, *lines = aligned(rows, str.rjust)
+    return "\n".join([head, "-" * len(head), *lines])
+
+
+def context_table(cells: list[dict], percent: float) -> str:
+    """Effective context and, in the longest windows, attention by distance: a line per model and stride."""
+    groups: dict[tuple, list[dict]] = defaultdict(list)
+    for cell in cells:
+        stride = "full" if cell["stride"] == cell["length"] else cell["stride"]
+        groups[cell["checkpoint"], cell["subset"], stride].append(cell)
+    most = max(len(cell["attention_mass"]) for cell in cells)
+    rows = [["checkpoint", "split", "S", "effective", "of", *distances(most)]]
+    for (checkpoint, subset, stride), some in groups.items():
+        longest = max(some, key=lambda cell: cell["length"])
+        mass = [f"{100 * share:.1f}" for share in longest["attention_mass"]]
+        lengths = (effective_context(some, percent), longest["length"])
+        name = "/".join(Path(checkpoint).parts[-2:])
+        row = [name, subset, str(stride), *map(str, lengths), *mass]
+        rows.append(row + ["–"] * (len(rows[0]) - len(row)))
     head, *lines = aligned(rows, str.rjust)
     return "\n".join([head, "-" * len(head), *lines])
 

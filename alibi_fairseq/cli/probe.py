@@ -13,7 +13,7 @@ from .experiment_options import add_experiment_arguments
 
 OPTIONS = ("methods", "train_lengths", "seeds", "arch", "updates", "tokens_per_update", "lr")
 #: What suits the tasks, in place of a comparison's defaults.
-DEFAULTS = {"train_lengths": (64,), "updates": 2000, "lr": 0.002}
+DEFAULTS = {"train_lengths": (64,), "updates": 2000, "lr": (0.002,)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,100 +1,106 @@
 """How much of a string a model repeats, by length of the sequence and depth of the string.
 
-Test sequences are drawn anew from a seed of their own, the same for all models. A symbol counts as right
-if the model ranks it first, given the sequence before it.
+Test sequences are drawn from a seed of their own, the same for all models. A symbol counts as right if the
+model ranks it first, given what stands before it.
 
-Shapes: B sequences, T tokens of a sequence, n symbols of a string.
+Shapes: B sequences, T tokens of a sequence, n symbols of a string, C model width.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..data import probes
 from ..data.parallel import progress
+from ..errors import BadInput
 from ..files import sha256_file
 from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import load_dictionary
 from .memory_usage import windows_per_batch
+from .sweep import Sweep
 
 #: Of test sequences; those of training are drawn from others.
 SEED = 20_220_425
 
 
-def run_probe(
-    data: Path,
-    checkpoint: Path,
-    lengths: Sequence[int],
-    out: Path,
-    device: torch.device,
-    overrides: dict | None = None,
-    trials: int = probes.TRIALS,
-) -> None:
-    """Measure a checkpoint and write a results document.
+def run_probe(sweep: Sweep) -> list[dict]:
+    """Measure checkpoints and write a results document.
+
+    Args:
+        sweep: its lengths are those of test sequences; strides and splits have no meaning here.
 
     Raises:
-        BadInput: a length is out of the model's or the text's reach, or too small for the string.
+        BadInput: a length is beyond the model's or the text's reach, or too small for the string.
     """
-    began = time.monotonic()
-    probe, first, text = probes.load(data)
-    model = load_checkpoint(checkpoint, data, load_dictionary(data), device, overrides=overrides)
-    for length in lengths:
+    if sweep.shard:
+        raise BadInput("--shard: a probe is measured in one piece.")
+    probe, first, text = probes.load(sweep.data)
+    for length in sweep.lengths:
         probe.check(length)
-    facts = {**model.facts, "checkpoint_sha256": sha256_file(checkpoint), "device": device.type}
-    if overrides:
-        facts["model_overrides"] = json.dumps(overrides, sort_keys=True)
-    cells = []
-    with progress(len(lengths) * len(probes.DEPTHS), "probing", "cell", unit_scale=False) as bar:
-        for length in lengths:
-            for depth in probes.DEPTHS:
+    cases = [(length, depth) for length in sweep.lengths for depth in probes.DEPTHS]
+    began, cells = time.monotonic(), []
+    for path in sweep.checkpoints:
+        dictionary, overrides = load_dictionary(sweep.data), sweep.overrides
+        model = load_checkpoint(
+            path,
+            sweep.data,
+            dictionary,
+            sweep.device,
+            sweep.precision,
+            overrides,
+            sweep.trained_with,
+        )
+        facts = {
+            **model.facts,
+            "checkpoint_sha256": sha256_file(path),
+            "precision": sweep.precision,
+        }
+        if overrides:
+            facts["model_overrides"] = json.dumps(overrides, sort_keys=True)
+        with progress(len(cases), "probing", "case", unit_scale=False) as bar:
+            for length, depth in cases:
                 chance = np.random.default_rng([SEED, length, round(100 * depth)])
-                rows = probe.sequences(chance, first, text, trials, length, depth)
-                right = torch.cat(list(correct(model, rows, probe.size, device)))  # (trials, n)
-                cells.append(
-                    {
-                        **facts,
-                        "length": length,
-                        "depth": depth,
-                        "gap": probe.gap(length, depth),
-                        "trials": trials,
-                        "accuracy": right.double().mean().item(),
-                        "whole": right.all(dim=1).double().mean().item(),
-                        "chance": probe.chance,
-                    }
-                )
+                rows = probe.sequences(chance, first, text, probes.TRIALS, length, depth)
+                right = correct(model, torch.from_numpy(rows).to(sweep.device), probe.size)
+                accuracy = right.double().mean().item()
+                case = {"length": length, "depth": depth, "gap": probe.gap(length, depth)}
+                measured = {"trials": len(rows), "accuracy": accuracy, "chance": probe.chance}
+                cells.append({**facts, **case, **measured})
                 bar.update()
     provenance = collect_provenance(
-        seconds=time.monotonic() - began, seed=facts["seed"], data=data, subsets=["train"]
+        seconds=time.monotonic() - began,
+        precision=sweep.precision,
+        data=sweep.data,
+        subsets=["train"],
     )
-    save_document(new_document("probe", probe.name, provenance, cells), out)
+    save_document(new_document("probe", probe.name, provenance, cells), sweep.out)
+    return cells
 
 
 @torch.no_grad()
-def correct(
-    model: LoadedModel, rows: np.ndarray, size: int, device: torch.device
-) -> Iterator[torch.Tensor]:
-    """Whether each symbol of the repeated strings is the model's first choice, batch by batch.
+def correct(model: LoadedModel, rows: Tensor, size: int) -> Tensor:
+    """Whether each symbol of the strings at the end is the model's first choice.
 
     Args:
         rows: (B, T) sequences that end with a string and ``</s>``.
         size: symbols n of a string.
 
-    Yields:
-        (b, n) bool, b sequences at a time.
+    Returns:
+        (B, n) bool.
     """
-    length, decoder = rows.shape[1], model.decoder
-    batch = windows_per_batch(length, model.bytes_per_input, device, None)
-    for tokens in torch.from_numpy(rows).to(device).split(batch):
+    length, device, decoder, found = rows.shape[1], rows.device, model.decoder, []
+    batch = windows_per_batch(length, model.bytes_per_input, device, budget=None)
+    for tokens in rows.split(batch):
         # As in training </s> comes first; the last input is the last symbol but one.
-        inputs = tokens.roll(1, dims=1)[:, :-1]  # (b, T - 1)
+        inputs = tokens.roll(1, dims=1)[:, :-1]
         features, _ = decoder.extract_features(inputs, last=size)  # (b, n, C)
         scores = decoder.get_normalized_probs((decoder.output_layer(features), None), True)
-        yield (scores.argmax(dim=-1) == tokens[:, -1 - size : -1]).cpu()
+        found.append(scores.argmax(dim=-1) == tokens[:, -1 - size : -1])
+    return torch.cat(found).cpu()

@@ -30,6 +30,7 @@ from ..results.schema import (
     save_document,
 )
 from .checkpoint import LoadedModel, load_checkpoint
+from .context import attention_mass
 from .data import Split, corpus_name, document_starts, load_dictionary, load_split
 from .measure import (
     LossSum,
@@ -57,7 +58,15 @@ from .windows import (
 )
 
 #: Settings that cells bear only where they are not the usual ones.
-_OPTIONAL = ("model_overrides", "shard", "documents", "score_from", "score_to", "buckets")
+_OPTIONAL = (
+    "model_overrides",
+    "shard",
+    "documents",
+    "score_from",
+    "score_to",
+    "buckets",
+    "attention",
+)
 
 
 class Point(NamedTuple):
@@ -93,6 +102,7 @@ class Sweep:
         score_from: in each document, or in the stream if none are told apart, only tokens with at
             least this many before them are scored, and no window reaches beyond its beginning.
         score_to: only the first ``score_to`` tokens of each are scored.
+        attention: also measure attention by distance, see :func:`.context.attention_mass`.
     """
 
     data: Path
@@ -111,6 +121,7 @@ class Sweep:
     documents: str | None = None
     score_from: int | None = None
     score_to: int | None = None
+    attention: bool | None = None
 
     def points(self) -> list[Point]:
         """All measurements, each once."""
@@ -333,6 +344,8 @@ def measure_point(
     if by_position or not cells:
         return cells
     (cell,) = cells
+    if sweep.attention:
+        cell["attention_mass"] = attention_mass(model, stream, windows)
     if sweep.documents:
         cell |= document_cell(sums[1::2])
     if not (remembered and text.cut):

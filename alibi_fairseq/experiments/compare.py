@@ -219,7 +219,7 @@ def probe_of(what: Comparison, method: str, length: int, results: Path) -> Probe
     """The evaluation of a model of a probe."""
     lengths = tuple(multiple * length for multiple in MULTIPLES)
     flags = (*_overriding(overrides_of(method)), *_user_dir(what))
-    return ProbeSweep(results / "results.json", lengths, flags)
+    return ProbeSweep(results / "results.json", lengths, flags=flags)
 
 
 def overrides_of(method: str) -> dict:

@@ -13,7 +13,7 @@ from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison
-from .run import ProbeSweep, Run, Sweep
+from .run import Run, Sweep
 
 
 def write_report(
@@ -85,20 +85,20 @@ def trained(comparison: Comparison) -> str:
     )
 
 
-def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep | ProbeSweep]]]:
+def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep]]]:
     """The evaluations by what was trained on, and where it was another, tested on."""
-    found: dict[str, list[tuple[Run, Sweep | ProbeSweep]]] = {}
+    found: dict[str, list[tuple[Run, Sweep]]] = {}
     for run in runs:
         for each in run.evaluations:
-            if isinstance(each, Sweep | ProbeSweep):
-                other = f" {each.name}" if isinstance(each, Sweep) and each.data else ""
+            if isinstance(each, Sweep):
+                other = f" {each.name}" if each.data else ""
                 found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
     return found
 
 
 def document_of(
     comparison: Comparison,
-    evaluations: list[tuple[Run, Sweep | ProbeSweep]],
+    evaluations: list[tuple[Run, Sweep]],
     command: list[str] | None,
 ) -> dict:
     """The results of evaluations on the same data as one document."""
@@ -108,16 +108,12 @@ def document_of(
     provenance = collect_provenance(
         seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
         seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
-        data=(first.data if isinstance(first, Sweep) else "") or run.data,
+        data=first.data or run.data,
         subsets=["train"] if kind == "probe" else ["train", comparison.subset],
         command=command,
     )
     asked = []
     for (_, each), document in zip(evaluations, documents):
-        variant = (
-            {"label": each.name} if isinstance(each, Sweep) and not each.data and each.name else {}
-        )
-        for cell in document["cells"]:
-            if isinstance(each, ProbeSweep) or each.has(cell):
-                asked.append(cell | variant)
+        variant = {"label": each.name} if each.name and not each.data else {}
+        asked += [cell | variant for cell in document["cells"] if each.has(cell)]
     return new_document(kind, documents[0]["corpus"], provenance, asked)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ..data.probes import DEPTHS, SETTINGS, TRIALS
+from ..data import probes
 from ..errors import BadInput
 from ..files import locked
 from ..results.schema import load_document
@@ -273,24 +273,8 @@ class Sweep:
             yield length, max(1, tokens // stride) * length
 
 
-@dataclass(frozen=True)
-class ProbeSweep:
-    """One ``alibi-fairseq eval-probe``: the accuracy of a probe at some lengths.
-
-    Attributes:
-        results: the results document.
-        lengths: of test sequences, in tokens.
-        flags: further options.
-    """
-
-    results: Path
-    lengths: tuple[int, ...]
-    flags: tuple[str, ...] = ()
-
-    def command(self, run: Run) -> Command:
-        argv = [*ALIBI, "eval-probe", run.data, "--path", str(run.model()), *self.flags]
-        argv += ["--lengths", ",".join(map(str, self.lengths)), "--out", str(self.results)]
-        return Command(f"probing {run.name}", argv, run.folder / "evaluate.log")
+class ProbeSweep(Sweep):
+    """One ``alibi-fairseq eval`` of a probe, whose test sequences have these lengths."""
 
     def done(self, run: Run) -> bool:
         return self._stamp(run).holds()
@@ -301,12 +285,15 @@ class ProbeSweep:
 
     def _stamp(self, run: Run) -> Stamp:
         settings = {"lengths": self.lengths, "flags": self.flags}
-        made_of = [run.model(), Path(run.data) / SETTINGS]
+        made_of = [run.model(self.updates), Path(run.data) / probes.SETTINGS]
         return Stamp(run.folder / "probed.json", settings, made_of, [self.results])
+
+    def has(self, cell: dict) -> bool:
+        return cell["length"] in self.lengths
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
         for length in self.lengths:
-            yield length, length * TRIALS * len(DEPTHS)
+            yield length, length * probes.TRIALS * len(probes.DEPTHS)
 
 
 def trials_of(runs: Iterable[Run]) -> list[Run]:

@@ -136,7 +136,6 @@ class Cell(JsonObject):
     gap: Count = _ABSENT
     trials: PositiveCount = _ABSENT
     accuracy: Share = _ABSENT
-    whole: Share = _ABSENT
     chance: Share = _ABSENT
 
     @model_validator(mode="after")
@@ -163,7 +162,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "position_loss": (*_LOSS, "length", "stride", "tokens", "position_from", "position_to"),
     "probe": (
         *("position_method", "train_length", "length", "depth", "gap", "trials"),
-        *("accuracy", "whole", "chance"),
+        *("accuracy", "chance"),
     ),
 }
 

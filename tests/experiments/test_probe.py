@@ -95,7 +95,7 @@ def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
 
     data, checkpoint = out / "copy" / "data-48", next(out.glob("copy/*/checkpoint_last.pt"))
     checks_accuracy(data, checkpoint)
-    beyond = ["eval-probe", str(data), "--path", str(checkpoint), "--lengths", "96"]
+    beyond = ["eval", str(data), "--path", str(checkpoint), "--lengths", "96"]
     assert main([*beyond, "--out", str(tmp_path / "x.json")]) == 2
     assert "clamp_learned_positions" in capsys.readouterr().err
 
@@ -105,7 +105,7 @@ def checks_accuracy(data, checkpoint):
     cpu = torch.device("cpu")
     model = load_checkpoint(checkpoint, data, load_dictionary(data), cpu)
     rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
-    right = torch.cat(list(correct(model, rows, COPY.size, cpu)))
+    right = correct(model, torch.from_numpy(rows), COPY.size)
     for row, found in zip(rows.tolist(), right.tolist()):
         for n, place in enumerate(range(len(row) - 1 - COPY.size, len(row) - 1)):
             scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
@@ -195,4 +195,4 @@ def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
 def test_dry_run_lists_training_and_test(tmp_path, capsys):
     assert main(["probe", "copy", "--dry-run", "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    assert "eval-probe" in printed and "--lengths 64,128,256,512,1024" in printed
+    assert "eval " in printed and "--lengths 64,128,256,512,1024" in printed
