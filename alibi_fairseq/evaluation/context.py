@@ -9,6 +9,7 @@ Shapes: H heads, B windows, T inputs of a window, S of them scored, K keys.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ def attention_mass(model: LoadedModel, stream: Stream, windows: list[Window]) ->
     def add(module, arguments, output):
         sums.append(by_distance(output[1][:, :, -scored:]))  # (H, B, S, K)
 
-    layers = [layer.self_attn for layer in torch.nn.ModuleList.__iter__(model.decoder.layers)]
+    layers: Any = [layer.self_attn for layer in torch.nn.ModuleList.__iter__(model.decoder.layers)]
     hooks = [layer.register_forward_pre_hook(ask, with_kwargs=True) for layer in layers]
     hooks += [layer.register_forward_hook(add) for layer in layers]
     try:
@@ -57,7 +58,8 @@ def attention_mass(model: LoadedModel, stream: Stream, windows: list[Window]) ->
         for hook in hooks:
             hook.remove()
     most = max(map(len, sums))
-    total = sum(torch.nn.functional.pad(part, (0, most - len(part))) for part in sums)
+    padded = [torch.nn.functional.pad(part, (0, most - len(part))) for part in sums]
+    total = torch.stack(padded).sum(dim=0)
     return (total / total.sum()).tolist()
 
 

@@ -24,7 +24,7 @@ ROUNDS = 15
 BASELINE = "sinusoidal"
 TITLES = {"train": "training speed", "evaluate": "evaluation speed", "memory": "memory"}
 #: Speeds and memory relative to the baseline: header -> (position method, training length) -> text.
-Columns = dict[str, dict[tuple[str, int], str]]
+Columns = dict[str, dict[tuple[str, int | None], str]]
 
 
 def measure_speeds(runs: Sequence[Run], length: int, path: Path, threads: int) -> dict:

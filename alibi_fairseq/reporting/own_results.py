@@ -170,11 +170,11 @@ def stride_table(points: Iterable[Point]) -> str:
     for label, whole, found in compared:
         line = [label, str(whole.length), markdown.point(whole)]
         for stride in sliding:
-            point: Point | None = found.get(f"S={stride}")
+            slid = found.get(f"S={stride}")
             gain = markdown.NOTHING
-            if point and point.perplexity is not None and whole.perplexity is not None:
-                gain = markdown.difference(whole.perplexity - point.perplexity)
-            line += [markdown.point(point), gain]
+            if slid and slid.perplexity is not None and whole.perplexity is not None:
+                gain = markdown.difference(whole.perplexity - slid.perplexity)
+            line += [markdown.point(slid), gain]
         lines.append(line)
     return markdown.table(headers, lines)
 
