@@ -223,6 +223,8 @@ class Eval(SweepOptions):
         if percent is not None:
             if not 0 <= percent < math.inf:
                 raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
+            if sweep.shard:
+                raise BadInput("--effective-context is measured in one piece; remove --shard.")
             sweep = replace(sweep, attention=True)
         cells = run_sweep(sweep, lambda cell: log_to_tensorboard(folder, cell) if folder else None)
         print(evaluation_table(cells))

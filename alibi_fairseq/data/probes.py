@@ -65,21 +65,24 @@ class Probe:
         return 1 / self.symbols
 
     @property
-    def shortest(self) -> int:
-        """Tokens of a sequence with a single filler."""
-        return 2 * self.size + 4
-
-    @property
     def names(self) -> list[str]:
         """Its entries of the dictionary: marker and filler, then the symbols of strings."""
         return ["<probe:mark>", "<probe:filler>", *(f"<probe:{n}>" for n in range(self.symbols))]
 
+    def room(self, length: int, copies: int = 2) -> int:
+        """Fillers in a sequence of ``length`` tokens."""
+        return length - 1 - copies * (self.size + 1)
+
+    def gap(self, length: int, depth: float) -> int:
+        """Fillers between the two strings of a sequence."""
+        return self.room(length) - round(depth * self.room(length))
+
     def check(self, length: int) -> None:
         """Raises BadInput if the string does not fit twice into a sequence with a gap."""
-        if length < self.shortest:
+        if self.room(length) < 1:
             raise BadInput(
-                f"the probe '{self.name}' needs sequences of at least {self.shortest} tokens for "
-                f"a string of {self.size}, a gap and the string again, not {length}."
+                f"the probe '{self.name}' needs sequences of at least {length + 1 - self.room(length)} "
+                f"tokens for a string of {self.size}, a gap and the string again, not {length}."
             )
 
     def sequences(
@@ -108,7 +111,7 @@ class Probe:
         """
         self.check(length)
         body = self.size + 1  # with the marker
-        room = length - copies * body - 1  # fillers
+        room = self.room(length, copies)
         if text is None:
             filling = np.full((count, room), first + 1)
         else:
@@ -134,11 +137,6 @@ class Probe:
         np.put_along_axis(is_filler, places, False, axis=1)
         rows[is_filler] = filling.ravel()
         return rows
-
-    def gap(self, length: int, depth: float) -> int:
-        """Fillers between the string and its repetition."""
-        room = length - self.shortest + 1
-        return room - round(depth * room)
 
 
 PROBES = {

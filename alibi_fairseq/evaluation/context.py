@@ -18,7 +18,7 @@ from .measure import Stream, losses_of
 from .windows import Window
 
 #: Windows that attention is measured in; all weights of a window are in memory at once.
-WINDOWS = 8
+WINDOWS = 32
 
 
 def attention_mass(model: LoadedModel, stream: Stream, windows: list[Window]) -> list[float]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from commands import as_process
+from fairseq_runs import write_corpus
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
@@ -138,17 +139,11 @@ def test_the_table_averages_depths_then_seeds():
     assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
 
 
-def test_a_comparison_shows_probes_beside_perplexity(few_sequences, data_bin, tmp_path, capsys):
-    words = [
-        "compare",
-        str(data_bin),
-        "--methods",
-        "alibi",
-        "--probes",
-        "passkey",
-        "--updates",
-        "2",
-    ]
+def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, capsys):
+    data = tmp_path / "data"
+    data.mkdir()
+    write_corpus(data, train=1000, valid=500)
+    words = f"compare {data} --methods alibi --probes passkey --updates 2".split()
     words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "128"]
     assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
