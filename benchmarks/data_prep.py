@@ -42,7 +42,7 @@ PAUSE = 0.2  # seconds between two looks at the processes
 
 def short_documents(sources: list[Path]) -> Iterator[bytes]:
     """The documents of the sources, cut to the length of a web page."""
-    for portion in portions([file for source in sources for file in text_files(source)]):
+    for portion in portions([file for source in sources for file in ):
         for document in read(portion):
             lines: list[bytes] = []
             for line in document.text.splitlines(keepends=True):
