@@ -17,7 +17,7 @@ GLUE = {
     *("models", "tasks", "criterions", "optimisers", "checkpoints", "huggingface", "cli"),
     *("registration", "fairseq_fixes"),
     *("evaluation.checkpoint", "evaluation.data"),
-    *("data.binary", "data.tokenisers", "data.wikitext103", "data.excerpt", "data.probes"),
+    *("data.pipeline", "data.tokenisers", "data.wikitext103", "data.excerpt", "data.probes"),
     *("experiments.compare", "experiments.hours"),
 }
 

@@ -150,9 +150,9 @@ def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
     socket.setdefaulttimeout(60)  # seconds without a byte
     failures = []
     for url, expected in mirrors.items():
-        target = folder / Path(urlsplit(url).path).name
-        part = target.with_suffix(".part")
+        part = folder / "download.part"
         try:
+            target = folder / Path(urlsplit(url).path).name
             if not target.is_file():
                 download_url_to_file(url, str(part), progress=sys.stderr.isatty())
                 if (found := digest(part, expected)) != expected:
@@ -160,7 +160,8 @@ def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
                 os.replace(part, target)
             return target, url
         except (OSError, ValueError, HTTPException) as error:
-            part.unlink(missing_ok=True)
+            for left in folder.glob(f"{part.name}*"):  # torch.hub's own may stay as well
+                left.unlink()
             failures.append(f"{url}: {error}")
             print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
     raise BadInput(

@@ -7,6 +7,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from tokenizers.implementations import ByteLevelBPETokenizer
+
+from alibi_fairseq.data.tokenisers import SPECIAL, ByteLevelBpe
+
 WORDS = [
     "the",
     "of",
@@ -92,3 +96,14 @@ def documents_file(path: Path, count: int = 300) -> Path:
                 out.write(lines.pop() + "\n")
             out.write("\n")
     return path
+
+
+def train_byte_level_bpe(lines: list[str], folder: Path, entries: int) -> ByteLevelBpe:
+    """A tokeniser in GPT-2's two files, with so many entries in fairseq's dictionary."""
+    model = ByteLevelBPETokenizer()
+    model.train_from_iterator(lines, vocab_size=entries - SPECIAL, show_progress=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    encoder, merges = (Path(path) for path in model.save_model(str(folder)))
+    return ByteLevelBpe(
+        encoder.rename(folder / "encoder.json"), merges.rename(folder / "vocab.bpe")
+    )

@@ -4,12 +4,12 @@ from collections import Counter
 import pytest
 from fairseq.data import Dictionary, data_utils
 from killing import files_of, killed_at
-from preparations import documents_file, sentences
+from preparations import documents_file, sentences, train_byte_level_bpe
 
-from alibi_fairseq.data import binary, cc100_roberta, documents, shuffle
+from alibi_fairseq.data import cc100_roberta, documents, pipeline
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.pipeline import prepare
-from alibi_fairseq.data.tokenisers import SentencePiece, train_byte_level_bpe
+from alibi_fairseq.data.tokenisers import SentencePiece
 
 SETTINGS = dict(vocab_size=350, valid_tokens=300, shards=3)
 
@@ -106,8 +106,8 @@ def test_packing_portions_runs_and_workers_do_not_matter(prepared, source, tmp_p
     packed = tmp_path / "text.txt.xz"
     packed.write_bytes(lzma.compress(source.read_bytes()))
     monkeypatch.setattr(documents, "PORTION", 5000)
-    monkeypatch.setattr(shuffle, "RUN", 3000)
-    monkeypatch.setattr(binary, "_PART", (1000, 1000))
+    monkeypatch.setattr(documents, "RUN", 3000)
+    monkeypatch.setattr(pipeline, "_PART", (1000, 1000))
     for name, path in (("packed", packed), ("plain", source)):
         prepare(Cc100Roberta([path], **SETTINGS), tmp_path / name)
         assert files_of(tmp_path / name) == files_of(prepared[0])
@@ -122,30 +122,21 @@ def test_killed_again_and_again_gives_the_same_bytes(prepared, source, tmp_path)
     assert files_of(tmp_path) == files_of(prepared[0])
 
 
-def test_byte_level_bpe_trained_or_brought(source, tmp_path):
-    trained, _ = prepare(
-        Cc100Roberta([source], tokenizer="byte-level-bpe", **{**SETTINGS, "vocab_size": 310}),
-        tmp_path / "a",
-    )
-    assert trained["tokenizer"]["kind"] == "byte-level-bpe"
-    assert trained["dictionary"]["entries"] == 310
-    train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300)
-    files = {
-        "encoder_json": tmp_path / "bpe" / "encoder.json",
-        "vocab_bpe": tmp_path / "bpe" / "vocab.bpe",
-    }
-    brought, _ = prepare(Cc100Roberta([source], **files, **SETTINGS), tmp_path / "b")
-    assert brought["dictionary"]["entries"] == 300
-    assert (tmp_path / "b" / "data-bin" / "vocab.bpe").exists()
-    for manifest in (trained, brought):
-        assert manifest["splits"]["train"]["unknown"] == 0
+def test_gpt2s_files_are_taken(source, tmp_path):
+    files = train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300).files
+    given = dict(zip(("encoder_json", "vocab_bpe"), files))
+    manifest, _ = prepare(Cc100Roberta([source], **given, **SETTINGS), tmp_path / "out")
+    assert manifest["tokenizer"]["kind"] == "byte-level-bpe"
+    assert manifest["dictionary"]["entries"] == 300
+    assert (tmp_path / "out" / "data-bin" / "vocab.bpe").exists()
+    assert manifest["splits"]["train"]["unknown"] == 0
 
 
 def test_parts_cover_the_keys_and_fill_the_shards():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
         parts = cc100_roberta.plan(12345, total, count)
         assert parts[0][1] == 12345
-        assert parts[-1][2] == shuffle.KEYS
+        assert parts[-1][2] == documents.KEYS
         assert [low for _, low, _ in parts[1:]] == [high for _, _, high in parts[:-1]]
         per_shard = Counter(shard for shard, _, _ in parts)
         assert len(set(per_shard.values())) == 1

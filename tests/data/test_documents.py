@@ -1,17 +1,26 @@
 import bz2
 import gzip
 import lzma
+import random
 import re
 import shutil
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alibi_fairseq.data import documents
-from alibi_fairseq.data.documents import Portion, portions, read
+from alibi_fairseq.data.documents import (
+    KEYS,
+    Portion,
+    documents_between,
+    portions,
+    read,
+    write_runs,
+)
 from alibi_fairseq.errors import BadInput
 
 LINES = st.lists(
@@ -31,7 +40,7 @@ def naive(text):
 
 def texts_of(path, portion=None):
     found = [portion] if portion else portions([path])
-    return [document.text.decode() for part in found for document in read(part)]
+    return [text.decode() for part in found for _, text in read(part)]
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +65,14 @@ def test_offsets_do_not_depend_on_packing_or_portions(tmp_path, monkeypatch):
     plain = tmp_path / "a.txt"
     plain.write_bytes(text)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text))
-    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(text))
     whole = list(read(Portion(0, plain, 0, len(text))))
-    assert len({d.offset for d in whole}) == 200
-    assert [text[d.offset :].startswith(d.text) for d in whole] == [True] * 200
-    for name in ("a.txt.gz", "a.txt.xz"):
-        assert list(read(Portion(0, tmp_path / name))) == whole
+    assert len({offset for offset, _ in whole}) == 200
+    assert all(text[offset:].startswith(document) for offset, document in whole)
+    assert list(read(Portion(0, tmp_path / "a.txt.gz"))) == whole
     monkeypatch.setattr(documents, "PORTION", 500)
     cut = portions([plain])
     assert len(cut) > 10
-    assert [d for part in cut for d in read(part)] == whole
+    assert [document for part in cut for document in read(part)] == whole
 
 
 def test_each_text_of_an_archive_ends_its_document(tmp_path):
@@ -74,9 +81,9 @@ def test_each_text_of_an_archive_ends_its_document(tmp_path):
             (tmp_path / name).write_text(text)
             archive.add(tmp_path / name, f"books/{name}")
     (part,) = portions([tmp_path / "books.tar.xz"])
-    found = list(read(part))
-    assert [d.text for d in found] == [b"one\ntwo\n", b"three\n", b"four\n"]
-    assert len({d.offset for d in found}) == 3
+    offsets, found = zip(*read(part))
+    assert found == (b"one\ntwo\n", b"three\n", b"four\n")
+    assert len(set(offsets)) == 3
 
 
 def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch):
@@ -89,9 +96,9 @@ def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch
         path.write_text(text)
         for portion in (1 << 30, 4000):
             monkeypatch.setattr(documents, "PORTION", portion)
-            found = [d for part in portions([path]) for d in read(part)]
-            assert max(len(d.text) for d in found) <= 1300
-            assert " ".join(d.text.decode() for d in found).split() == words
+            found = texts_of(path)
+            assert max(map(len, found)) <= 1300
+            assert " ".join(found).split() == words
 
 
 def test_bytes_that_are_not_utf8_are_marked(tmp_path):
@@ -140,3 +147,59 @@ def test_a_changed_byte_that_only_the_checksum_tells(tmp_path, suffix):
     path.write_bytes(packed[:place] + b"8" + packed[place + 1 :])
     with pytest.raises(BadInput, match="damaged or cut off"):
         texts_of(path)
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / f"{file}.txt" for file in range(3)]
+    for file, path in enumerate(paths):
+        path.write_text(
+            "".join(f"file {file} document {n}\n" + "more\n" * (n % 4) + "\n" for n in range(400))
+        )
+    return paths
+
+
+def shuffled(files, folder, seed=1):
+    runs, sums = write_runs(portions(files), seed, folder, 1, 1)
+    return documents_between(runs, 0, KEYS), runs, sums
+
+
+def test_every_document_is_there_once(files, tmp_path):
+    found, _, sums = shuffled(files, tmp_path / "runs")
+    texts = [text.decode() for _, text in found]
+    assert sorted(texts) == sorted(
+        f"file {file} document {n}\n" + "more\n" * (n % 4) for file in range(3) for n in range(400)
+    )
+    assert sums == {"documents": 1200, "bytes": sum(map(len, texts)), "replaced": 0}
+
+
+def test_order_depends_on_the_seed_alone(files, tmp_path, monkeypatch):
+    first, _, _ = shuffled(files, tmp_path / "a")
+    monkeypatch.setattr(documents, "PORTION", 3000)
+    monkeypatch.setattr(documents, "RUN", 1000)
+    again, runs, _ = shuffled(files, tmp_path / "b")
+    assert len(runs) > 20 and again == first
+    last = tmp_path / "b" / runs[-1].name
+    last.unlink()
+    for record in (tmp_path / "b").glob("00002-*.json"):  # as if it had been killed there
+        record.unlink()
+    assert shuffled(files, tmp_path / "b")[0] == first
+    assert shuffled(files, tmp_path / "c", seed=2)[0] != first
+
+
+def test_order_is_a_uniform_shuffle(files, tmp_path):
+    found, _, _ = shuffled(files, tmp_path / "runs")
+    place = {text: position for position, (_, text) in enumerate(found)}
+    order = [place[text] for text in sorted(place)]
+    # Neighbours in the input are as far apart as in a random permutation (a third of the length).
+    assert np.abs(np.diff(order)).mean() == pytest.approx(400, rel=0.1)
+    keys = np.array([key for key, _ in found], dtype=np.float64) / KEYS
+    # Kolmogorov-Smirnov, p < 1e-3
+    assert np.abs(keys - (np.arange(1200) + 0.5) / 1200).max() < 0.06
+
+
+def test_intervals_of_keys_partition_the_documents(files, tmp_path):
+    found, runs, _ = shuffled(files, tmp_path / "runs")
+    edges = [0, *sorted(random.Random(0).choices([key for key, _ in found], k=9)), KEYS]
+    joined = [pair for a, b in zip(edges, edges[1:]) for pair in documents_between(runs, a, b)]
+    assert joined == found

@@ -59,14 +59,12 @@ def test_results_call_the_text_by_the_folders_name(corpus, tmp_path):
     assert corpus_name(tmp_path / "text-smoke") == "text-smoke"
 
 
-def test_an_older_excerpt_and_an_unfinished_one_are_replaced(corpus, tmp_path):
-    for name in ("text-smoke", ".text-smoke.unfinished"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "test.bin").touch()
+def test_an_older_excerpt_is_replaced(corpus, tmp_path):
+    (tmp_path / "text-smoke").mkdir()
+    (tmp_path / "text-smoke" / "test.bin").touch()
     excerpt(corpus, tmp_path / "text-smoke", {"valid": first(10)})
     names = {path.name for path in (tmp_path / "text-smoke").iterdir()}
     assert names == {"dict.txt", "valid.bin", "valid.idx"}
-    assert not (tmp_path / ".text-smoke.unfinished").exists()
 
 
 def test_an_excerpt_of_wikitext_has_the_first_lines_and_the_whole_dictionary(tmp_path):

@@ -6,7 +6,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from preparations import sentences
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.data.own_text import OwnText, split_documents
+from alibi_fairseq.data.own_text import OwnText
 from alibi_fairseq.data.pipeline import SPLITS, prepare
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import manifest as manifests
@@ -66,16 +66,3 @@ def test_one_file_is_cut_into_stretches_and_sentencepiece_keeps_the_text(tmp_pat
     assert [line for line in plain if line] == text
     sizes = {split: sum(map(len, found)) for split, found in lines.items()}
     assert 0.04 < sizes["test"] / sum(sizes.values()) < 0.06
-
-
-def test_documents_are_split_by_size_and_seed():
-    sizes = [1000 + 37 * (n % 11) for n in range(200)]
-    found = split_documents(sizes, 5, seed=1)
-    share = {s: sum(z for z, f in zip(sizes, found) if f == s) / sum(sizes) for s in SPLITS}
-    assert share["valid"] == pytest.approx(0.05, abs=0.01)
-    assert share["test"] == pytest.approx(0.05, abs=0.01)
-    assert found == split_documents(sizes, 5, seed=1) != split_documents(sizes, 5, seed=2)
-    assert split_documents([10, 10, 10], 5, seed=1) is None  # too few
-    # One long document stays in training.
-    mixed = split_documents([10_000, *[100] * 60], 2, seed=3)
-    assert mixed[0] == "train" and mixed.count("valid") in (2, 3, 4)

@@ -1,15 +1,23 @@
-import functools
+import random
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alibi_fairseq.data import splits
 from alibi_fairseq.data.splits import (
     DROPPED,
+    GRAM,
+    SPLITS,
+    THRESHOLD,
     Book,
     apply_list,
+    near_duplicates,
+    shingles,
     split_blocks,
     split_books,
+    split_documents,
     write_list,
 )
 from alibi_fairseq.errors import BadInput
@@ -102,12 +110,12 @@ def test_list_gives_the_same_split_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda lines: [*lines, lines[-1].replace("train", "valid")[:-1] + "x"],  # a book too many
+        lambda lines: [*lines, lines[-1].replace("train", "valid")[:-1] + "x"],  # another book
         lambda lines: lines[:-1],  # a book too few
         # near-duplicates apart
         lambda lines: [lines[0], lines[1].replace("train", "valid"), *lines[2:]],
         lambda lines: [line.replace("train", "training") for line in lines],
-        lambda lines: ["train\tbook"],
+        lambda lines: [lines[0], "train"],
         lambda lines: [],
     ],
 )
@@ -116,12 +124,11 @@ def test_lists_that_do_not_fit_are_refused(tmp_path, change):
     path = tmp_path / "splits.tsv"
     found = books([0, 0, *range(2, 50)])
     split_books(found, 10, seed=1)
-    apply = functools.partial(apply_list, found, path)
     write_list(found, path)
-    apply()
+    apply_list(found, path)
     path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
     with pytest.raises(BadInput, match="--split-list"):
-        apply()
+        apply_list(found, path)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +137,87 @@ def test_lists_that_do_not_fit_are_refused(tmp_path, change):
 def test_too_few_books_are_refused(split, groups):
     with pytest.raises(BadInput):
         split(books(groups), 1, 1)
+
+
+def test_documents_are_split_by_size_and_seed():
+    sizes = [1000 + 37 * (n % 11) for n in range(200)]
+    found = split_documents(sizes, 5, seed=1)
+    share = {s: sum(z for z, f in zip(sizes, found) if f == s) / sum(sizes) for s in SPLITS}
+    assert share["valid"] == pytest.approx(0.05, abs=0.01)
+    assert share["test"] == pytest.approx(0.05, abs=0.01)
+    assert found == split_documents(sizes, 5, seed=1) != split_documents(sizes, 5, seed=2)
+    assert split_documents([10, 10, 10], 5, seed=1) is None  # too few
+    # One long document stays in training.
+    mixed = split_documents([10_000, *[100] * 60], 2, seed=3)
+    assert mixed[0] == "train" and mixed.count("valid") in (2, 3, 4)
+
+
+WORDS = [f"word{n}" for n in range(500)]
+
+
+def text(seed, words=2000):
+    return " ".join(random.Random(seed).choices(WORDS, k=words))
+
+
+def naive_shingles(book):
+    words = re.findall(r"\w+", book.lower())
+    return {tuple(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)}
+
+
+def naive_groups(books):
+    """By definition: sets of tuples, every pair, then the transitive closure."""
+    sets = [naive_shingles(book) for book in books]
+    leader = list(range(len(books)))
+    for i in range(len(books)):
+        for j in range(i):
+            shared = len(sets[i] & sets[j])
+            if shared and shared >= THRESHOLD * min(len(sets[i]), len(sets[j])):
+                old, new = max(leader[i], leader[j]), min(leader[i], leader[j])
+                leader = [new if x == old else x for x in leader]
+    return leader
+
+
+def test_near_duplicates_are_those_of_the_definition():
+    a, b, c = text(1), text(2), text(3)
+    words = a.split()
+    books = [
+        a,
+        b,
+        a.upper().replace(" ", ",  "),  # the same words
+        c,
+        f"{b} {text(4)}",  # b inside of a longer book
+        " ".join(words[:90]) + " " + text(5),  # under a twentieth of a: unrelated
+        " ".join(words[:300]) + " " + text(6),  # over a twentieth
+        "too short",
+        "too short",
+        " ".join(f"{w} and" for w in words),  # the same words, other runs of eight
+        f"{c[: len(c) // 2]} {text(7)}",
+        f"{text(7)} {text(8)}",  # chained to c by the one before
+    ]
+    assert [len(shingles(book)) for book in books] == [len(naive_shingles(b)) for b in books]
+    found = near_duplicates([shingles(book) for book in books])
+    assert found == naive_groups(books)
+    assert found == [0, 1, 0, 3, 1, 5, 0, 7, 8, 9, 3, 3]
+
+
+def test_a_part_of_the_hashes_estimates_the_same():
+    books = [text(1, 20_000), text(2, 20_000)]
+    books.append(books[0][: len(books[0]) // 3] + " " + text(3, 15_000))
+    kept = [shingles(book, one_in=10) for book in books]
+    assert [len(k) for k in kept] == pytest.approx([2000, 2000, 2100], rel=0.1)
+    assert set(kept[0]) < set(shingles(books[0]))
+    assert near_duplicates(kept) == [0, 1, 0]
+
+
+def test_widespread_passages_are_no_sign_of_repetition(monkeypatch):
+    monkeypatch.setattr(splits, "_WIDESPREAD", 5)
+    licence = text(99, 300)
+    books = [shingles(f"{licence} {text(seed)}") for seed in range(6)]
+    assert near_duplicates(books) == list(range(6))
+    assert near_duplicates(books[:5]) == [0] * 5
+
+
+def test_hashes_stay_what_they_are():
+    # Two runs of eight words, written down once: a shared list of splits stays valid for ever.
+    found = shingles("one two three four five six seven eight nine")
+    assert found.tolist() == [1635881572428191480, 14958279935184619535]

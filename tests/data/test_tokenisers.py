@@ -3,12 +3,12 @@ import json
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+from preparations import train_byte_level_bpe
 
 from alibi_fairseq.data.tokenisers import (
     ByteLevelBpe,
     SentencePiece,
     WordPiece,
-    train_byte_level_bpe,
     train_sentencepiece,
 )
 from alibi_fairseq.errors import BadInput
@@ -88,10 +88,9 @@ def test_wordpiece_agrees_with_transformers(cased, tmp_path):
 
 
 @pytest.mark.parametrize("entries", [100, 50_000])
-@pytest.mark.parametrize("train", [train_sentencepiece, train_byte_level_bpe])
-def test_impossible_vocabularies_are_refused(tmp_path, train, entries):
+def test_impossible_vocabularies_are_refused(tmp_path, entries):
     with pytest.raises(BadInput):
-        train(LINES, tmp_path / "made", entries)
+        train_sentencepiece(LINES, tmp_path / "made", entries)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from attention_calls import assert_same_gradients
 from conftest import random_tokens, small_model
 from omegaconf import OmegaConf
 
-from alibi_fairseq.attention import FutureMask, blocks
+from alibi_fairseq.attention import FutureMask, eager
 from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.transformer_xl import RelativeTerms
@@ -63,7 +63,7 @@ def naive_attention(attention, method, layer: int, x, memory):
 @pytest.mark.parametrize("remembered", [0, REMEMBERED])
 @pytest.mark.parametrize("heads", [1, 6])
 def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, backend, monkeypatch):
-    monkeypatch.setattr(blocks, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
+    monkeypatch.setattr(eager, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
     model = xl_model(heads=heads).double()
     attention, method = model.decoder.layers[1].self_attn, model.decoder.embed_positions
     attention.backend = backend
@@ -140,7 +140,7 @@ def test_long_texts_need_terms_for_one_block_of_queries_at_a_time(monkeypatch):
 
     monkeypatch.setattr(RelativeTerms, "block", recorded)
     xl_model("--attention-backend", "sdpa")(random_tokens(1, 900))
-    assert max(sizes) <= blocks.QUERY_BLOCK < 900 <= sum(sizes) / 2
+    assert max(sizes) <= eager.QUERY_BLOCK < 900 <= sum(sizes) / 2
 
 
 def test_the_vectors_are_shared_and_the_projection_is_not():

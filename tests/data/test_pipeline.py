@@ -1,17 +1,19 @@
-"""Binary data against fairseq-preprocess, which makes the same from the same text."""
+"""The pipeline: its bytes against fairseq-preprocess, which makes the same from the same text, and its folder."""
 
 from __future__ import annotations
 
 import pytest
 from commands import in_process
 from fairseq.tasks import FairseqTask
-from preparations import sentences
+from preparations import sentences, train_byte_level_bpe
 
-from alibi_fairseq.data import binary
-from alibi_fairseq.data.pipeline import Text
+from alibi_fairseq.data import pipeline
+from alibi_fairseq.data.own_text import OwnText
+from alibi_fairseq.data.pipeline import Text, Workspace, binarise, prepare
 from alibi_fairseq.data.sources import single_spaced
-from alibi_fairseq.data.tokenisers import Words, train_byte_level_bpe, train_sentencepiece
+from alibi_fairseq.data.tokenisers import Words, train_sentencepiece
 from alibi_fairseq.data.wikitext103 import count_words
+from alibi_fairseq.errors import BadInput
 
 ODD = [
     "",
@@ -26,7 +28,7 @@ ODD = [
 @pytest.mark.parametrize("kind", ["words", "sentencepiece", "byte-level-bpe"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
-    monkeypatch.setattr(binary, "_PART", (2000, 2000))
+    monkeypatch.setattr(pipeline, "_PART", (2000, 2000))
     texts = {"train": sentences(1, 300) + ODD, "valid": ODD[::-1] + sentences(2, 30)}
     if kind != "words":
         texts = {split: [single_spaced(line) for line in lines] for split, lines in texts.items()}
@@ -43,15 +45,12 @@ def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, work
             tokeniser = train_byte_level_bpe(texts["train"], tmp_path, 330)
         tokeniser.write_dictionary(tmp_path / "dict.txt")
         given = ["--srcdict", str(tmp_path / "dict.txt")]
-    text = Text(splits, {})
-    (tmp_path / "parts").mkdir()
-    found = binary.binarise(
-        text.parts(None, tokeniser), tmp_path / "parts", tmp_path / "ours", tokeniser, workers
-    )
+    parts = Text.of_files(splits, {}).parts(tokeniser)
+    found = binarise(parts, tmp_path / "parts", tmp_path / "ours", tokeniser, workers)
     for split, path in splits.items():
         if kind == "words":
             given += [f"--{split}pref", str(path)]
-            counts = count_words(path, split)
+            counts = count_words(path)
             assert all(counts[name] == found[split][name] for name in ("lines", "words", "tokens"))
         else:
             lines = path.read_text(encoding="utf-8").split("\n")
@@ -71,8 +70,47 @@ def test_unknown_words_are_counted(tmp_path):
     (tmp_path / "dict.txt").write_text("a 2\nb 1\n")
     (tmp_path / "text").write_text("a b c\n\n<unk> a\n")
     words = Words(tmp_path / "dict.txt")
-    parts = binary.text_parts(tmp_path / "text", "test")
-    found = binary.binarise(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
-    assert {name: found[name] for name in binary.COUNTS} == {
-        **{"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2}
-    }
+    parts = pipeline.text_parts(tmp_path / "text", "test")
+    found = binarise(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
+    assert found == {"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2, "items": 3}
+
+
+def test_steps_are_done_once(tmp_path):
+    calls = []
+    for _ in range(2):
+        workspace = Workspace(tmp_path / "out", {"seed": 1})
+        with workspace.locked():
+            result = workspace.step("one", lambda: calls.append(1) or {"n": len(calls)})
+        assert result == {"n": 1}
+
+
+def test_unfinished_data_of_other_settings_is_refused(tmp_path):
+    workspace = Workspace(tmp_path, {"seed": 1})
+    with workspace.locked():
+        workspace.step("one", dict)
+    with pytest.raises(BadInput, match="unfinished"), Workspace(tmp_path, {"seed": 2}).locked():
+        pass
+    with workspace.locked():  # and the refusal did not keep the lock
+        pass
+
+
+def test_two_processes_do_not_work_in_one_folder(tmp_path):
+    with Workspace(tmp_path, {}).locked(), pytest.raises(BadInput, match="another preparation"):
+        Workspace(tmp_path, {}).locked().__enter__()
+
+
+def test_bad_input_at_the_beginning_leaves_nothing(tmp_path):
+    for out in (tmp_path / "new" / "out", tmp_path):
+        with pytest.raises(BadInput), Workspace(out, {}).locked():
+            raise BadInput("wrong archive")
+        assert not (out / "work").exists()
+    assert not (tmp_path / "new" / "out").exists()
+
+
+def test_data_of_somebody_else_is_not_touched(tmp_path):
+    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "data-bin" / "train.bin").write_bytes(b"precious")
+    with pytest.raises(BadInput, match=r"has no manifest\.json"):
+        prepare(OwnText([tmp_path / "text.txt"]), tmp_path)
+    assert (tmp_path / "data-bin" / "train.bin").read_bytes() == b"precious"
