@@ -281,7 +281,7 @@ def test_checkpoints_with_missing_or_wrong_parts(data_bin, checkpoint, tmp_path,
     [
         ("compair", "Did you mean 'compare'?"),
         ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
-        ("prepare wikitext-103 --out x --mirror https://[", "address"),
+        ("prepare wikitext-103 --out x --mirror https://[", "https://["),
     ],
 )
 def test_slips_on_the_command_line(refuse, words, expected):

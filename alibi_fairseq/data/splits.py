@@ -158,7 +158,7 @@ def apply_list(books: Sequence[Book], path: Path) -> None:
         raise BadInput(
             f"--split-list {path}: not a split list (first line {_HEADER!r}, then one book each)."
         )
-    if listed.keys() != {book.sha256 for book in books}:
+    if len(rows) != len(books) or listed.keys() != {book.sha256 for book in books}:
         raise BadInput(f"--split-list {path} is for other books.")
     for book in books:
         book.split = listed[book.sha256]

@@ -27,6 +27,16 @@ def test_each_kind_has_a_valid_cell():
             "subset": "train",
             "loss_bits": 9.5,
         },
+        "probe": {
+            **{
+                "position_method": "alibi",
+                "train_length": 64,
+                "length": 128,
+                "depth": 0.5,
+                "gap": 60,
+            },
+            **{"trials": 100, "accuracy": 0.5, "chance": 0.03},
+        },
         "benchmark": {"name": "train", "baseline": None, "ratio": None, "share_skipped": 0.25},
         "position_loss": {
             "position_method": "alibi",
