@@ -127,9 +127,9 @@ def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, obj
         One (q, k, v) per layer, each (1, H, T, D) with rotations applied; and the bias of the
         method.
     """
-    dictionary = load_dictionary(data)
-    loaded = load_checkpoint(path, data, dictionary, torch.device("cpu"))
-    inputs = torch.from_numpy(load_split(data, subset, dictionary).inputs(length))[:length]
+    loaded = load_checkpoint(path, data)
+    split = load_split(data, subset, load_dictionary(data))
+    inputs = split.stream(length, torch.device("cpu")).inputs[:length]
     layers: list[tuple[Tensor, Tensor, Tensor]] = []
     biases = []
     attend = self_attention.attend

@@ -28,7 +28,7 @@ from fairseq_cli import eval_lm
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.evaluation.measure import Stream, measure
+from alibi_fairseq.evaluation.measure import measure
 from alibi_fairseq.evaluation.memory_usage import PeakMemory
 from alibi_fairseq.evaluation.windows import make_batches, plan_windows, share_start
 
@@ -101,15 +101,14 @@ class Ours:
     """``alibi-fairseq eval``."""
 
     def __init__(self, data: Path, checkpoint: Path):
-        dictionary = load_dictionary(data)
-        self.model = load_checkpoint(checkpoint, data, dictionary, DEVICE)
-        self.split = load_split(data, "valid", dictionary)
+        self.model = load_checkpoint(checkpoint, data, DEVICE)
+        self.split = load_split(data, "valid", load_dictionary(data))
 
     def run(self, length: int, stride: int, skipped: int) -> tuple[float, float]:
         """As for fairseq."""
         windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
         size = self.model.windows_per_batch(length, DEVICE, None)
-        stream = Stream.of(self.split, stride, DEVICE)
+        stream = self.split.stream(stride, DEVICE)
         began = time.perf_counter()
         (total,) = measure(self.model.scorer(), stream, make_batches(windows, size), [0, length])
         return time.perf_counter() - began, float(total.nats) / total.tokens / float(np.log(2))

@@ -20,12 +20,11 @@ RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
 CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
 
 # %%
-dictionary = load_dictionary(DATA)
-loaded = load_checkpoint(CHECKPOINT, DATA, dictionary, torch.device("cpu"))
+loaded = load_checkpoint(CHECKPOINT, DATA)
 length = loaded.facts["train_length"]
 model = convert(loaded.decoder, "alibi", length).model
 model.set_attn_implementation("eager")  # the one that returns weights
-tokens = torch.from_numpy(load_split(DATA, "valid", dictionary).tokens[: 4 * length])
+tokens = torch.from_numpy(load_split(DATA, "valid", load_dictionary(DATA)).tokens[: 4 * length])
 with torch.no_grad():
     attentions = model(tokens[None], output_attentions=True).attentions  # (1, H, T, S) each
 

@@ -22,9 +22,12 @@ from ..models.decoder import AlibiDecoder
 from ..positions.alibi import SLOPE_KINDS
 from ..results.provenance import STATE_KEY, fingerprint
 from .measure import Scorer, token_losses
-from .memory_usage import windows_per_batch
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+#: Memory budget of a forward pass on the CPU, in bytes.
+CPU_BUDGET = 2 * 10**9
+#: Inputs per batch beyond which throughput no longer improves.
+ENOUGH_INPUTS = {"cpu": 4096, "cuda": 131072}
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,17 @@ class LoadedModel:
         """Number of windows to compute at once; with a memory, which each hands to the next, 1.
 
         Args:
-            budget: bytes a forward pass may take, or None for the device's default.
+            budget: bytes a forward pass may take, or None for 2 GB on a CPU, half of a GPU's total
+                memory. Not of the free memory: shards on equal machines must form equal batches.
         """
         if self.memory_length:
             return 1
-        return windows_per_batch(length, self.bytes_per_input, device, budget)
+        if budget is None:
+            cuda = device.type == "cuda"
+            memory = torch.cuda.get_device_properties(device).total_memory if cuda else 0
+            budget = memory // 2 or CPU_BUDGET
+        enough = min(ENOUGH_INPUTS[device.type], budget // self.bytes_per_input)
+        return max(1, enough // length)
 
     def scorer(self) -> Scorer:
         """A scorer for one pass over a split; with a memory, windows must be scored in order."""
@@ -80,8 +89,7 @@ class LoadedModel:
 def load_checkpoint(
     path: Path,
     data: Path,
-    dictionary: Dictionary,
-    device: torch.device,
+    device: torch.device | str = "cpu",
     precision: str = "fp32",
     overrides: dict | None = None,
     trained_with: Path | None = None,
@@ -91,7 +99,6 @@ def load_checkpoint(
     Args:
         path: a fairseq checkpoint.
         data: the folder of the data to evaluate on.
-        dictionary: that data's dictionary.
         precision: a key of ``PRECISIONS``.
         overrides: options of the stored configuration to override.
         trained_with: training dictionary, for checkpoints that do not store its fingerprint; a
@@ -106,8 +113,10 @@ def load_checkpoint(
     )
     with wrong_parts(path):
         add_later_options(state, overrides or {})
-        check_dictionary(state, path, dictionary, trained_with)
-        (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+        check_dictionary(state, path, data, trained_with)
+        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], state=state
+        )
         check_ties(state["model"], model, path)
         history = state.get("optimizer_history") or [{}]
         updates = int(history[-1].get("num_updates", 0))
@@ -126,7 +135,7 @@ def load_checkpoint(
             "layers": len(model.decoder.layers),
             "width": width,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "vocabulary": len(dictionary),
+            "vocabulary": len(task.source_dictionary),
         },
         max_length=model.max_positions(),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
@@ -179,9 +188,7 @@ def position_method(options) -> str:
     return "learned" if options.decoder_learned_pos else "sinusoidal"
 
 
-def check_dictionary(
-    state: dict, path: Path, dictionary: Dictionary, trained_with: Path | None
-) -> None:
+def check_dictionary(state: dict, path: Path, data: Path, trained_with: Path | None) -> None:
     """Raises BadInput if a checkpoint without a fingerprint was trained with another dictionary.
 
     Fingerprints, and the dictionary's size, are checked when the model is built and loaded.
@@ -192,9 +199,8 @@ def check_dictionary(
     reference = trained_with or (beside if beside.is_file() else None)
     if reference is None:
         return
-    if not reference.is_file():
-        raise BadInput(f"There is no dictionary file '{reference}'; change --dict.")
-    if fingerprint(Dictionary.load(str(reference))) != fingerprint(dictionary):
+    theirs, ours = (Dictionary.load(str(file)) for file in (reference, data / "dict.txt"))
+    if fingerprint(theirs) != fingerprint(ours):
         raise BadInput(
             f"The data was numbered with another dictionary than '{path}' was trained with; "
             f"preprocess the text with '{reference}' (fairseq-preprocess --srcdict)."

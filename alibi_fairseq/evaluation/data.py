@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from fairseq.data import Dictionary, data_utils
 
 from ..errors import BadInput
 from ..files import sha256_file
 from ..results import manifest
 from ..results.schema import read_json
-from .measure import TextSize
+from .measure import Stream, TextSize
 from .windows import Span
 
 #: How documents are told apart.
@@ -51,17 +52,18 @@ class Split:
     dictionary: Dictionary
     text: TextSize
 
-    def inputs(self, stride: int) -> np.ndarray:
-        """(N,) int64, the input at each position when every window scores ``stride`` tokens.
+    def stream(self, stride: int, device: torch.device) -> Stream:
+        """The split for windows that score ``stride`` tokens each.
 
-        It is the previous token, or the end-of-sentence symbol at the start of the stream. fairseq
-        also uses that symbol where a scored span begins a line; the previous token is then the
-        end-of-sentence symbol anyway, unless the data was binarised without it.
+        The input at a position is the previous token, or the end-of-sentence symbol at the start of
+        the stream. fairseq also uses that symbol where a scored span begins a line; the previous
+        token is then the end-of-sentence symbol anyway, unless the data was binarised without it.
         """
         eos = self.dictionary.eos()
         inputs = np.concatenate([[eos], self.tokens[:-1]])
         inputs[self.line_starts[self.line_starts % stride == 0]] = eos
-        return inputs
+        ready, targets = (torch.from_numpy(array).to(device) for array in (inputs, self.tokens))
+        return Stream(ready, targets, self.name)
 
     def text_of(self, spans: Sequence[Span]) -> TextSize:
         """Words and bytes of the scored tokens, as far as the pieces tell."""

@@ -17,10 +17,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,9 +27,6 @@ from torch.nn.functional import cross_entropy
 
 from ..errors import BadInput
 from .windows import Window
-
-if TYPE_CHECKING:  # it imports fairseq, which merging shards does without
-    from .data import Split
 
 #: Scores per chunk, by device type. On a CPU 16 MB in fp32: larger buffers are returned to the system
 #: each time, and clearing their pages anew takes as long as the computation.
@@ -116,8 +112,7 @@ class LossSum(NamedTuple):
         return cls(sum((part.nats for part in parts), Fraction(0)), sum(p.tokens for p in parts))
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(NamedTuple):
     """A split on the evaluation device.
 
     Attributes:
@@ -129,12 +124,6 @@ class Stream:
     inputs: Tensor
     targets: Tensor
     name: str
-
-    @classmethod
-    def of(cls, split: Split, stride: int, device: torch.device) -> Stream:
-        """The stream of a split when every window scores ``stride`` tokens."""
-        inputs, targets = map(torch.from_numpy, (split.inputs(stride), split.tokens))
-        return cls(inputs.to(device), targets.to(device), split.name)
 
 
 #: Maps (B, T) inputs and (B, S) targets of the last S inputs to (B, S) losses in nats.
@@ -233,31 +222,3 @@ class TextSize(NamedTuple):
 
     words: int | None = None
     bytes: int | None = None
-
-
-def evaluation_cell(total: LossSum, text: TextSize) -> dict:
-    """``tokens, loss_bits, perplexity``, and per word and per byte where the text's size is known."""
-    nats = float(total.nats)
-    cell = {**position_cell(total), "perplexity": math.exp(nats / total.tokens)}
-    if text.words:
-        cell |= {"words": text.words, "word_perplexity": math.exp(nats / text.words)}
-    if text.bytes:
-        cell |= {"bytes": text.bytes, "bits_per_byte": total.bits / text.bytes}
-    return cell
-
-
-def position_cell(total: LossSum) -> dict:
-    """``tokens, loss_bits``."""
-    # In this order: other roundings would change the last digit of earlier results.
-    return {
-        "tokens": total.tokens,
-        "loss_bits": float(total.nats) / total.tokens / math.log(2),
-    }
-
-
-def document_cell(sums: Sequence[LossSum]) -> dict:
-    """``document_tokens, document_bits`` of each document: from them come intervals of a bootstrap."""
-    return {
-        "document_tokens": [each.tokens for each in sums],
-        "document_bits": [round(each.bits, 4) for each in sums],
-    }

@@ -1,4 +1,4 @@
-"""Cells of shards, and their merger into the results of a single process."""
+"""Cells of results: each is the merger of the shards of a measurement, of which there may be one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from ..errors import BadInput
 from ..results.schema import merge_documents, new_document
-from .measure import LossSum, TextSize, document_cell, evaluation_cell, position_cell
+from .measure import LossSum, TextSize
 
 #: The keys that say which measurement a shard is a part of.
 _MEASUREMENT = ("checkpoint", "subset", "length", "stride")
@@ -24,34 +24,72 @@ _OF_ONE_SHARD = {
 _OF_THE_SPLIT = {"split_tokens", "split_words", "split_bytes"}
 
 
-def shard_cell(sums: Sequence[LossSum], whole: int, text: TextSize) -> dict:
+def shard_cell(sums: Sequence[LossSum], documents: bool, whole: int, text: TextSize) -> dict:
     """A cell of a shard: its own results, and what merging needs.
 
     ``shard_nats`` are the exact sums of the shard's losses, of each document or of all, as fractions,
     so that the sum over all shards equals the result of a single process. The number of tokens and
     the size of the text are those of all shards.
+
+    Args:
+        sums: of each document or of all.
+        documents: also give those of each document.
+        whole: scored tokens of all shards.
+        text: size of the text of all shards.
     """
-    cell = evaluation_cell(LossSum.over(sums), TextSize())
-    cell |= {"shard_nats": " ".join(str(each.nats) for each in sums), "split_tokens": whole}
-    if text.words:
-        cell["split_words"] = text.words
-    if text.bytes:
-        cell["split_bytes"] = text.bytes
+    cell = _losses(sums, documents) | {"shard_nats": " ".join(str(each.nats) for each in sums)}
+    whole_text = {"split_tokens": whole, "split_words": text.words, "split_bytes": text.bytes}
+    return cell | {key: value for key, value in whole_text.items() if value}
+
+
+def merge_cells(parts: list[dict]) -> dict:
+    """The cell of a measurement, from those of its shards or of the only one.
+
+    Losses are added exactly. Seconds are summed, so tokens per second are those of one process; peak
+    memory is the maximum.
+    """
+    shared = _shared(parts[0])
+    nats = [sum(each, Fraction(0)) for each in zip(*map(_nats, parts), strict=True)]
+    documents = "document_tokens" in parts[0]
+    counts = [part["document_tokens"] if documents else [part["tokens"]] for part in parts]
+    sums = [LossSum(*each) for each in zip(nats, map(sum, zip(*counts, strict=True)), strict=True)]
+    cell = {key: value for key, value in shared.items() if key not in _OF_THE_SPLIT}
+    cell |= _losses(sums, documents)
+    if "position_from" in cell:
+        del cell["perplexity"]
+    total = LossSum.over(sums)
+    if words := shared.get("split_words"):
+        cell |= {"words": words, "word_perplexity": math.exp(float(total.nats) / words)}
+    if size := shared.get("split_bytes"):
+        cell |= {"bytes": size, "bits_per_byte": total.bits / size}
+    if "seconds" in parts[0]:
+        cell["seconds"] = round(sum(part["seconds"] for part in parts), 6)
+        cell["tokens_per_second"] = round(total.tokens / cell["seconds"], 1)
+        cell["peak_memory_mb"] = max(part["peak_memory_mb"] for part in parts)
+    return cell
+
+
+def _losses(sums: Sequence[LossSum], documents: bool) -> dict:
+    """``tokens, loss_bits, perplexity``, and of each document ``document_tokens, document_bits``."""
+    total = LossSum.over(sums)
+    mean = float(total.nats) / total.tokens
+    cell: dict = {"tokens": total.tokens, "loss_bits": mean / math.log(2)}
+    cell["perplexity"] = math.exp(mean)
+    if documents:  # from these come intervals of a bootstrap
+        cell["document_tokens"] = [each.tokens for each in sums]
+        cell["document_bits"] = [round(each.bits, 4) for each in sums]
     return cell
 
 
 def merge_shards(documents: list[dict]) -> dict:
     """Merge the documents of all shards into one.
 
-    Losses are added exactly. Seconds are summed, so tokens per second are those of one process; peak
-    memory is the maximum.
-
     Raises:
         BadInput: if a shard is missing, the shards do not belong to one sweep, or something in them
             is not what ``eval --shard`` writes.
     """
     whole = merge_documents(documents)
-    kind, cells = whole["kind"], []
+    cells: list[dict] = []
     measurements: dict[tuple, list[dict]] = defaultdict(list)
     try:
         for cell in whole["cells"]:
@@ -61,7 +99,7 @@ def merge_shards(documents: list[dict]) -> dict:
             buckets: dict[int, list[dict]] = defaultdict(list)
             for part in parts:
                 buckets[part.get("position_from", 0)].append(part)
-            cells += [_merge_cells(kind, bucket) for bucket in buckets.values()]
+            cells += map(merge_cells, buckets.values())
     except BadInput:
         raise
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -69,7 +107,7 @@ def merge_shards(documents: list[dict]) -> dict:
             "The files do not hold shards as `alibi-fairseq eval --shard` writes them "
             f"({type(error).__name__}: {error})."
         ) from error
-    return new_document(kind, whole["corpus"], whole["provenance"], cells)
+    return new_document(whole["kind"], whole["corpus"], whole["provenance"], cells)
 
 
 def check_shards(parts: list[dict]) -> None:
@@ -99,23 +137,6 @@ def check_shards(parts: list[dict]) -> None:
             f"{name} has {found} of {whole} tokens in shards {present}; give the results of all "
             "shards."
         )
-
-
-def _merge_cells(kind: str, parts: list[dict]) -> dict:
-    shared = _shared(parts[0])
-    nats = [sum(each, Fraction(0)) for each in zip(*map(_nats, parts), strict=True)]
-    total = LossSum(sum(nats, Fraction(0)), sum(part["tokens"] for part in parts))
-    text = TextSize(shared.get("split_words"), shared.get("split_bytes"))
-    cell = {key: value for key, value in shared.items() if key not in _OF_THE_SPLIT}
-    cell |= evaluation_cell(total, text) if kind == "evaluation" else position_cell(total)
-    if "document_tokens" in parts[0]:
-        counts = map(sum, zip(*(part["document_tokens"] for part in parts), strict=True))
-        cell |= document_cell([LossSum(*each) for each in zip(nats, counts, strict=True)])
-    if "seconds" in parts[0]:
-        cell["seconds"] = round(sum(part["seconds"] for part in parts), 6)
-        cell["tokens_per_second"] = round(total.tokens / cell["seconds"], 1)
-        cell["peak_memory_mb"] = max(part["peak_memory_mb"] for part in parts)
-    return cell
 
 
 def _shared(part: dict) -> dict:

@@ -22,8 +22,6 @@ from ..files import sha256_file
 from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document
 from .checkpoint import LoadedModel, load_checkpoint
-from .data import load_dictionary
-from .memory_usage import windows_per_batch
 from .sweep import Sweep
 
 #: Of test sequences; those of training are drawn from others.
@@ -47,15 +45,9 @@ def run_probe(sweep: Sweep) -> list[dict]:
     cases = [(length, depth) for length in sweep.lengths for depth in probes.DEPTHS]
     began, cells = time.monotonic(), []
     for path in sweep.checkpoints:
-        dictionary, overrides = load_dictionary(sweep.data), sweep.overrides
+        overrides = sweep.overrides
         model = load_checkpoint(
-            path,
-            sweep.data,
-            dictionary,
-            sweep.device,
-            sweep.precision,
-            overrides,
-            sweep.trained_with,
+            path, sweep.data, sweep.device, sweep.precision, overrides, sweep.trained_with
         )
         facts = {
             **model.facts,
@@ -96,8 +88,7 @@ def correct(model: LoadedModel, rows: Tensor, size: int) -> Tensor:
         (B, n) bool.
     """
     length, device, decoder, found = rows.shape[1], rows.device, model.decoder, []
-    batch = windows_per_batch(length, model.bytes_per_input, device, budget=None)
-    for tokens in rows.split(batch):
+    for tokens in rows.split(model.windows_per_batch(length, device, budget=None)):
         # As in training </s> comes first; the last input is the last symbol but one.
         inputs = tokens.roll(1, dims=1)[:, :-1]
         features, _ = decoder.extract_features(inputs, last=size)  # (b, n, C)

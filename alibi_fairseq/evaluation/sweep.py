@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
+from fairseq.data import Dictionary
 
 from ..data.parallel import progress
 from ..errors import BadInput
@@ -32,19 +33,9 @@ from ..results.schema import (
 from .checkpoint import LoadedModel, load_checkpoint
 from .context import attention_mass
 from .data import Split, corpus_name, document_starts, load_dictionary, load_split
-from .measure import (
-    LossSum,
-    Scorer,
-    Stream,
-    TextSize,
-    bucket_edges,
-    document_cell,
-    evaluation_cell,
-    measure,
-    position_cell,
-)
+from .measure import Scorer, Stream, TextSize, bucket_edges, measure
 from .memory_usage import PeakMemory
-from .merge import shard_cell
+from .merge import merge_cells, shard_cell
 from .windows import (
     Span,
     Window,
@@ -59,13 +50,7 @@ from .windows import (
 
 #: Settings that cells bear only where they are not the usual ones.
 _OPTIONAL = (
-    "model_overrides",
-    "shard",
-    "documents",
-    "score_from",
-    "score_to",
-    "buckets",
-    "attention",
+    *("model_overrides", "shard", "documents", "score_from", "score_to", "buckets", "attention"),
 )
 
 
@@ -80,28 +65,15 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to measure, and how.
+    """What to measure, and how: the options of ``alibi-fairseq eval``, whose help describes them.
 
     Attributes:
-        data: folder written by ``fairseq-preprocess``.
-        checkpoints: fairseq checkpoints.
-        subsets: splits of the data.
-        lengths: window lengths L in tokens.
-        strides: tokens that a window scores; None is the whole window.
-        out: results document to write or to continue.
-        device: where to compute.
-        precision: ``fp32``, ``bf16`` or ``fp16``.
-        overrides: options of the stored model configuration to override.
-        trained_with: dictionary file of the training data, for checkpoints without a fingerprint.
+        strides: None is the whole window.
         shard: (i, n) to compute the i-th of n contiguous spans, or None for all.
         memory_budget: bytes a forward pass may take, or None for the device's default.
         buckets: None for losses of whole splits, or the number of position buckets within the
             window whose losses are measured separately.
-        documents: how documents are told apart, a key of ``DOCUMENTS``, to sum the loss of each; or
-            None for none.
-        score_from: in each document, or in the stream if none are told apart, only tokens with at
-            least this many before them are scored, and no window reaches beyond its beginning.
-        score_to: only the first ``score_to`` tokens of each are scored.
+        documents: how documents are told apart, a key of ``DOCUMENTS``, to sum the loss of each.
         attention: also measure attention by distance, see :func:`.context.attention_mass`.
     """
 
@@ -160,11 +132,6 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     """
     for point in sweep.points():
         check_window(point.length, point.stride)
-    for path in sweep.checkpoints:
-        if not path.is_file():
-            there = sorted(path.glob("*.pt")) if path.is_dir() else []
-            hint = f"name one in the folder, such as {there[-1]}" if there else "change --path"
-            raise BadInput(f"There is no checkpoint file '{path}'; {hint}.")
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
@@ -174,39 +141,27 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
 def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     points = sweep.points()
     dictionary = load_dictionary(sweep.data)
-    texts = {}
-    for name in sweep.subsets:
-        split = load_split(sweep.data, name, dictionary)
-        starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
-        spans = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
-        texts[name] = Text(split, spans, sweep.score_from is not None or sweep.score_to is not None)
+    texts = {name: Text.of(sweep, name, dictionary) for name in sweep.subsets}
     results = Results(sweep)
-    hashes = {path: sha256_file(path) for path in sweep.checkpoints}
-    pending = [point for point in points if not results.cells_of(point, hashes[point.checkpoint])]
-
-    passes = (share_start(texts[point.subset].plan(point)) for point in pending)
+    pending = [point for point in points if not results.cells_of(point)]
+    passes = (
+        share_start(texts[point.subset].plan(point.length, point.stride)) for point in pending
+    )
     total = sum(window.length for windows in passes for window in windows)
     total //= sweep.shard[1] if sweep.shard else 1
     with progress(total, "evaluating", "tok", disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
             model = load_checkpoint(
-                path,
-                sweep.data,
-                dictionary,
-                sweep.device,
-                sweep.precision,
-                sweep.overrides,
-                sweep.trained_with,
+                path, sweep.data, sweep.device, sweep.precision, sweep.overrides, sweep.trained_with
             )
-            known = {"checkpoint_sha256": hashes[path], **train_command(path)}
             for point in (point for point in pending if point.checkpoint == path):
                 run = "/".join(path.parts[-2:])
                 bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
                 cells = measure_point(sweep, model, texts[point.subset], point, bar.update)
-                results.add([{**cell, **known} for cell in cells])
+                results.add(path, cells)
                 for cell in cells:
                     on_cell(cell)
-    return [cell for point in points for cell in results.cells_of(point, hashes[point.checkpoint])]
+    return [cell for point in points for cell in results.cells_of(point)]
 
 
 def train_command(checkpoint: Path) -> dict[str, str]:
@@ -227,28 +182,24 @@ class Results:
     def __init__(self, sweep: Sweep):
         self.path, self.settings = sweep.out, sweep.settings()
         self._began = time.monotonic()
-        provenance = collect_provenance(
+        self._hashes = {path: sha256_file(path) for path in sweep.checkpoints}
+        self._provenance = collect_provenance(
             seconds=0, precision=sweep.precision, data=sweep.data, subsets=sorted(sweep.subsets)
         )
         if text := manifest.summary(sweep.data):
-            provenance["text"] = text
-        self._document: dict[str, Any] = {
-            "kind": "evaluation" if sweep.buckets is None else "position_loss",
-            "corpus": corpus_name(sweep.data),
-            "provenance": provenance,
-        }
+            self._provenance["text"] = text
+        self._kind = "evaluation" if sweep.buckets is None else "position_loss"
+        self._corpus = corpus_name(sweep.data)
+        self._earlier = [load_document(self.path)] if self.path.exists() else []
         self._new: list[dict] = []
-        self._earlier = load_document(self.path) if self.path.exists() else None
-        if self._earlier is not None:
-            self._check_same(self._earlier)
+        self._check_same()
 
-    def _check_same(self, earlier: dict) -> None:
-        hashes = {k: self._document["provenance"][k] for k in ("data_sha256", "dictionary_sha256")}
-        settings = dict.fromkeys(_OPTIONAL) | self.settings
-        for found, wanted in (
-            (earlier, {key: self._document[key] for key in ("kind", "corpus")}),
-            (earlier["provenance"], hashes),
-            *((cell, settings) for cell in earlier["cells"]),
+    def _check_same(self) -> None:
+        hashes = {key: self._provenance[key] for key in ("data_sha256", "dictionary_sha256")}
+        wanted = {"kind": self._kind, "corpus": self._corpus, **hashes}
+        wanted |= dict.fromkeys(_OPTIONAL) | self.settings
+        for found in (
+            {**d, **d["provenance"], **cell} for d in self._earlier for cell in d["cells"]
         ):
             for key, here in wanted.items():
                 if found.get(key) != here:
@@ -258,26 +209,25 @@ class Results:
                         "the file."
                     )
 
-    def cells_of(self, point: Point, checkpoint_sha256: str) -> list[dict]:
+    def cells_of(self, point: Point) -> list[dict]:
         """Finished cells of a measurement; empty if it has not been made yet."""
-        everything = (self._earlier["cells"] if self._earlier else []) + self._new
         names = {**point._asdict(), "checkpoint": str(point.checkpoint)}.items()
+        everything = [cell for earlier in self._earlier for cell in earlier["cells"]] + self._new
         cells = [cell for cell in everything if names <= cell.items()]
-        if any(cell["checkpoint_sha256"] != checkpoint_sha256 for cell in cells):
+        if any(cell["checkpoint_sha256"] != self._hashes[point.checkpoint] for cell in cells):
             raise BadInput(
                 f"'{self.path}' contains results of another checkpoint with the name "
                 f"'{point.checkpoint}'; choose another --out or remove the file."
             )
         return cells
 
-    def add(self, cells: list[dict]) -> None:
+    def add(self, checkpoint: Path, cells: list[dict]) -> None:
         """Write the cells of a finished measurement to disk."""
-        self._new += [{**cell, **self.settings} for cell in cells]
-        self._document["provenance"]["seconds"] = round(time.monotonic() - self._began, 3)
-        document = new_document(**self._document, cells=self._new)
-        if self._earlier is not None:
-            document = merge_documents([self._earlier, document])
-        save_document(document, self.path)
+        known = {"checkpoint_sha256": self._hashes[checkpoint], **train_command(checkpoint)}
+        self._new += [{**cell, **known, **self.settings} for cell in cells]
+        self._provenance["seconds"] = round(time.monotonic() - self._began, 3)
+        new = new_document(self._kind, self._corpus, self._provenance, self._new)
+        save_document(merge_documents([*self._earlier, new]), self.path)
 
 
 class Text(NamedTuple):
@@ -287,77 +237,76 @@ class Text(NamedTuple):
     spans: list[Span]
     cut: bool
 
-    def plan(self, point: Point) -> list[Window]:
-        spans = self.spans if self.cut else None
-        return plan_windows(len(self.split.tokens), point.length, point.stride, spans)
+    @classmethod
+    def of(cls, sweep: Sweep, name: str, dictionary: Dictionary) -> Text:
+        """The split of that name as a sweep reads it."""
+        split = load_split(sweep.data, name, dictionary)
+        starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
+        spans = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
+        return cls(split, spans, sweep.score_from is not None or sweep.score_to is not None)
+
+    def plan(self, length: int, stride: int, *, whole: bool = False) -> list[Window]:
+        """The windows; with ``whole`` those of the whole stream, whatever is scored of it."""
+        spans = self.spans if self.cut and not whole else None
+        return plan_windows(len(self.split.tokens), length, stride, spans)
 
 
 def measure_point(
     sweep: Sweep, model: LoadedModel, text: Text, point: Point, progress: Callable[[int], object]
 ) -> list[dict]:
     """The cells of one measurement: one, or one per non-empty position bucket."""
-    if point.length > model.max_length:
+    _, _, length, stride = point
+    if length > model.max_length:
         raise BadInput(
             f"'{point.checkpoint}' supports windows of at most {model.max_length} tokens, not "
-            f"{point.length}, the limit of its positions ({model.facts['position_method']})."
+            f"{length}, the limit of its positions ({model.facts['position_method']})."
         )
-    windows, remembered = text.plan(point), model.memory_length
+    remembered = model.memory_length
     if remembered:
         check_in_order(sweep, point, text.cut)
-        # All windows are computed, each with the memory of the one before; the sums choose.
-        windows = plan_windows(len(text.split.tokens), point.length, point.stride)
-    size = model.windows_per_batch(point.length, sweep.device, sweep.memory_budget)
+    # With a memory all windows are computed, each with that of the one before; the sums choose.
+    windows = text.plan(length, stride, whole=bool(remembered))
+    size = model.windows_per_batch(length, sweep.device, sweep.memory_budget)
     batches = make_batches(share_start(windows) if model.shares_start else windows, size)
     if sweep.shard is not None:
         batches = shard_of(batches, *sweep.shard)
+    stream = text.split.stream(stride, sweep.device)
     by_position = sweep.buckets is not None
     edges = [0, *(edge for _, first, last in text.spans for edge in (first, last))]
     if sweep.buckets is not None:
-        edges = bucket_edges(point.length, sweep.buckets)
-
-    stream = Stream.of(text.split, point.stride, sweep.device)
+        edges = bucket_edges(length, sweep.buckets)
     peak, began = PeakMemory(sweep.device), time.perf_counter()
     sums = measure(model.scorer(), stream, batches, edges, progress, of_stream=not by_position)
-    seconds = time.perf_counter() - began
+    seconds = round(time.perf_counter() - began, 6)
 
-    facts = {**model.facts, "subset": point.subset, "length": point.length, "stride": point.stride}
+    facts = {**model.facts, "subset": point.subset, "length": length, "stride": stride}
     facts["windows_per_batch"] = size
     if remembered:
         facts["memory_length"] = remembered
     whole = sum(last - first for _, first, last in text.spans)
-    size_of_text = TextSize() if by_position else text.split.text_of(text.spans)
-    # Between the sums of documents lie those of tokens that are not scored.
-    groups: list[tuple[dict, list[LossSum]]] = [({}, sums[1::2])]
-    if by_position:
-        bounds = pairwise(edges)
-        groups = [({"position_from": a, "position_to": b}, [s]) for (a, b), s in zip(bounds, sums)]
     cells = []
-    for where, parts in groups:
-        total = LossSum.over(parts)
-        if not total.tokens:
-            continue  # there may also be more shards than batches
-        if sweep.shard is not None:
-            cell = shard_cell(parts if sweep.documents else [total], whole, size_of_text)
-        else:
-            cell = position_cell(total) if by_position else evaluation_cell(total, size_of_text)
-        cells.append({**facts, **where, **cell})
-    if by_position or not cells:
-        return cells
-    (cell,) = cells
-    if sweep.attention:
-        cell["attention_mass"] = attention_mass(model, stream, windows)
-    if sweep.documents:
-        cell |= document_cell(sums[1::2])
-    if not (remembered and text.cut):
-        seen = text.plan(point._replace(length=point.length + remembered))
-        cell["min_context"], cell["mean_context"] = context_of(seen)
-    cell["seconds"] = round(seconds, 6)
-    cell["tokens_per_second"] = round(cell["tokens"] / seconds, 1)
-    cell["peak_memory_mb"] = round(peak.mb(), 1)
-    if point.stride == point.length and sweep.shard is None and not remembered:
-        single = speed_of_single_windows(model.scorer(), stream, batches) if size > 1 else None
-        cell["tokens_per_second_batch_1"] = single or cell["tokens_per_second"]
-    return cells
+    if by_position:
+        for (first, end), total in zip(pairwise(edges), sums):
+            if total.tokens:
+                where = {"position_from": first, "position_to": end}
+                cells.append({**facts, **where, **shard_cell([total], False, whole, TextSize())})
+    elif batches:  # there may be more shards than batches
+        scored = sums[1::2]  # between documents lie tokens that are not scored
+        size_of_text = text.split.text_of(text.spans)
+        cell = {**facts, **shard_cell(scored, sweep.documents is not None, whole, size_of_text)}
+        cells.append(cell)
+        if sweep.attention:
+            cell["attention_mass"] = attention_mass(model, stream, windows)
+        if not (remembered and text.cut):
+            seen = text.plan(length + remembered, stride)
+            cell["min_context"], cell["mean_context"] = context_of(seen)
+        cell["seconds"] = seconds
+        cell["tokens_per_second"] = round(cell["tokens"] / seconds, 1)
+        cell["peak_memory_mb"] = round(peak.mb(), 1)
+        if stride == length and sweep.shard is None and not remembered:
+            single = speed_of_single_windows(model.scorer(), stream, batches) if size > 1 else None
+            cell["tokens_per_second_batch_1"] = single or cell["tokens_per_second"]
+    return cells if sweep.shard else [merge_cells([cell]) for cell in cells]
 
 
 def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Window]]) -> float:

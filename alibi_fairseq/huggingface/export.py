@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-import torch
 from transformers import PreTrainedModel
 
 from ..checkpoints import read_checkpoint
@@ -49,8 +48,7 @@ def export(
             raise BadInput(f"There is no checkpoint '{checkpoint}'; change --path.")
         dictionary = load_dictionary(data)
         files = find_files(data, dictionary, tokenizer_files)
-        cpu = torch.device("cpu")
-        loaded = load_checkpoint(checkpoint, data, dictionary, cpu, trained_with=trained_with)
+        loaded = load_checkpoint(checkpoint, data, trained_with=trained_with)
         method, length = loaded.facts["position_method"], loaded.facts["train_length"]
         tokenizer = build_tokenizer(data, files)
         for split in ("valid", "test", "train"):

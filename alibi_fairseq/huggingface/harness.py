@@ -76,7 +76,7 @@ class FairseqLM(HFLM):
         files = find_files(folder, dictionary, {name: options.pop(name, None) for name in FILES})
         if device is None or (device.startswith("cuda") and not torch.cuda.is_available()):
             device = "cpu"  # the harness asks for cuda by default
-        loaded = load_checkpoint(Path(path), folder, dictionary, torch.device(device), precision)
+        loaded = load_checkpoint(Path(path), folder, torch.device(device), precision)
         length = int(loaded.facts["train_length"] if length is None else length)
         check_window(length, length)
         if not loaded.shares_start:  # then the padding of a batch would count

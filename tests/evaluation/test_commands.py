@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.results.provenance import STATE_KEY
 from alibi_fairseq.results.schema import load_document
 
 
@@ -97,6 +99,18 @@ def test_mistakes(evaluate, tmp_path, capsys, verb, option, value):
     assert error.startswith("alibi-fairseq: error: ") and "\n" not in error
     assert option.removeprefix("--").rstrip("s").replace("memory-gb", "memory") in error
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--path", "--dict"])
+def test_files_that_are_not_there(evaluate, trained, tmp_path, refuse, option):
+    path = tmp_path / "model.pt"
+    state = torch.load(trained("alibi"), weights_only=True)
+    del state["task_state"][STATE_KEY]  # which makes --dict superfluous
+    torch.save(state, path)
+    command = ["eval", trained.data, "--path", path, "--lengths", 16, "--out", tmp_path / "r.json"]
+    for wrong in (tmp_path / "nowhere", tmp_path):
+        assert str(wrong) in refuse(*command, option, wrong)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("buckets", ["0", "-1", "1000000000"])

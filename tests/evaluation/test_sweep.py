@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -283,7 +282,6 @@ def test_a_file_of_another_schema(sweep):
         {"lengths": [16, 0]},
         {"lengths": [64, 16], "strides": [32]},
         {"subsets": ["dev"]},
-        {"checkpoints": [Path("nowhere.pt")]},
         {"overrides": {"no_such_option": 1}},
         {"overrides": {"model": 5}},
         {"overrides": {"task": {"tokens_per_sample": 8}}},

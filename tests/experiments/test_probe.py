@@ -103,8 +103,7 @@ def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
 
 def checks_accuracy(data, checkpoint):
     """Symbol by symbol, from the scores of a whole pass over the sequence before it."""
-    cpu = torch.device("cpu")
-    model = load_checkpoint(checkpoint, data, load_dictionary(data), cpu)
+    model = load_checkpoint(checkpoint, data)
     rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
     right = correct(model, torch.from_numpy(rows), COPY.size)
     for row, found in zip(rows.tolist(), right.tolist()):

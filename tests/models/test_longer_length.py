@@ -8,7 +8,6 @@ from commands import SHORT, in_process
 
 from alibi_fairseq.errors import explain
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.positions import METHODS
 
 SLOW = set(METHODS) - {"alibi", "rotary", "learned"}
@@ -34,9 +33,8 @@ def test_continuing_at_four_times_the_length(method, data_bin, tmp_path):
         assert "embed_positions" in explain(refused.value)
         return
     in_process("train", data_bin, *more, "--save-dir", tmp_path / "long")
-    dictionary = load_dictionary(data_bin)
     before, after = (
-        load_checkpoint(folder / "checkpoint_last.pt", data_bin, dictionary, torch.device("cpu"))
+        load_checkpoint(folder / "checkpoint_last.pt", data_bin)
         for folder in (tmp_path / "short", tmp_path / "long")
     )
     assert (before.facts["train_length"], after.facts["train_length"]) == (16, 64)
