@@ -15,6 +15,7 @@ from ..data.parallel import cores
 from ..data.probes import MULTIPLES
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
+from ..positions import METHODS
 from ..results.points import model_label
 from ..results.schema import load_document
 from .comparison import Comparison, Corpus, as_mapping, at_length, tokens_at
@@ -241,7 +242,7 @@ def tuning_of(
         folder: of everything.
         tuned: of the outcomes of trials.
     """
-    label = model_label(method, length)
+    label = model_label(method, length, METHODS[method].display_name)
     label += f" ({model.partition('/')[0]})" if len(what.corpora) > 1 else ""
     if len(what.lr) == 1:
         return Tuning(label, what.lr[0])
