@@ -20,7 +20,7 @@ from ..results.schema import load_document
 from .comparison import Comparison, Corpus, as_mapping, at_length, tokens_at
 from .corpora import data_folder, is_prepared, prepare, text_folder
 from .hours import measure, updates_that_fit
-from .run import Evaluation, ProbeSweep, Run, Sweep, trials_of
+from .run import ProbeSweep, Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
 from .speeds import Columns, measure_speeds, speed_columns, with_baseline
 from .tuning import Trial, Tuning, tuning_table
@@ -162,12 +162,10 @@ def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> 
         tuning = tuning_of(comparison, model, method, length, data, folder, tuned or folder)
         name = f"{model}-seed{seed}"
         run = run_of(comparison, name, method, length, seed, data, folder / name, tuning.lr)
-        evaluations: list[Evaluation]
+        sweeps = sweeps_of(comparison, corpus, method, length, run.folder, folder)
         if corpus.probe:
-            evaluations = [probe_of(comparison, method, length, run.folder)]
-        else:
-            evaluations = [*sweeps_of(comparison, corpus, method, length, run.folder, folder)]
-        runs.append(replace(run, evaluations=tuple(evaluations), tuning=tuning))
+            sweeps = iter([probe_of(comparison, method, length, run.folder)])
+        runs.append(replace(run, evaluations=tuple(sweeps), tuning=tuning))
     return runs
 
 

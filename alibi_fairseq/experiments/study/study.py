@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from ...files import atomic_write
 from ...results.points import Point, document_points
 from ...results.schema import TRAINING_FILE, load_document, merge_documents, save_document
 from ...results.stamps import check_settings
-from ..command import StopRequest
+from ..command import HERE, Place
 from ..compare import runs_of, sha256_if_there
 from ..comparison import Comparison, Corpus, from_mapping, read_yaml
 from ..corpora import is_prepared, prepare
-from ..run import Environment, Run, Sweep, trials_of
+from ..run import Run, trials_of
 from ..runner import Experiment
 from .bootstrap import Losses
 from .claims import Evaluation, Results
@@ -139,18 +139,16 @@ class KeptRun(Run):
         check_settings(found, wanted, f"{self.kept} holds a cell that was made", advice)
         return True
 
-    def evaluate(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+    def evaluate(self, place: Place = HERE) -> None:
         """Measure what is not measured yet, and keep the results."""
         if self.done:  # refuses those of other settings
             return
-        super().evaluate(stop, environment)
-        outcome: Any = getattr(self.tuning, "outcome", None)
+        super().evaluate(place)
         line, rate = self.command().line, float(self.flags[self.flags.index("--lr") + 1])
         record = load_document(self.folder / TRAINING_FILE)
         record["provenance"]["command"] = line  # as typed, without this machine's interpreter
         documents: dict[str, list[dict]] = {}
         for each in self.evaluations:
-            assert isinstance(each, Sweep)
             tested_on = each.name.removeprefix("on ") if each.data else self.key.corpus
             facts = {"corpus": tested_on, "lr": rate, "train_command": line}
             facts |= {"label": each.name} if each.name and not each.data else {}
@@ -162,7 +160,11 @@ class KeptRun(Run):
             save_document(merge_documents(found), self.kept / name)
         save_document(record, self.kept / TRAINING_FILE)
         with atomic_write(self.kept / SETTINGS) as stream:
-            kept = {"name": self.key.name, "settings": self.cell, "tuning": outcome}
+            kept = {
+                "name": self.key.name,
+                "settings": self.cell,
+                "tuning": self.tuning and self.tuning.outcome,
+            }
             json.dump(kept, stream, indent=1)
             stream.write("\n")
 
@@ -228,7 +230,7 @@ class Study(Experiment):
         if len(part.lr) > 1:
             rates = ",".join(map(str, part.lr))
             options[options.index("--lr") + 1] = f"{rates} for {part.tune_share}"
-        sweeps = [each for each in run.evaluations if isinstance(each, Sweep)]
+        sweeps = run.evaluations
         data = {"train.bin": run.settings["train"], "dict.txt": run.settings["dictionary"]}
         for each in sweeps:
             file = Path(each.data or run.data) / f"{each.subset}.bin"
