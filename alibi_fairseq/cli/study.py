@@ -33,7 +33,7 @@ class StudyVerb(ExperimentOptions):
     def __call__(self) -> int:
         from ..experiments.study.study import Study, load
 
-        path = self.description or Path("configs/study.yaml")
-        names = [each.name for each in load(path).parts[0].corpora]
-        description = load(path, corpus_paths(self.corpus, names))
-        return self.run_experiment(Study(description, self.work_dir, self.results, self.cells))
+        description = load(self.description or Path("configs/study.yaml"))
+        texts = corpus_paths(self.corpus, [corpus["name"] for corpus in description.corpora])
+        study = Study(description, texts, self.work_dir, self.results, self.cells)
+        return self.run_experiment(study)

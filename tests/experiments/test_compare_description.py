@@ -40,7 +40,7 @@ def test_a_yaml_file_and_back(tmp_path):
 
 def test_cells_come_in_the_order_of_importance(tmp_path):
     (tmp_path / "study.yaml").write_text(STUDY)
-    cells = [(c.name, m, length, s) for c, m, length, s in load(tmp_path / "study.yaml").cells()]
+    cells = list(load(tmp_path / "study.yaml").cells())
     assert len(set(cells)) == len(cells) == 2 * 2 * 2 * 3
     assert cells[:4] == [
         ("wiki", "alibi", 64, 1),
