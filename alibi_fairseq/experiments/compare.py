@@ -26,6 +26,10 @@ from .runner import Experiment, default_parallel
 from .speeds import Columns, measure_speeds, speed_columns, with_baseline
 from .tuning import Trial, Tuning, tuning_table
 
+EXPORT = (
+    "`alibi-fairseq export` gives these models to Hugging Face with code of ours; with --arch "
+    "alibi_lm_bloom, ALiBi becomes a BLOOM model that needs none (docs/checkpoints.md)."
+)
 #: What two comparisons must share to have the same number of updates.
 _FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
@@ -117,6 +121,8 @@ class Compare(Experiment):
         columns = self.speed_columns(folder) if self.speeds else {}
         text, files = write_report(self.comparison, self.runs, folder, self.command, notes, columns)
         print(f"\n{text}\n", *files, sep="\n")
+        if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
+            print(f"\n{EXPORT}")
 
     def speed_columns(self, folder: Path) -> Columns:
         """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""

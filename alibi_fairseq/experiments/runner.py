@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from queue import Queue
 from typing import Protocol
@@ -89,11 +90,12 @@ def carry_out(
             try:
                 if left and hours is not None:
                     left = that_fit(left, at_once, experiment.threads, hours)
-                if trials := trials_of(left):
-                    run_all([(trial.name, trial.carry_out) for trial in trials], places)
-                    names = {run.name for run in left}
-                    left = [run for run in experiment.runs if run.name in names]
-                run_all([(run.name, run.carry_out) for run in left], places)
+                for group in in_turns(left) if experiment.partial else [left]:
+                    if trials := trials_of(group):
+                        run_all([(trial.name, trial.carry_out) for trial in trials], places)
+                        names = {run.name for run in group}
+                        group = [run for run in experiment.runs if run.name in names]
+                    run_all([(run.name, run.carry_out) for run in group], places)
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -101,6 +103,12 @@ def carry_out(
             experiment.report()
 
     return exit_code(everything)
+
+
+def in_turns(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs in their order, each group with the same trials, so that the important ones finish first."""
+    trials = groupby(runs, key=lambda run: [trial.name for trial in trials_of([run])])
+    return [list(group) for _, group in trials]
 
 
 def describe(experiment: Experiment) -> str:
