@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import socket
 import sys
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, which processes would inherit
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
 

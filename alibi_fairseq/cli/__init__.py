@@ -16,9 +16,18 @@ from ..errors import PROGRAM, BadInput, did_you_mean
 
 #: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
-    "compare": ("compare", "compare position methods on your own text, from text to figure"),
-    "probe": ("probe", "compare how position methods copy, or find a key, past their length"),
-    "demo": ("demo", "compare two position methods in minutes, on the documentation of Python"),
+    "compare": (
+        "compare:CompareVerb",
+        "compare position methods on your own text, from text to figure",
+    ),
+    "probe": (
+        "compare:ProbeVerb",
+        "compare how position methods copy, or find a key, past their length",
+    ),
+    "demo": (
+        "demo:Demo",
+        "compare two position methods in minutes, on the documentation of Python",
+    ),
     "models": ("launch:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
         "prepare",
@@ -33,8 +42,11 @@ VERBS = {
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
     "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
-    "reproduce": ("reproduce", "make a table or figure of the paper, from text to report"),
-    "study": ("study", "test the paper's claims with small models"),
+    "reproduce": (
+        "reproduce:Reproduce",
+        "make a table or figure of the paper, from text to report",
+    ),
+    "study": ("study:StudyVerb", "test the paper's claims with small models"),
     "import-checkpoint": ("convert:ImportCheckpoint", "convert a released ALiBi checkpoint"),
     "import-hf": ("convert:ImportHf", "convert a Hugging Face model to a checkpoint"),
     "export": ("convert:Export", "export a checkpoint to Hugging Face format"),

@@ -1,115 +1,166 @@
-"""``alibi-fairseq compare``: position methods on your own text, from the text to a figure."""
+"""``alibi-fairseq compare`` and ``probe``: position methods on your own text, or on synthetic sequences."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ..data.probes import PROBES
+from ..data.probes import MULTIPLES, PROBES
 from ..errors import BadInput
 from ..experiments.comparison import Comparison, Corpus, from_mapping, load
-from .experiment_options import add_experiment_arguments, names, run_experiment, wants_slurm
+from .experiment_options import ExperimentOptions, names, wants_slurm
+from .options import option
 
 FIELDS = Comparison.__pydantic_fields__ | Corpus.__pydantic_fields__  # type: ignore[attr-defined]
-#: Fields that describe the comparison; absent options keep their defaults.
-OPTIONS = (
-    *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "score_from", "score_to"),
-    *("per_document", "arch", "updates"),
-    *("tokens_per_update", "lr", "tune_share", "train_flags", "subset", "title"),
-)
-#: Fields of its corpus.
+#: Fields of a corpus that are options.
 TEXT = ("tokenizer", "vocabulary")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "sources",
+@dataclass(kw_only=True)
+class ComparisonOptions(ExperimentOptions):
+    """A comparison of which the command line gives some fields; absent ones keep their defaults.
+
+    Attributes:
+        given: of the comparison.
+        text: of its corpus.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]]
+    #: Other defaults than the fields'.
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
+
+    out: Path = option("for everything that is made", required=True, metavar="FOLDER")
+    user_dir: str | None = None
+    given: dict = field(default_factory=dict)
+    text: dict = field(default_factory=dict)
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        for name in (*cls.OPTIONS, *TEXT):
+            default = cls.DEFAULTS.get(name, FIELDS[name].default)
+            several = isinstance(default, tuple) and default != ()
+            shown = ",".join(map(str, default)) if several else default or "none"
+            parser.add_argument(
+                _flag(name),
+                dest=name,
+                type=names if several else str,
+                metavar="A,B,…" if several else "N" if isinstance(default, float | int) else "X",
+                help=f"{FIELDS[name].description} (default: {shown})",
+            )
+
+    @classmethod
+    def run(cls, args: argparse.Namespace) -> int | None:
+        options = {name: value for name, value in vars(args).items() if value is not None}
+        args.given = {name: options[name] for name in (*cls.OPTIONS, "hours") if name in options}
+        args.text = {name: options[name] for name in TEXT if name in options}
+        return super().run(args)
+
+    def compare(self, comparison: Comparison, speeds: bool = False) -> int:
+        from ..experiments.compare import Compare, check_model
+
+        check_model(comparison)
+        command = None
+        if self.job:
+            command = ["alibi-fairseq", *self.arguments[: self.arguments.index("--job")]]
+        if speeds and wants_slurm(self):
+            raise BadInput("--speeds measures the machine it runs on; leave it out with --slurm.")
+        experiment = Compare(comparison, self.out, self.parallel, command=command, speeds=speeds)
+        return self.run_experiment(experiment, plans_itself=True)
+
+
+@dataclass(kw_only=True)
+class CompareVerb(ComparisonOptions):
+    """Methods on a text, a folder of binary data, or what a YAML file describes."""
+
+    OPTIONS = (
+        *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "score_from", "score_to"),
+        *("per_document", "arch", "updates"),
+        *("tokens_per_update", "lr", "tune_share", "train_flags", "subset", "title"),
+    )
+
+    sources: list[str] = option(
+        "text files or folders; or a folder of fairseq's binary data; or a YAML file that "
+        "describes the comparison (docs/experiments.md)",
         nargs="+",
         metavar="TEXT|DATA_BIN|YAML",
-        help="text files or folders; or a folder of fairseq's binary data; or a YAML file that "
-        "describes the comparison (docs/experiments.md)",
     )
-    add_options(parser, (*OPTIONS, *TEXT))
-    parser.add_argument(
-        "--probes",
+    probes: list[str] = option(
+        f"also train models on {' or '.join(PROBES)}, and show how they do at 1 and 4 L",
+        (),
         type=names,
         metavar="A,B,…",
-        help=f"also train models on {' or '.join(PROBES)}, and show how they do at 1 and 4 L",
     )
-    parser.add_argument(
-        "--speeds",
-        action="store_true",
-        help="at the end time training and evaluation of all models in turns, relative to sinusoidal; "
+    speeds: bool = option(
+        "at the end time training and evaluation of all models in turns, relative to sinusoidal; "
         "nothing else should run then",
+        False,
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="for everything that is made"
+
+    def __call__(self) -> int:
+        return self.compare(self.comparison(), self.speeds)
+
+    def comparison(self) -> Comparison:
+        """What the options or the YAML file describe."""
+        first = Path(self.sources[0])
+        if any(source.endswith((".yaml", ".yml")) for source in self.sources):
+            probes = ["--probes"] if self.probes else []
+            if more := [*map(_flag, (*self.given, *self.text)), *probes, *self.sources[1:]]:
+                raise BadInput(
+                    f"{first} describes the whole comparison; change it there instead of giving "
+                    f"{', '.join(more)}."
+                )
+            return replace(load(first), user_dir=self.user_dir)
+        corpus = corpus_of(self.sources, self.text)
+        data = str(self.out / corpus["name"] / "data-bin") if "text" in corpus else corpus["data"]
+        corpora = [corpus]
+        for name in self.probes:
+            in_text = name in PROBES and PROBES[name].in_text
+            corpora.append({"name": name, "probe": name, **({"data": data} if in_text else {})})
+        return from_mapping({**self.given, "corpora": corpora, "user_dir": self.user_dir})
+
+
+@dataclass(kw_only=True)
+class ProbeVerb(ComparisonOptions):
+    """Methods on a probe."""
+
+    OPTIONS = (
+        *("methods", "train_lengths", "seeds", "arch", "updates", "tokens_per_update", "lr"),
+        "train_flags",
     )
-    add_experiment_arguments(parser)
+    DEFAULTS = {"train_lengths": (64,), "updates": 2000, "lr": (0.002,)}
 
+    probe: str = option(
+        "copy: a random string after a gap; passkey: a key planted in running text. Tested at "
+        f"{', '.join(map(str, MULTIPLES))} times the training length",
+        metavar="|".join(PROBES),
+    )
+    sources: list[str] = option(
+        "of passkey: text files or folders, or a folder of fairseq's binary data",
+        nargs="*",
+        metavar="TEXT|DATA_BIN",
+    )
 
-def add_options(parser: argparse.ArgumentParser, fields: Sequence[str], **defaults: Any) -> None:
-    """Add an option for each of some fields.
-
-    Args:
-        defaults: other ones than the fields', for the help.
-    """
-    for name in fields:
-        default = defaults.get(name, FIELDS[name].default)
-        several = isinstance(default, tuple) and default != ()
-        shown = ",".join(map(str, default)) if several else default or "none"
-        parser.add_argument(
-            _flag(name),
-            dest=name,
-            type=names if several else str,
-            metavar="A,B,…" if several else "N" if isinstance(default, float | int) else "X",
-            help=f"{FIELDS[name].description} (default: {shown})",
-        )
-
-
-def run(args: argparse.Namespace) -> int:
-    return run_comparison(args, comparison_of(args))
-
-
-def run_comparison(args: argparse.Namespace, comparison: Comparison) -> int:
-    """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..experiments.compare import Compare, check_model
-
-    check_model(comparison)
-    command = None
-    if args.job:
-        command = ["alibi-fairseq", *args.arguments[: args.arguments.index("--job")]]
-    speeds = getattr(args, "speeds", False)
-    if speeds and wants_slurm(args):
-        raise BadInput("--speeds measures the machine it runs on; leave it out with --slurm.")
-    experiment = Compare(comparison, args.out, args.parallel, command=command, speeds=speeds)
-    return run_experiment(args, experiment, plans_itself=True)
-
-
-def comparison_of(args: argparse.Namespace) -> Comparison:
-    """The comparison that the options or the YAML file describe."""
-    options = {name: value for name, value in vars(args).items() if value is not None}
-    given = {name: options[name] for name in (*OPTIONS, "hours") if name in options}
-    text = {name: options[name] for name in TEXT if name in options}
-    first = Path(args.sources[0])
-    if any(source.endswith((".yaml", ".yml")) for source in args.sources):
-        probes = ["--probes"] if args.probes else []
-        if more := [*map(_flag, (*given, *text)), *probes, *args.sources[1:]]:
+    def __call__(self) -> int:
+        if self.probe in PROBES and PROBES[self.probe].in_text != bool(self.sources):
             raise BadInput(
-                f"{first} describes the whole comparison; change it there instead of giving "
-                f"{', '.join(more)}."
+                f"The probe '{self.probe}' "
+                + ("takes no text; leave it out." if self.sources else "is planted in a text.")
             )
-        return replace(load(first), user_dir=args.user_dir)
-    corpus = corpus_of(args.sources, text)
-    filling = str(args.out / corpus["name"] / "data-bin") if "text" in corpus else corpus["data"]
-    corpora = [corpus]
-    for name in args.probes or ():
-        in_text = name in PROBES and PROBES[name].in_text
-        corpora.append({"name": name, "probe": name, **({"data": filling} if in_text else {})})
-    return from_mapping({**given, "corpora": corpora, "user_dir": args.user_dir})
+        corpus = corpus_of(self.sources, self.text) if self.sources else {}
+        described = {
+            **self.DEFAULTS,
+            **self.given,
+            "title": f"Probe: {self.probe}",
+            "corpora": [{**corpus, "probe": self.probe, "name": self.probe}],
+            "user_dir": self.user_dir,
+        }
+        if self.hours is not None and "updates" not in self.given:
+            del described["updates"]
+        return self.compare(from_mapping(described))
 
 
 def corpus_of(sources: Sequence[str], text: dict) -> dict:

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from .experiment_options import add_experiment_arguments, names, run_experiment
+from .experiment_options import ExperimentOptions, names
+from .options import option
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--text",
-        type=Path,
-        help="text file or folder to use (default: the documentation of Python)",
+@dataclass(kw_only=True)
+class Demo(ExperimentOptions):
+    """The demonstration."""
+
+    text: Path | None = option(
+        "text file or folder to use (default: the documentation of Python)", None
     )
-    parser.add_argument("--quick", action="store_true", help="a short run that shows every step")
-    parser.add_argument(
-        "--methods",
-        type=names,
-        default="alibi,sinusoidal",
-        metavar="A,B,…",
-        help="position methods, or 'all' (default: %(default)s)",
+    quick: bool = option("a short run that shows every step", False)
+    methods: list[str] = option(
+        "position methods, or 'all'", "alibi,sinusoidal", type=names, metavar="A,B,…"
     )
-    parser.add_argument(
-        "--out", type=Path, help="output folder (default: runs/demo, or runs/demo-quick)"
-    )
-    parser.add_argument("--results", type=Path, help="folder for table and figure (default: --out)")
-    add_experiment_arguments(parser)
+    out: Path | None = option("output folder (default: runs/demo, or runs/demo-quick)", None)
+    results: Path | None = option("folder for table and figure (default: --out)", None)
 
+    def __call__(self) -> int:
+        from ..experiments.demonstration import Demonstration, comparison_of
 
-def run(args: argparse.Namespace) -> int:
-    """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..experiments.demonstration import Demonstration, comparison_of
-
-    out = args.out or Path("runs/demo-quick" if args.quick else "runs/demo")
-    comparison = comparison_of(args.text, args.methods, args.quick, out)
-    command = ["./scripts/demo.sh", *args.arguments[1:]]
-    experiment = Demonstration(comparison, out, args.parallel, args.results, command, args.quick)
-    return run_experiment(args, experiment)
+        out = self.out or Path("runs/demo-quick" if self.quick else "runs/demo")
+        comparison = comparison_of(self.text, self.methods, self.quick, out)
+        command = ["./scripts/demo.sh", *self.arguments[1:]]
+        return self.run_experiment(
+            Demonstration(comparison, out, self.parallel, self.results, command, quick=self.quick)
+        )

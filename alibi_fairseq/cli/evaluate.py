@@ -29,8 +29,8 @@ from ..reporting.own_results import position_table
 from ..reporting.probes import accuracy_table
 from ..results.points import document_points, is_chance
 from ..results.schema import load_document, save_document
-from .experiment_options import add_slurm_arguments, hand_over, shared_arguments, wants_slurm
-from .options import Verb, add_fields, aligned, filled, option
+from .experiment_options import SlurmOptions, hand_over, shared_arguments, wants_slurm
+from .options import Verb, aligned, filled, option
 
 # Types of options; argparse names the option in front of what they raise.
 
@@ -103,7 +103,7 @@ def device(name: str) -> torch.device:
 
 
 @dataclass(kw_only=True)
-class SweepOptions(Verb):
+class SweepOptions(SlurmOptions):
     """The options of a sweep; those with the name of a field of :class:`Sweep` are passed to it."""
 
     data: Path = option("folder written by fairseq-preprocess", type=folder_of, metavar="DATA")
@@ -170,11 +170,6 @@ class SweepOptions(Verb):
     )
     shards: int | None = option("with --slurm: one job for each of N parts", None, metavar="N")
     dry_run: bool = option("with --slurm: show the jobs", False)
-
-    @classmethod
-    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-        add_fields(parser, cls)
-        add_slurm_arguments(parser)
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int:

@@ -6,9 +6,16 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from .options import Verb, option
+
+if TYPE_CHECKING:
+    from ..experiments.runner import Experiment
+    from ..experiments.slurm import Stage
 
 
 def names(text: str) -> list[str]:
@@ -16,38 +23,69 @@ def names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all experiments share."""
-    parser.add_argument(
-        "--parallel",
-        type=int,
-        metavar="N",
-        help="runs at a time (default: as many as there are GPUs for, or one per core), or SLURM jobs",
-    )
-    parser.add_argument(
-        "--hours",
-        type=float,
-        metavar="H",
-        help="measure this machine first and plan what fits into H hours",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the commands of all runs and what they cost"
-    )
-    parser.add_argument("--job", help=argparse.SUPPRESS)  # what one of the jobs does
-    add_slurm_arguments(parser)
+@dataclass(kw_only=True)
+class SlurmOptions(Verb):
+    """A command whose work can be handed over."""
 
-
-def add_corpus_argument(parser: argparse.ArgumentParser, text: str) -> None:
-    parser.add_argument(
-        "--corpus",
+    slurm: bool = option("submit the work as SLURM jobs and exit (docs/cluster.md)", False)
+    slurm_local: bool = option("the same jobs as processes of this machine, to try them out", False)
+    slurm_option: list[str] = option(
+        "an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
+        (),
         action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help=f"{text} (repeatable)",
+        metavar="NAME=VALUE",
     )
+    dry_run: bool = option("print the commands of all runs and what they cost", False)
+    arguments: Sequence[str] = ()
 
 
-def corpus_paths(given: list[str], known: Iterable[str]) -> dict[str, Path]:
+@dataclass(kw_only=True)
+class ExperimentOptions(SlurmOptions):
+    """A command that carries out an experiment; returns 75 if it was asked to stop."""
+
+    parallel: int | None = option(
+        "runs at a time (default: as many as there are GPUs for, or one per core), or SLURM jobs",
+        None,
+        metavar="N",
+    )
+    hours: float | None = option(
+        "measure this machine first and plan what fits into H hours", None, metavar="H"
+    )
+    job: str | None = option(argparse.SUPPRESS, None)  # what one of the jobs does
+
+    def run_experiment(self, experiment: Experiment, plans_itself: bool = False) -> int:
+        """Carry out an experiment, show it, submit it as jobs, or do the work of one job.
+
+        Args:
+            plans_itself: whether it sees to ``hours``; otherwise the runs that fit are done.
+        """
+        import torch
+
+        from ..experiments import runner, slurm
+
+        if self.parallel is not None and self.parallel < 1:
+            raise BadInput(f"--parallel must be at least 1, not {self.parallel}.")
+        if self.hours is not None and not self.hours > 0:
+            raise BadInput(f"--hours must be above 0, not {self.hours}.")
+        if self.hours is not None and wants_slurm(self):
+            raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
+        if self.job:
+            return slurm.run_job(experiment, self.job)
+        if wants_slurm(self):
+            gpus = experiment.gpus if self.slurm or torch.cuda.is_available() else 0
+            stages = slurm.stages_of(experiment, shared_arguments(self, "--parallel"), gpus)
+            return hand_over(self, stages, experiment.folder, experiment.option, self.parallel)
+        if self.dry_run:
+            print(runner.describe(experiment))
+            return 0
+        return runner.carry_out(experiment, self.parallel, None if plans_itself else self.hours)
+
+
+def corpus_option(help: str) -> Any:
+    return option(f"{help} (repeatable)", (), action="append", metavar="NAME=PATH")
+
+
+def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
     """The values ``NAME=PATH`` of ``--corpus`` as paths by name.
 
     Raises:
@@ -66,57 +104,11 @@ def corpus_paths(given: list[str], known: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-def run_experiment(args: argparse.Namespace, experiment, plans_itself: bool = False) -> int:
-    """Carry out an experiment, show it, submit it as jobs, or do the work of one job.
+def wants_slurm(args: Any) -> bool:
+    """Whether the work is to be handed over.
 
     Args:
-        experiment: an :class:`alibi_fairseq.experiments.runner.Experiment`.
-        plans_itself: whether it sees to ``--hours``; otherwise the runs that fit are done.
-    """
-    import torch
-
-    from ..experiments import runner, slurm
-
-    if args.parallel is not None and args.parallel < 1:
-        raise BadInput(f"--parallel must be at least 1, not {args.parallel}.")
-    if args.hours is not None and not args.hours > 0:
-        raise BadInput(f"--hours must be above 0, not {args.hours}.")
-    if args.hours is not None and wants_slurm(args):
-        raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
-    if args.job:
-        return slurm.run_job(experiment, args.job)
-    if wants_slurm(args):
-        gpus = experiment.gpus if args.slurm or torch.cuda.is_available() else 0
-        stages = slurm.stages_of(experiment, shared_arguments(args, "--parallel"), gpus)
-        return hand_over(args, stages, experiment.folder, experiment.option, args.parallel)
-    if args.dry_run:
-        print(runner.describe(experiment))
-        return 0
-    return runner.carry_out(experiment, args.parallel, None if plans_itself else args.hours)
-
-
-def add_slurm_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every verb whose work can be handed over."""
-    group = parser.add_argument_group("SLURM (docs/cluster.md)")
-    group.add_argument(
-        "--slurm", action="store_true", help="submit the work as SLURM jobs and exit"
-    )
-    group.add_argument(
-        "--slurm-local",
-        action="store_true",
-        help="the same jobs as processes of this machine, to try them out",
-    )
-    group.add_argument(
-        "--slurm-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
-    )
-
-
-def wants_slurm(args: argparse.Namespace) -> bool:
-    """Whether the work is to be handed over.
+        args: the values of :class:`SlurmOptions`.
 
     Raises:
         BadInput: the options contradict each other, or this is a job already.
@@ -130,7 +122,7 @@ def wants_slurm(args: argparse.Namespace) -> bool:
     return args.slurm or args.slurm_local
 
 
-def shared_arguments(args: argparse.Namespace, *without: str) -> list[str]:
+def shared_arguments(args: Any, *without: str) -> list[str]:
     """The arguments of this command that its jobs share.
 
     Args:
@@ -148,27 +140,25 @@ def shared_arguments(args: argparse.Namespace, *without: str) -> list[str]:
 
 
 def hand_over(
-    args: argparse.Namespace,
-    stages: Sequence,
+    args: Any,
+    stages: Sequence[Stage],
     folder: Path,
-    option: str = "--out",
+    flag: str = "--out",
     at_once: int | None = None,
 ) -> int:
     """Submit the jobs, or show them with ``--dry-run``.
 
     Args:
-        stages: see :func:`alibi_fairseq.experiments.slurm.stages_of`.
-        folder: of the work.
-        option: the flag that names it.
-        at_once: jobs at the same time.
+        flag: the option that names the folder.
+        at_once: jobs of a stage at the same time.
     """
     from ..experiments import slurm
     from ..experiments.runner import exit_code
     from ..files import locked
 
     pairs = [given.partition("=")[::2] for given in args.slurm_option]
-    if wrong := [given for given, pair in zip(args.slurm_option, pairs) if not all(pair)]:
-        raise BadInput(f"--slurm-option takes NAME=VALUE, not '{wrong[0]}'.")
+    if not all(name and value for name, value in pairs):
+        raise BadInput(f"--slurm-option takes NAME=VALUE, not '{' '.join(args.slurm_option)}'.")
     cluster = slurm.Cluster(args.slurm_local, dict(pairs), at_once)
     if args.dry_run:
         print(slurm.describe(stages, cluster))
@@ -176,7 +166,7 @@ def hand_over(
 
     def do() -> None:
         # Jobs on this machine take the lock themselves.
-        with nullcontext() if cluster.local else locked(folder / "lock", option, "command"):
+        with nullcontext() if cluster.local else locked(folder / "lock", flag, "command"):
             slurm.submit(stages, folder, cluster)
 
     return exit_code(do)

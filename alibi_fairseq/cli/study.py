@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from .experiment_options import (
-    add_corpus_argument,
-    add_experiment_arguments,
-    corpus_paths,
-    run_experiment,
-)
-
-#: The description in the repository.
-DESCRIPTION = Path("configs/study.yaml")
+from .experiment_options import ExperimentOptions, corpus_option, corpus_paths
+from .options import option
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "description",
-        nargs="?",
-        type=Path,
-        default=DESCRIPTION,
-        metavar="YAML",
-        help="what to train and to evaluate (default: %(default)s)",
+@dataclass(kw_only=True)
+class StudyVerb(ExperimentOptions):
+    """A study as its description lists it."""
+
+    description: Path | None = option(
+        "what to train and to evaluate (default: configs/study.yaml)", nargs="?", metavar="YAML"
     )
-    add_corpus_argument(
-        parser,
+    corpus: list[str] = corpus_option(
         "text of one of the study's corpora, or a folder of binary data prepared from it; models "
-        "on corpora that are not given are not trained",
+        "on corpora that are not given are not trained"
     )
-    parser.add_argument(
-        "--cells",
-        default="*",
-        metavar="PATTERN",
-        help="only cells with such names, e.g. 'wikipedia-alibi-*'",
+    cells: str = option(
+        "only cells with such names, e.g. 'wikipedia-alibi-*'", "*", metavar="PATTERN"
     )
-    parser.add_argument(
-        "--work-dir",
-        type=Path,
-        default=Path("runs/study"),
+    work_dir: Path = option("for data and checkpoints", Path("runs/study"), metavar="FOLDER")
+    results: Path = option(
+        "of finished cells and the page; cells found there are done",
+        Path("runs/study/results"),
         metavar="FOLDER",
-        help="for data and checkpoints (default: %(default)s)",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("runs/study/results"),
-        metavar="FOLDER",
-        help="of finished cells and the page; cells found there are done (default: %(default)s)",
-    )
-    add_experiment_arguments(parser)
 
+    def __call__(self) -> int:
+        from ..experiments.study.study import Study, load
 
-def run(args: argparse.Namespace) -> int:
-    """Returns 75 if it was asked to stop; the same command resumes."""
-    from ..experiments.study.study import Study, load
-
-    names = [each.name for each in load(args.description).parts[0].corpora]
-    description = load(args.description, corpus_paths(args.corpus, names))
-    return run_experiment(args, Study(description, args.work_dir, args.results, args.cells))
+        description = load(self.description or Path("configs/study.yaml"))
+        texts = corpus_paths(self.corpus, [corpus["name"] for corpus in description.corpora])
+        study = Study(description, texts, self.work_dir, self.results, self.cells)
+        return self.run_experiment(study)

@@ -19,6 +19,7 @@ from ..checkpoints.loading import check_ties, wrong_parts
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
+from ..positions import METHODS
 from ..positions.alibi import SLOPE_KINDS
 from ..results.provenance import STATE_KEY, fingerprint
 from .measure import Scorer, token_losses
@@ -127,7 +128,7 @@ def load_checkpoint(
         decoder=model.decoder,
         facts={
             "model": cfg.model._name,
-            "position_method": position_method(cfg.model),
+            **method_facts(cfg.model),
             "train_length": getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample,
             "checkpoint": str(path),
             "updates": updates,
@@ -167,6 +168,13 @@ def add_later_options(state: dict, overrides: dict) -> None:
             raise BadInput(
                 f"The checkpoint has no option '{name}' to override; correct --model-overrides."
             )
+
+
+def method_facts(options) -> dict[str, str]:
+    """The position method of a model, with the name that a plugin gives it."""
+    name = position_method(options)
+    shown = METHODS[name].display_name if name in METHODS else ""
+    return {"position_method": name, **({"display_name": shown} if shown else {})}
 
 
 def position_method(options) -> str:

@@ -15,9 +15,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -35,7 +34,19 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 #: Seconds between polls of a command.
 INTERVAL = 0.5
-_WITH_PARENT = str(Path(__file__).with_name("with_parent.py"))
+#: Becomes the command behind it, which gets SIGTERM when the process with the given number ends.
+_WITH_PARENT = """
+import ctypes, os, signal, sys
+parent, command = int(sys.argv[1]), sys.argv[2:]
+# SIGUSR1, blocked until here, must not end a command that does not handle it yet.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h
+if os.getppid() != parent:  # it ended before the line above
+    sys.exit(128 + signal.SIGTERM)
+os.execv(command[0], command)
+"""
 
 
 class Stopped(Exception):
@@ -65,32 +76,48 @@ def handling_stop_signals(handler: Callable) -> Iterator[None]:
             signal.signal(number, previous)
 
 
+@dataclass
 class StopRequest:
-    """The signals that ask this process to stop, while the context lasts.
+    """The signals that have asked this process to stop.
 
     Attributes:
         times: 0, or 1 after a signal, or more after Ctrl-C was pressed again, which means "now".
         signal: the first one.
     """
 
-    def __init__(self):
-        self.times = 0
-        self.signal: signal.Signals | None = None
-        self._handling = handling_stop_signals(self._receive)
+    times: int = 0
+    signal: signal.Signals | None = None
 
-    def _receive(self, number, frame) -> None:
+    def receive(self, number, frame) -> None:
         self.signal = self.signal or signal.Signals(number)
         self.times += number == signal.SIGINT or not self.times
         if number == signal.SIGHUP:
             leave_terminal()
         print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> StopRequest:
-        self._handling.__enter__()
-        return self
 
-    def __exit__(self, *error) -> None:
-        self._handling.__exit__(*error)
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Note the signals that ask to stop, instead of acting on them, while the block runs."""
+    stop = StopRequest()
+    with handling_stop_signals(stop.receive):
+        yield stop
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where commands run, one at a time.
+
+    Attributes:
+        environment: variables besides those of this process, such as the GPUs.
+        stop: the request to stop that they obey, in a thread other than the main one.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop: StopRequest | None = None
+
+
+HERE = Place()
 
 
 def execute(
@@ -98,8 +125,7 @@ def execute(
     ask: signal.Signals = signal.SIGUSR1,
     log: IO | None = None,
     watch: Callable[[], None] = lambda: None,
-    stop: StopRequest | None = None,
-    environment: Mapping[str, str] | None = None,
+    place: Place = HERE,
 ) -> int:
     """Run a command, passing requests to stop on to it.
 
@@ -109,14 +135,13 @@ def execute(
             that saves nothing, once.
         log: receives the command's output, which otherwise goes where this process's goes.
         watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
-        stop, environment: see :meth:`Command.run`.
 
     Returns:
         The command's exit code, as in a shell; ``STOPPED_EARLY`` if it saved and stopped as requested.
     """
     asked = False
-    with nullcontext(stop) if stop else StopRequest() as stop:
-        process = _start(command, log, {**os.environ, **ENVIRONMENT, **(environment or {})})
+    with nullcontext(place.stop) if place.stop else stop_requests() as stop:
+        process = _start(command, log, {**os.environ, **ENVIRONMENT, **place.environment})
         try:
             while process.poll() is None:
                 if stop.times > 1:
@@ -125,11 +150,9 @@ def execute(
                     # Repeatedly: a worker that is still starting does not handle SIGUSR1 yet.
                     _ask_to_stop(process.pid, ask)
                     asked = True
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(INTERVAL)
-                except subprocess.TimeoutExpired:
-                    watch()
-            watch()
+                watch()
         finally:
             if process.poll() is None:
                 kill_all(process.pid)
@@ -140,7 +163,7 @@ def execute(
 
 
 def _start(command: list[str], log: IO | None, environment: Mapping[str, str]) -> subprocess.Popen:
-    with_parent = [sys.executable, "-IS", _WITH_PARENT, str(os.getpid())]
+    with_parent = [sys.executable, "-IS", "-c", _WITH_PARENT, str(os.getpid())]
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # inherited
     try:
         return subprocess.Popen(
@@ -181,14 +204,15 @@ class Command:
     Attributes:
         title: for messages, e.g. "training alibi-512".
         argv: the interpreter and its arguments.
-        log: the file that the output is appended to; None: the output is shown.
+        log: the file that the output is appended to, if there is progress to show instead or other
+            commands run beside it.
         updates: of a training, at its end. Its progress is shown, and it is asked to save; any other
             command is interrupted.
     """
 
     title: str
     argv: list[str]
-    log: Path | None = None
+    log: Path
     updates: int = 0
 
     @property
@@ -196,45 +220,40 @@ class Command:
         """The command as typed in the repository."""
         return shlex.join(["python", *self.argv[1:]])
 
-    def run(
-        self, stop: StopRequest | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def run(self, place: Place = HERE) -> None:
         """Run to the end.
-
-        Args:
-            stop: in a thread other than the main one: the request to stop that it obeys.
-            environment: variables besides those of this process.
 
         Raises:
             Stopped: it was asked to stop and did.
             Failed: its exit code was not 0.
         """
-        if stop and stop.times:
+        if place.stop and place.stop.times:
             raise Stopped
         tqdm.write(f"{self.title}\n  {self.line}", file=sys.stdout)
         sys.stdout.flush()
         ask = signal.SIGUSR1 if self.updates else signal.SIGINT
-        start = partial(execute, self.argv, ask, stop=stop, environment=environment)
-        if self.log and (stop or self.updates):
-            code, reason = self._run_with_log(self.log, start)
+        if place.stop or self.updates:
+            code, reason = self._run_with_log(ask, place)
         else:  # an evaluation with nothing beside it shows its own progress
-            code, reason = start(), "see the output above."
+            code, reason = execute(self.argv, ask, place=place), "see the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
         if code:
             raise Failed(f"{self.title} failed with exit code {code}; {reason}", code)
 
-    def _run_with_log(self, path: Path, start: Callable[..., int]) -> tuple[int, str]:
+    def _run_with_log(self, ask: signal.Signals, place: Place) -> tuple[int, str]:
         """Exit code, and where to look for the reason."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with (
-            path.open("a", encoding="utf-8") as log,
-            path.open(encoding="utf-8", errors="replace") as output,
+            self.log.open("a", encoding="utf-8") as log,
+            self.log.open(encoding="utf-8", errors="replace") as output,
+            progress(
+                self.updates, self.title, "update", unit_scale=False, disable=not self.updates
+            ) as bar,
         ):
             log.write(f"$ {self.line}\n")
             log.flush()
             output.seek(0, os.SEEK_END)
-            bar = TrainingProgress(self.title, self.updates) if self.updates else None
             unread, last, error = "", "", ""
 
             def watch() -> None:
@@ -242,25 +261,16 @@ class Command:
                 *lines, unread = (unread + output.read()).split("\n")
                 for line in filter(str.strip, lines):
                     last, error = line, line if ": error: " in line else error
-                    if bar:
-                        bar.see(line)
+                    advance(bar, line)
 
-            with closing(bar.bar) if bar else nullcontext():
-                code = start(log=log, watch=watch)
-        return code, f"see {path}; the last line is: {(error or unread or last).strip()}"
+            code = execute(self.argv, ask, log, watch, place)
+        return code, f"see {self.log}; the last line is: {(error or unread or last).strip()}"
 
 
-class TrainingProgress:
-    """A bar that follows the output of ``fairseq-train --log-format json``."""
-
-    def __init__(self, title: str, updates: int):
-        self.bar = progress(updates, title, "update", unit_scale=False)
-
-    def see(self, line: str) -> None:
-        """Advance the bar if the line reports the number of updates."""
-        _, brace, rest = line.partition("| train_inner | {")
-        if not brace:
-            return
+def advance(bar: tqdm, line: str) -> None:
+    """Move a bar to what a line of ``fairseq-train --log-format json`` reports, if it reports any."""
+    _, brace, rest = line.partition("| train_inner | {")
+    if brace:
         seen = json.loads("{" + rest)
-        self.bar.update(int(seen["num_updates"]) - self.bar.n)
-        self.bar.set_postfix_str(f"loss {seen['loss']} bits")
+        bar.update(int(seen["num_updates"]) - bar.n)
+        bar.set_postfix_str(f"loss {seen['loss']} bits")

@@ -15,12 +15,13 @@ from ..data.parallel import cores
 from ..data.probes import MULTIPLES
 from ..errors import BadInput
 from ..files import atomic_write, sha256_file
+from ..positions import METHODS
 from ..results.points import model_label
 from ..results.schema import load_document
-from .comparison import Comparison, Corpus, as_mapping, at_length, tokens_at
+from .comparison import Cell, Comparison, Corpus, as_mapping, at_length, tokens_at
 from .corpora import data_folder, is_prepared, prepare, text_folder
 from .hours import measure, updates_that_fit
-from .run import Evaluation, ProbeSweep, Run, Sweep, trials_of
+from .run import ProbeSweep, Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
 from .speeds import Columns, measure_speeds, speed_columns, with_baseline
 from .tuning import Trial, Tuning, tuning_table
@@ -155,116 +156,25 @@ def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> 
         folder: for everything.
         tuned: for the outcomes of trials (default: the same).
     """
-    runs = []
-    for corpus, method, length, seed in comparison.cells():
-        data = data_folder(corpus, length, folder)
-        model = f"{corpus.name}/{method}-{length}"
-        tuning = tuning_of(comparison, model, method, length, data, folder, tuned or folder)
-        name = f"{model}-seed{seed}"
-        run = run_of(comparison, name, method, length, seed, data, folder / name, tuning.lr)
-        evaluations: list[Evaluation]
-        if corpus.probe:
-            evaluations = [probe_of(comparison, method, length, run.folder)]
-        else:
-            evaluations = [*sweeps_of(comparison, corpus, method, length, run.folder, folder)]
-        runs.append(replace(run, evaluations=tuple(evaluations), tuning=tuning))
+    corpora, runs = {corpus.name: corpus for corpus in comparison.corpora}, []
+    for cell in comparison.cells():
+        corpus = corpora[cell.corpus]
+        data = data_folder(corpus, cell.train_length, folder)
+        tuning = tuning_of(comparison, cell, data, folder, tuned or folder)
+        run = run_of(comparison, cell, data, folder, tuning.lr)
+        sweeps = sweeps_of(comparison, corpus, cell, run.folder, folder)
+        runs.append(replace(run, evaluations=tuple(sweeps), tuning=tuning))
     return runs
 
 
-def sweeps_of(
-    what: Comparison, corpus: Corpus, method: str, length: int, results: Path, folder: Path
-) -> Iterator[Sweep]:
-    """The evaluations of a model: as trained, with each variant's options, on each other corpus.
+def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, end: str = "") -> Run:
+    """The training of one model of a comparison, without evaluations.
 
     Args:
-        results: the folder for the results.
         folder: of everything.
+        end: of the run's name.
     """
-    keys = ("score_from", "score_to", "per_document")
-    cut = {key: value for key in keys if (value := getattr(what, key))}
-    flags = [*_user_dir(what)]
-    for key, value in cut.items():
-        flags += [f"--{key.replace('_', '-')}", str(value)]
-    lengths = tokens_at(what.eval_lengths, length)
-    plain = Sweep(results / "results.json", lengths, what.strides, what.subset, settings=cut)
-    base = overrides_of(method)
-    trained = replace(plain, flags=(*_overriding(base), *flags))
-    yield trained
-    for stride, some in what.sliding.items() if method != "transformer_xl" else ():
-        if longer := tuple(each for each in tokens_at(some, length) if each > stride):
-            yield replace(trained, lengths=longer, strides=(str(stride),))
-    for name, options in what.variants.get(method, {}).items():
-        changed = {
-            key: length if value == "train_length" else value for key, value in options.items()
-        }
-        yield replace(
-            plain,
-            name=name,
-            results=results / f"results-{name}.json",
-            flags=(*_overriding({**base, **changed}), *flags),
-            settings={**cut, "overrides": changed},
-        )
-    for other in what.corpora:
-        if other.name in what.also_on and other != corpus and not other.probe:
-            yield replace(
-                plain,
-                name=f"on {other.name}",
-                results=results / f"results-on-{other.name}.json",
-                data=str(text_folder(other, folder)),
-                flags=(*_overriding(base), *flags),
-            )
-
-
-def probe_of(what: Comparison, method: str, length: int, results: Path) -> ProbeSweep:
-    """The evaluation of a model of a probe."""
-    lengths = tuple(multiple * length for multiple in MULTIPLES)
-    flags = (*_overriding(overrides_of(method)), *_user_dir(what))
-    return ProbeSweep(results / "results.json", lengths, flags=flags)
-
-
-def overrides_of(method: str) -> dict:
-    """Options of the model in evaluations: the table of learned positions ends at the training length."""
-    return {"clamp_learned_positions": True} if method == "learned" else {}
-
-
-def _overriding(options: dict) -> tuple[str, ...]:
-    return ("--model-overrides", json.dumps(options)) if options else ()
-
-
-def tuning_of(
-    what: Comparison, model: str, method: str, length: int, data: Path, folder: Path, tuned: Path
-) -> Tuning:
-    """How the learning rate of a model is chosen.
-
-    Args:
-        model: the beginning of the names of its runs.
-        folder: of everything.
-        tuned: of the outcomes of trials.
-    """
-    label = model_label(method, length)
-    label += f" ({model.partition('/')[0]})" if len(what.corpora) > 1 else ""
-    if len(what.lr) == 1:
-        return Tuning(label, what.lr[0])
-    short = replace(what, hours=None, updates=max(1, round(what.tune_share * what.updates)))
-    trials = []
-    for lr in what.lr:
-        name = f"{model}-seed{what.seeds[0]}-lr{lr:g}"
-        run = run_of(short, name, method, length, what.seeds[0], data, folder / name, lr)
-        trials.append(Trial(**vars(run), lr=lr))
-    return Tuning.of(label, tuple(trials), tuned / f"{model}-tuning.json")
-
-
-def run_of(
-    what: Comparison,
-    name: str,
-    method: str,
-    length: int,
-    seed: int,
-    data: Path,
-    folder: Path,
-    lr: float,
-) -> Run:
-    """The training of one model of a comparison, without evaluations."""
+    _, method, length, seed = cell
     task = ["--task", "language_modeling"]
     if method == "transformer_xl":
         task = ["--task", "segment_language_modeling", "--mem-len", str(length)]
@@ -286,15 +196,94 @@ def run_of(
         "train": sha256_if_there(data / "train.bin"),
         "dictionary": sha256_if_there(data / "dict.txt"),
     }
+    name = f"{model_name(cell)}-seed{seed}{end}"
     save_every = max(100, what.updates // 20)  # each checkpoint follows a validation
     flags = (
         *options,
-        *("--tensorboard-logdir", str(folder / "tensorboard")),
+        *("--tensorboard-logdir", str(folder / name / "tensorboard")),
         *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
         *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
         *(() if torch.cuda.is_available() else ("--cpu",)),
     )
-    return Run(name, folder, str(data), flags, settings, what.updates)
+    return Run(name, folder / name, str(data), flags, settings, what.updates)
+
+
+def model_name(cell: Cell) -> str:
+    """The beginning of the names of a model's runs."""
+    return f"{cell.corpus}/{cell.method}-{cell.train_length}"
+
+
+def tuning_of(what: Comparison, cell: Cell, data: Path, folder: Path, tuned: Path) -> Tuning:
+    """How the learning rate of a model is chosen: with the first seed.
+
+    Args:
+        folder: of everything.
+        tuned: of the outcomes of trials.
+    """
+    label = model_label(cell.method, cell.train_length, METHODS[cell.method].display_name)
+    label += f" ({cell.corpus})" if len(what.corpora) > 1 else ""
+    if len(what.lr) == 1:
+        return Tuning(label, what.lr[0])
+    short = replace(what, hours=None, updates=max(1, round(what.tune_share * what.updates)))
+    first, trials = cell._replace(seed=what.seeds[0]), []
+    for lr in what.lr:
+        run = run_of(short, first, data, folder, lr, f"-lr{lr:g}")
+        trials.append(Trial(**vars(run), lr=lr))
+    return Tuning.of(label, tuple(trials), tuned / f"{model_name(cell)}-tuning.json")
+
+
+def sweeps_of(
+    what: Comparison, corpus: Corpus, cell: Cell, results: Path, folder: Path
+) -> Iterator[Sweep]:
+    """The evaluations of a model: as trained, with each variant's options, on each other corpus.
+
+    Args:
+        results: the folder for the results.
+        folder: of everything.
+    """
+    length, method = cell.train_length, cell.method
+    # The table of learned positions ends at the training length.
+    base = {"clamp_learned_positions": True} if method == "learned" else {}
+    if corpus.probe:
+        lengths = tuple(multiple * length for multiple in MULTIPLES)
+        flags = (*_overriding(base), *_user_dir(what))
+        yield ProbeSweep(results / "results.json", lengths, flags=flags)
+        return
+    keys = ("score_from", "score_to", "per_document")
+    cut = {key: value for key in keys if (value := getattr(what, key))}
+    more = [*_user_dir(what)]
+    for key, value in cut.items():
+        more += [f"--{key.replace('_', '-')}", str(value)]
+    lengths = tokens_at(what.eval_lengths, length)
+    plain = Sweep(results / "results.json", lengths, what.strides, what.subset, settings=cut)
+    trained = replace(plain, flags=(*_overriding(base), *more))
+    yield trained
+    for stride, some in what.sliding.items() if method != "transformer_xl" else ():
+        if longer := tuple(each for each in tokens_at(some, length) if each > stride):
+            yield replace(trained, lengths=longer, strides=(str(stride),))
+    for name, options in what.variants.get(method, {}).items():
+        changed = {
+            key: length if value == "train_length" else value for key, value in options.items()
+        }
+        yield replace(
+            plain,
+            name=name,
+            results=results / f"results-{name}.json",
+            flags=(*_overriding({**base, **changed}), *more),
+            settings={**cut, "overrides": changed},
+        )
+    for other in what.corpora:
+        if other.name in what.also_on and other != corpus and not other.probe:
+            yield replace(
+                trained,
+                name=f"on {other.name}",
+                results=results / f"results-on-{other.name}.json",
+                data=str(text_folder(other, folder)),
+            )
+
+
+def _overriding(options: dict) -> tuple[str, ...]:
+    return ("--model-overrides", json.dumps(options)) if options else ()
 
 
 def _user_dir(comparison: Comparison) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import yaml
 from pydantic import (
@@ -140,6 +140,15 @@ class Corpus:
             raise ValueError("each needs 'name', and either 'text' or 'data'")
 
 
+class Cell(NamedTuple):
+    """A model to train: on which corpus, with which method, training length and seed."""
+
+    corpus: str
+    method: str
+    train_length: int
+    seed: int
+
+
 @dataclass(frozen=True, config=STRICT)
 class Comparison:
     """Which models to train, and at which lengths to evaluate each of them."""
@@ -240,12 +249,16 @@ class Comparison:
                     f"{multiple}, for example"
                 )
 
-    def cells(self) -> Iterator[tuple[Corpus, str, int, int]]:
-        """(corpus, method, training length, seed), the most important first."""
-        for values in itertools.product(*(getattr(self, axis) for axis in self.order)):
-            of = dict(zip(self.order, values))
-            if not self.train_on or of["corpora"].name in self.train_on:
-                yield of["corpora"], of["methods"], of["train_lengths"], of["seeds"]
+    def cells(self) -> Iterator[Cell]:
+        """The models, the most important first."""
+        corpora = [
+            each.name for each in self.corpora if each.name in self.train_on or not self.train_on
+        ]
+        values: dict[str, Any] = {"seeds": self.seeds, "corpora": corpora}
+        values |= {"train_lengths": self.train_lengths, "methods": self.methods}
+        for combination in itertools.product(*(values[axis] for axis in self.order)):
+            of = dict(zip(self.order, combination))
+            yield Cell(of["corpora"], of["methods"], of["train_lengths"], of["seeds"])
 
     @property
     def tokens(self) -> int:

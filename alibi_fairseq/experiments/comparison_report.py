@@ -90,9 +90,8 @@ def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep]]]:
     found: dict[str, list[tuple[Run, Sweep]]] = {}
     for run in runs:
         for each in run.evaluations:
-            if isinstance(each, Sweep):
-                other = f" {each.name}" if each.data else ""
-                found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
+            other = f" {each.name}" if each.data else ""
+            found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
     return found
 
 

@@ -38,24 +38,13 @@ NUMBERED = (
 
 
 def print_outcome(tables: PaperTables, items: tuple[str, ...]) -> None:
-    """Print each table with the path of its file, and the report's."""
+    """Write and print each table with the path of its file, and the report's."""
     for item in items:
-        path = table_of(tables, item)
-        print(f"\n{path.read_text(encoding='utf-8')}\n({path})")
+        path, text = tables.page.parent / f"{tables.scale.name}-{item}.md", beside(tables, item)
+        with atomic_write(path) as stream:
+            stream.write(text)
+        print(f"\n{text}\n({path})")
     print(f"\nThe report with all tables and figures: {tables.page}")
-
-
-def table_of(tables: PaperTables, item: str) -> Path:
-    """The file of an item's table: that of the report for a replication, otherwise one written here
-    whose rows say at which scale ours were measured.
-    """
-    in_report = tables.page.parent / "tables" / f"{item}.md"
-    if is_replication(tables, item) and in_report.is_file():
-        return in_report
-    path = tables.page.parent / f"{tables.scale.name}-{item}.md"
-    with atomic_write(path) as stream:
-        stream.write(beside(tables, item))
-    return path
 
 
 def is_replication(tables: PaperTables, item: str) -> bool:
@@ -136,7 +125,7 @@ def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:
     parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
     for item in NUMBERED:
         if item in items:
-            heading, _, body = table_of(tables, item).read_text(encoding="utf-8").partition("\n")
+            heading, _, body = beside(tables, item).partition("\n")
             drawn = "" if item not in DRAWN else "The numbers that the figure draws.\n\n"
             parts.append(f"#{heading}\n\n{drawn}{body.strip()}")
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from ..files import check_disk
@@ -11,11 +10,11 @@ from ..paper import published
 from ..paper.recipe import PAPER, Recipe, Scale
 from ..paper.tables import Training
 from ..reporting import markdown
+from ..reporting.collect import collect
+from ..reporting.report import write_report
 from ..results.schema import TRAINING_FILE
-from ..results.stamps import Stamp
-from .command import Command
-from .paper_data import Data, Source
-from .run import ALIBI, Run, Sweep
+from .paper_data import Data
+from .run import Run, Sweep
 from .runner import Experiment
 from .torchrun import Machine, launcher_flags, train_flags
 
@@ -32,18 +31,18 @@ class PaperTables(Experiment):
         folder: the folder for everything; one per scale.
         items: of the paper, e.g. ``("table05",)``.
         trainings: that the items need.
-        sources: by corpus.
+        data: by corpus.
         machine: of one run; None: what each recipe was published for (for a dry run).
-        name: what was asked for, e.g. ``all``.
+        overview: also write the page of all tables and figures.
     """
 
     folder: Path
     items: tuple[str, ...]
     trainings: list[Training]
-    sources: dict[str, Source]
+    data: dict[str, Data]
     scale: Scale
     machine: Machine | None
-    name: str = ""
+    overview: bool = False
 
     @property
     def gpus(self) -> int:
@@ -75,31 +74,16 @@ class PaperTables(Experiment):
     def report(self) -> None:
         from .paper_outcome import print_outcome, write_overview
 
-        results = self.folder / "results"
-        wanted = (run.folder / TRAINING_FILE for run in self.runs)
-        records = [path for path in wanted if path.is_file()]
-        made_of = [*sorted(results.rglob("*.json")), *records]
-        names = {"results": [str(path.relative_to(self.folder)) for path in made_of]}
-        stamp = Stamp(self.page.with_name("made.json"), names, made_of, [self.page])
-        if not stamp.holds():
-            words = ["report", *map(str, [results, *records]), "--out", str(self.page.parent)]
-            Command("the report", [*ALIBI, *words]).run()
-            stamp.write()
+        records = (run.folder / TRAINING_FILE for run in self.runs)
+        found = collect([self.folder / "results", *(path for path in records if path.is_file())])
+        write_report(found, self.page.parent, with_paper=False)
         print_outcome(self, self.items)
-        if self.name == "all":
+        if self.overview:
             print(f"All of them on one page: {write_overview(self, self.items)}")
 
     def cost(self) -> str:
         prepare = [each.line for data in self.data.values() for each in data.commands()]
         return "\n".join(["# data", *prepare, "", cost_table(self)])
-
-    @cached_property
-    def data(self) -> dict[str, Data]:
-        """By corpus."""
-        return {
-            corpus: Data(self.folder / "data" / source.folder, source, self.scale)
-            for corpus, source in self.sources.items()
-        }
 
     def run(self, training: Training) -> Run:
         """A training of the paper at this scale; complete once its data is prepared."""
@@ -122,7 +106,7 @@ class PaperTables(Experiment):
         )
         return Run(
             name=recipe.path,
-            folder=self.folder / "runs" / data.source.folder / recipe.name,
+            folder=self.folder / "runs" / data.label / recipe.name,
             data=data.argument,
             flags=tuple(flags),
             # Not the machine: any number of GPUs sees the same tokens in each update.
@@ -142,8 +126,8 @@ class PaperTables(Experiment):
 
     def results(self, training: Training, subset: str) -> Path:
         """The results of a run on a split."""
-        source = self.sources[training.recipe.corpus]
-        return self.folder / "results" / source.folder / f"{training.recipe.name}-{subset}.json"
+        label = self.data[training.recipe.corpus].label
+        return self.folder / "results" / label / f"{training.recipe.name}-{subset}.json"
 
     @property
     def page(self) -> Path:
@@ -187,16 +171,10 @@ def one_after_another(peaks: list[float]) -> float:
 
 def cost_table(tables: PaperTables) -> str:
     """Tokens, hours and disk of each run, and their sums, with a sentence on the hours."""
-    scale, lines, peaks = tables.scale, [], []
-    for data in tables.data.values():
-        source = data.source.path if data.source.path.exists() else None
-        row = [f"data of {data.source.corpus}", "", "", ""]
-        if scale.excerpt and source is None:
-            lines.append([*row, "size of the text?"])
-            continue
-        excerpt = 4 * sum(scale.excerpt.values())  # at most 4 bytes per token
-        peaks.append(data.disk_needed + excerpt)
-        lines.append([*row, gigabytes(peaks[-1])])
+    scale, lines = tables.scale, []
+    peaks = [data.disk_needed + 4 * sum(scale.excerpt.values()) for data in tables.data.values()]
+    for data, peak in zip(tables.data.values(), peaks):
+        lines.append([f"data of {data.corpus}", "", "", "", gigabytes(peak)])
     tokens, hours, disk = 0, 0.0, one_after_another(peaks)
     for training in tables.trainings:
         recipe, stops = scale.recipe(training.recipe), tables.stops(training)
@@ -215,11 +193,10 @@ def cost_table(tables: PaperTables) -> str:
         "1.3B parameters: the hours of Table 12); evaluations come on top."
         if scale is PAPER
         else f"The scale '{scale.name}' trains other models than the paper, which has no speeds "
-        "for them. Disk space for data depends on the text: name it with --corpus."
+        "for them."
     )
     return f"{markdown.table(headers, lines)}\n{said} Nothing was run or written."
 
 
 def gigabytes(size: float) -> str:
-    """At least one digit that is not 0, down to megabytes."""
-    return f"{size / 1e9:,.1f} GB" if size >= 5e8 else f"{max(size, 1e6) / 1e6:,.0f} MB"
+    return f"{size / 1e9:,.2f} GB"

@@ -11,49 +11,24 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..data import probes
 from ..errors import BadInput
-from ..files import locked
 from ..results.schema import load_document
 from ..results.stamps import Stamp, check_settings, read_stamp, write_settings
-from .command import Command, StopRequest
+from .command import HERE, Command, Place
+
+if TYPE_CHECKING:
+    from .tuning import Tuning
 
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
-Environment = Mapping[str, str] | None
 #: Beside binary data: where the documents of a split begin, in tokens, by split.
 DOCUMENTS = "documents.json"
-
-
-class Tuning(Protocol):
-    """How a setting of a run is chosen.
-
-    Attributes:
-        trials: trainings that have to be done before it is known.
-    """
-
-    @property
-    def trials(self) -> Sequence[Run]: ...
-
-
-class Evaluation(Protocol):
-    """Something that is measured on the model of a run."""
-
-    def command(self, run: Run) -> Command:
-        """Measures it."""
-
-    def done(self, run: Run) -> bool: ...
-
-    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
-        """Run the command and record that it is done."""
-
-    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        """Window length and number of tokens that the model reads in such windows."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +47,7 @@ class Run:
         stops: earlier numbers of updates at which the model is kept.
         final: the checkpoint to evaluate at the end.
         launcher: arguments of the interpreter in front of the training, such as torchrun's.
-        tuning: how a setting was or will be chosen; the trials for it are done first.
+        tuning: how the learning rate was or will be chosen.
     """
 
     name: str
@@ -81,7 +56,7 @@ class Run:
     flags: tuple[str, ...]
     settings: dict
     updates: int
-    evaluations: tuple[Evaluation, ...] = ()
+    evaluations: tuple[Sweep, ...] = ()
     stops: tuple[int, ...] = ()
     final: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
@@ -116,24 +91,24 @@ class Run:
         """Whether nothing is left to do; the data must be there."""
         return not self._untrained() and all(each.done(self) for each in self.evaluations)
 
-    def carry_out(self, stop: StopRequest | None, environment: Environment) -> None:
-        self.train(stop, environment)
-        self.evaluate(stop, environment)
+    def carry_out(self, place: Place) -> None:
+        self.train(place)
+        self.evaluate(place)
 
-    def train(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+    def train(self, place: Place = HERE) -> None:
         """Train what is not trained yet, see :meth:`.Command.run`."""
         for updates in self._untrained():
             self._check(updates)
             write_settings(self._settings_file, self.settings)
             if not has_reached(self.folder, updates):
-                self.command(updates).run(stop, environment)
+                self.command(updates).run(place)
             self._keep(updates)
 
-    def evaluate(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+    def evaluate(self, place: Place = HERE) -> None:
         """Measure what is not measured yet, see :meth:`.Command.run`."""
         for evaluation in self.evaluations:
             if not evaluation.done(self):
-                evaluation.measure(self, stop, environment)
+                evaluation.measure(self, place)
 
     def check(self) -> None:
         """Check that the run can begin or go on; has no side effects."""
@@ -151,25 +126,18 @@ class Run:
     def _check(self, updates: int) -> None:
         if left := trials_of([self]):
             raise BadInput(f"{self.name}: the trial {left[0].name} has to be done first.")
-        lock = self.folder / "training.lock"
-        if lock.is_file():  # perhaps left by one that was killed
-            with locked(lock, str(self.folder), "training"):
-                pass
-        advice = "choose another folder, or move that one away"
         found = read_stamp(self._settings_file)
+        advice = "choose another folder, or move that one away"
         check_settings(found, self.settings, f"{self.folder} holds a training", advice)
+        problem = ""
         if found is None and any(self.folder.glob("checkpoint*.pt")):
-            raise BadInput(f"{self.folder} holds checkpoints of another training; {advice}.")
-        if self.trained(updates).path.is_file():
-            raise BadInput(
-                f"{self.model(updates)} is missing or was changed after the training; move "
-                f"{self.folder} away to train again."
-            )
-        if has_reached(self.folder, updates + 1):
-            raise BadInput(
-                f"The training in {self.folder} is past {updates:,} updates without a checkpoint of "
-                "them; move that folder away to train again."
-            )
+            problem = "it holds checkpoints of another training"
+        elif self.trained(updates).path.is_file():
+            problem = f"{self.model(updates).name} is missing or was changed after the training"
+        elif has_reached(self.folder, updates + 1):
+            problem = f"it is past {updates:,} updates without a checkpoint of them"
+        if problem:
+            raise BadInput(f"{self.folder}: {problem}; move that folder away to train again.")
 
     def _keep(self, updates: int) -> None:
         model = self.model(updates)
@@ -177,11 +145,6 @@ class Run:
             unfinished = model.with_suffix(".unfinished")
             shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
             os.replace(unfinished, model)
-        if not model.is_file():
-            raise BadInput(
-                f"The training in {self.folder} left no {model.name}; move that folder away to "
-                "train again."
-            )
         self.trained(updates).write()
 
 
@@ -219,19 +182,19 @@ class Sweep:
         return Command(what, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
-        cells = self._cells(run)
+        trained, cells = run.trained(self.updates), self._cells(run)
+        fresh = all(cell["checkpoint_sha256"] == trained.output_sha256 for cell in cells)
         measured = {(cell["subset"], cell["length"], cell["stride"]) for cell in cells}
-        trained = run.trained(self.updates)
-        of_this_model = all(cell["checkpoint_sha256"] == trained.output_sha256 for cell in cells)
-        fresh = trained.holds() and of_this_model and self._stamp(run).holds()
-        return fresh and measured >= self.points
+        up_to_date = fresh and trained.holds() and self._stamp(run).holds()
+        return up_to_date and measured >= self.points
 
-    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
+    def measure(self, run: Run, place: Place) -> None:
+        """Run the command and record that it is done."""
         sha256, stamp = run.trained(self.updates).output_sha256, self._stamp(run)
         stale = any(cell["checkpoint_sha256"] != sha256 for cell in self._cells(run))
         if stale or (stamp.path.is_file() and not stamp.holds()):  # another model or text
             self.results.unlink(missing_ok=True)
-        self.command(run).run(stop, environment)
+        self.command(run).run(place)
         stamp.write()
 
     def _stamp(self, run: Run) -> Stamp:
@@ -263,6 +226,7 @@ class Sweep:
         return (cell["subset"], cell["length"], cell["stride"]) in self.points
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
+        """Window length and number of tokens that the model reads in such windows."""
         data = Path((self.data or run.data).split(":")[0])
         tokens, documents = tokens_in(data, self.subset), data / DOCUMENTS
         if last := self.settings.get("score_to"):
@@ -279,10 +243,6 @@ class ProbeSweep(Sweep):
     def done(self, run: Run) -> bool:
         return self._stamp(run).holds()
 
-    def measure(self, run: Run, stop: StopRequest | None, environment: Environment) -> None:
-        self.command(run).run(stop, environment)
-        self._stamp(run).write()
-
     def _stamp(self, run: Run) -> Stamp:
         settings = {"lengths": self.lengths, "flags": self.flags}
         made_of = [run.model(self.updates), Path(run.data) / probes.SETTINGS]
@@ -298,8 +258,7 @@ class ProbeSweep(Sweep):
 
 def trials_of(runs: Iterable[Run]) -> list[Run]:
     """What is left of the trials that choose settings of these runs, each once."""
-    tuned = [run.tuning for run in runs if run.tuning]
-    trials = {trial.name: trial for tuning in tuned for trial in tuning.trials}
+    trials = {trial.name: trial for run in runs if run.tuning for trial in run.tuning.trials}
     return [trial for trial in trials.values() if not trial.done]
 
 

@@ -10,8 +10,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from queue import Queue
 from typing import Protocol
@@ -21,7 +23,7 @@ from tqdm import tqdm
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from .command import Failed, Stopped, StopRequest, handling_stop_signals
+from .command import Failed, Place, Stopped, StopRequest, handling_stop_signals, stop_requests
 from .hours import duration, that_fit
 from .run import Run, trials_of
 
@@ -34,6 +36,7 @@ class Experiment(Protocol):
         option: the flag that names it.
         threads: CPU threads of each run; None: its share of the cores.
         partial: the report is also written when not all runs are done.
+        gpus: GPUs of each run, where there are any; 0: none.
     """
 
     folder: Path
@@ -43,7 +46,6 @@ class Experiment(Protocol):
 
     @property
     def gpus(self) -> int:
-        """GPUs of each run, where there are any; 0: none."""
         return 1
 
     @property
@@ -88,11 +90,12 @@ def carry_out(
             try:
                 if left and hours is not None:
                     left = that_fit(left, at_once, experiment.threads, hours)
-                if trials := trials_of(left):
-                    run_all([(trial.name, trial.carry_out) for trial in trials], places)
-                    names = {run.name for run in left}
-                    left = [run for run in experiment.runs if run.name in names]
-                run_all([(run.name, run.carry_out) for run in left], places)
+                for group in in_turns(left) if experiment.partial else [left]:
+                    if trials := trials_of(group):
+                        run_all([(trial.name, trial.carry_out) for trial in trials], places)
+                        names = {run.name for run in group}
+                        group = [run for run in experiment.runs if run.name in names]
+                    run_all([(run.name, run.carry_out) for run in group], places)
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -100,6 +103,12 @@ def carry_out(
             experiment.report()
 
     return exit_code(everything)
+
+
+def in_turns(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs in their order, each group with the same trials, so that the important ones finish first."""
+    trials = groupby(runs, key=lambda run: [trial.name for trial in trials_of([run])])
+    return [list(group) for _, group in trials]
 
 
 def describe(experiment: Experiment) -> str:
@@ -121,8 +130,8 @@ def default_parallel(experiment: Experiment, runs: int) -> int:
     return max(1, min(runs, gpus // experiment.gpus if gpus else cores()))
 
 
-def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[dict[str, str]]:
-    """Environment variables of the runs that go on at the same time: GPUs, or a share of the cores.
+def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Place]:
+    """The places of runs that go on at the same time, with GPUs or a share of the cores each.
 
     Args:
         gpus: GPUs of each run.
@@ -132,34 +141,30 @@ def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[dic
 
     there = torch.cuda.device_count() if gpus else 0
     if not there:
-        return [{"OMP_NUM_THREADS": str(threads or max(1, cores() // parallel))}] * parallel
+        share = str(threads or max(1, cores() // parallel))
+        return [Place({"OMP_NUM_THREADS": share})] * parallel
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",") if visible else [str(number) for number in range(there)]
-    places = []
-    for first in range(0, parallel * gpus, gpus):
-        share = [names[number % there] for number in range(first, first + gpus)]
-        places.append({"CUDA_VISIBLE_DEVICES": ",".join(share)})
-    return places
+    shares = [
+        ",".join(names[number % there] for number in range(first, first + gpus))
+        for first in range(0, parallel * gpus, gpus)
+    ]
+    return [Place({"CUDA_VISIBLE_DEVICES": share}) for share in shares]
 
 
-def run_all(
-    work: Sequence[tuple[str, Callable[[StopRequest | None, Mapping[str, str]], None]]],
-    places: Sequence[Mapping[str, str]],
-) -> None:
+def run_all(work: Sequence[tuple[str, Callable[[Place], None]]], places: Sequence[Place]) -> None:
     """Carry out runs or jobs; a line before each says how long the rest will take.
 
     Args:
-        work: names and functions of the request to stop that it obeys, see :meth:`.Command.run`,
-            and environment variables.
-        places: environment variables of those that go on at the same time. With several, each has
-            a thread of this process.
+        work: names and functions of the place.
+        places: of those that go on at the same time. With several, each has a thread of this process.
 
     Raises:
         BadInput, Failed: of the first that fails; the others are asked to stop.
         Stopped: the process was asked to stop, and everything under way has saved.
     """
     began, finished = time.monotonic(), 0
-    free: Queue[Mapping[str, str]] = Queue()
+    free: Queue[Place] = Queue()
     for place in places:
         free.put(place)
 
@@ -172,7 +177,7 @@ def run_all(
         tqdm.write(f"\n[{number + 1}/{len(work)}] {name}{left}", file=sys.stdout)
         place = free.get()
         try:
-            do(stop, place)
+            do(replace(place, stop=stop))
         except BaseException:
             if stop:  # before this thread takes the next one
                 stop.times = stop.times or 1
@@ -185,7 +190,7 @@ def run_all(
         for number in range(len(work)):
             carry_out_one(number, None)
         return
-    with StopRequest() as stop, ThreadPoolExecutor(len(places)) as pool:
+    with stop_requests() as stop, ThreadPoolExecutor(len(places)) as pool:
         futures = [pool.submit(carry_out_one, number, stop) for number in range(len(work))]
     errors = [error for future in futures if (error := future.exception())]
     for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):

@@ -22,7 +22,7 @@ from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
 from ..files import locked
 from . import command
-from .command import Command, StopRequest
+from .command import Command, Place, stop_requests
 from .run import ALIBI, trials_of
 from .runner import Experiment, exit_code, places_for, run_all
 
@@ -227,8 +227,8 @@ def run_command(argv: list[str]) -> None:
 
     An error, if the command failed, keeps jobs that depend on this one from beginning.
     """
-    with StopRequest() as stop:
-        code = command.execute([*ALIBI, *argv], stop=stop)
+    with stop_requests() as stop:
+        code = command.execute([*ALIBI, *argv], place=Place(stop=stop))
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
         print("saved; putting the job back into the queue", flush=True)
         from submitit import JobEnvironment

@@ -15,8 +15,8 @@ from ..errors import BadInput
 from ..reporting import markdown
 from ..results.schema import TRAINING_FILE, load_document
 from ..results.stamps import Stamp
-from .command import Failed, StopRequest
-from .run import Environment, Run
+from .command import HERE, Failed, Place
+from .run import Run
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Trial(Run):
     def done(self) -> bool:
         return self._diverged.holds() or super().done
 
-    def train(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+    def train(self, place: Place = HERE) -> None:
         try:
-            super().train(stop, environment)
+            super().train(place)
         except Failed as failure:
             if "FloatingPointError" not in str(failure):
                 raise
@@ -99,8 +99,8 @@ class Tuning:
 
 def tuning_table(runs: Iterable[Run]) -> str:
     """Validation perplexity at each learning rate, in Markdown; empty where none was chosen."""
-    tunings = {run.tuning.model: run.tuning for run in runs if isinstance(run.tuning, Tuning)}
-    found = {model: each.outcome for model, each in tunings.items() if each.outcome}
+    tunings = [run.tuning for run in runs if run.tuning]
+    found = {each.model: each.outcome for each in tunings if each.outcome}
     if not found:
         return ""
     grid = sorted({trial["lr"] for outcome in found.values() for trial in outcome["trials"]})

@@ -84,7 +84,7 @@ class TrainingRecord:
         return {"cells": self.cells, "totals": dict(self.totals)}
 
     def _facts(self) -> dict:
-        from ..evaluation.checkpoint import position_method
+        from ..evaluation.checkpoint import method_facts
 
         common, task = self.cfg.common, self.cfg.task
         half = {
@@ -93,7 +93,7 @@ class TrainingRecord:
         }
         return {
             "model": self.cfg.model._name,
-            "position_method": position_method(self.cfg.model),
+            **method_facts(self.cfg.model),
             "train_length": task.tokens_per_sample,
             "seed": common.seed,
             "precision": next((name for name, used in half.items() if used), "fp32"),

@@ -165,6 +165,8 @@ class PositionMethod(nn.Module):
 
     #: The ``METHOD_OPTIONS`` that this method uses; setting any other one is an error.
     options: tuple[str, ...] = ()
+    #: What tables and figures call the method of a plugin (default: its registered name).
+    display_name: str = ""
     #: Number of past hidden states per layer that the method attends to; 0 for most methods.
     memory_length: int = 0
 

@@ -39,6 +39,11 @@ def by_length(cells: Iterable[dict]) -> dict[Model, dict[float, list[float]]]:
     }
 
 
+def display_names(cells: Iterable[dict]) -> dict[str, str | None]:
+    """The names that plugins give their methods."""
+    return {cell["position_method"]: cell.get("display_name") for cell in cells}
+
+
 def shown(values: Sequence[float] | None) -> str:
     """The mean over seeds in percent, with the standard deviation where there are several."""
     if not values:
@@ -61,10 +66,11 @@ def accuracy_table(cells: Sequence[dict]) -> str:
 
     Below it, the accuracy of guessing, and a sentence where no model is better at its training length.
     """
-    found = by_length(cells)
+    found, names = by_length(cells), display_names(cells)
     multiples = sorted({multiple for at in found.values() for multiple in at})
     rows = [
-        [model_label(*model), *(shown(at.get(m)) for m in multiples)] for model, at in found.items()
+        [model_label(*model, names[model[0]]), *(shown(at.get(m)) for m in multiples)]
+        for model, at in found.items()
     ]
     table = markdown.table(["trained ↓ tested at →", *(f"{m:g} L" for m in multiples)], rows)
     size, chance = cells[0]["trials"], cells[0]["chance"]
@@ -83,7 +89,7 @@ def accuracy_table(cells: Sequence[dict]) -> str:
 
 def draw_heat_maps(cells: Sequence[dict], title: str, *paths: str | os.PathLike) -> None:
     """One map per model of the accuracy by length and depth, seeds averaged."""
-    models = list(by_length(cells))
+    models, names = list(by_length(cells)), display_names(cells)
     values: dict = defaultdict(list)
     for cell in cells:
         model = (cell["position_method"], cell["train_length"])
@@ -108,7 +114,7 @@ def draw_heat_maps(cells: Sequence[dict], title: str, *paths: str | os.PathLike)
                 for x, value in enumerate(row):
                     color = "black" if value > 0.6 else "white"
                     axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", color=color)
-            axes.set_title(model_label(*model))
+            axes.set_title(model_label(*model, names[model[0]]))
             axes.set_xticks(range(len(lengths)), map(str, lengths))
             axes.set_yticks(range(len(depths)), [f"{depth:.0%}" for depth in depths])
             axes.set_xlabel("Length (tokens)")

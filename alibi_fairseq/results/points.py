@@ -139,17 +139,14 @@ class Series:
 
     @property
     def label(self) -> str:
-        method = self.points[0].method if self.points else method_name(self.position_method)
-        name = self.title or _labelled(method, self.train_length)
+        given = self.points[0].display_name if self.points else None
+        name = self.title or model_label(self.position_method, self.train_length, given)
         return f"{name} ({self.variant})" if self.variant else name
 
 
-def model_label(method: str, train_length: int | None) -> str:
+def model_label(method: str, train_length: int | None, display_name: str | None = None) -> str:
     """``ALiBi, L=512``, or the method alone without a training length."""
-    return _labelled(method_name(method), train_length)
-
-
-def _labelled(name: str, train_length: int | None) -> str:
+    name = display_name or method_name(method)
     return name if train_length is None else f"{name}, L={train_length}"
 
 
@@ -318,7 +315,9 @@ def caption(points: Iterable[Point]) -> str:
     single = "a single seed" if max(seeds) == 1 else "a single seed for some models"
     parts += [f"mean and standard deviation of {max(seeds)} seeds"] if max(seeds) > 1 else []
     parts += [single] if 1 in seeds else []
-    guessing = {_labelled(p.method, p.train_length) for p in ours if p.is_chance}
+    guessing = {
+        model_label(p.position_method, p.train_length, p.display_name) for p in ours if p.is_chance
+    }
     few = ", ".join(sorted(guessing)) if len(guessing) <= 4 else f"{len(guessing)} models"
     parts += [f"near chance: {few}"] if guessing else []
     return "; ".join(part for part in parts if part)

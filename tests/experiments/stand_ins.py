@@ -90,11 +90,6 @@ class Commands:
         unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}
         save_document(document(*unique.values(), **PROVENANCE), out)
 
-    def report(self, words: list[str]) -> None:
-        page = Path(value(words, "--out")) / "report.md"
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text("# Results\n")
-
 
 def value(words: list[str], flag: str) -> str:
     """What stands behind a flag the last time it is given."""

@@ -161,7 +161,7 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.experiments.command import StopRequest, execute
+from alibi_fairseq.experiments.command import Place, stop_requests, execute
 {call}
 """
 CHILD = """
@@ -196,8 +196,8 @@ def wait_until(condition, seconds=180):  # imports take long on a busy machine
 
 
 IN_A_THREAD = """
-with StopRequest() as stop:
-    thread = threading.Thread(target=lambda: execute({words}, stop=stop))
+with stop_requests() as stop:
+    thread = threading.Thread(target=lambda: execute({words}, place=Place(stop=stop)))
     thread.start()
     thread.join()
 """
@@ -221,7 +221,7 @@ def test_a_killed_parent_leaves_no_command_behind(tmp_path, call):
 def test_a_command_whose_parent_has_ended_does_not_begin(tmp_path):
     mark = tmp_path / "mark"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w')"]
-    start = [sys.executable, module._WITH_PARENT, str(os.getppid()), *program]
+    start = [sys.executable, "-c", module._WITH_PARENT, str(os.getppid()), *program]
     assert subprocess.run(start).returncode == 128 + signal.SIGTERM
     assert not mark.exists()
 

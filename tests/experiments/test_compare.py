@@ -12,6 +12,7 @@ from commands import ROOT
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.experiments.command import Place
 from alibi_fairseq.experiments.compare import Compare, runs_of
 from alibi_fairseq.experiments.comparison import from_mapping
 from alibi_fairseq.experiments.comparison_report import write_report
@@ -118,11 +119,11 @@ def test_an_unknown_model_is_refused(data_bin, tmp_path, capsys):
 def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr("alibi_fairseq.experiments.runner.cores", lambda: 8)
-    assert places_for(3, 1) == [{"OMP_NUM_THREADS": "2"}] * 3
-    assert places_for(2, 1, threads=1) == [{"OMP_NUM_THREADS": "1"}] * 2
+    assert places_for(3, 1) == [Place({"OMP_NUM_THREADS": "2"})] * 3
+    assert places_for(2, 1, threads=1) == [Place({"OMP_NUM_THREADS": "1"})] * 2
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert places_for(2, 2) == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3"}]
+    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(2, 2)] == ["0,1", "2,3"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [e["CUDA_VISIBLE_DEVICES"] for e in places_for(3, 1)] == ["5", "7", "5"]
+    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(3, 1)] == ["5", "7", "5"]

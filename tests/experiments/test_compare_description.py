@@ -1,12 +1,10 @@
 """Descriptions of comparisons, from YAML and from options."""
 
-import argparse
-
 import pytest
 import yaml
 
-from alibi_fairseq.cli import compare as cli
 from alibi_fairseq.cli import make_parser
+from alibi_fairseq.cli.compare import CompareVerb
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments.comparison import PAPER_METHODS, as_mapping, from_mapping, load
 from alibi_fairseq.positions import METHODS
@@ -42,7 +40,7 @@ def test_a_yaml_file_and_back(tmp_path):
 
 def test_cells_come_in_the_order_of_importance(tmp_path):
     (tmp_path / "study.yaml").write_text(STUDY)
-    cells = [(c.name, m, length, s) for c, m, length, s in load(tmp_path / "study.yaml").cells()]
+    cells = list(load(tmp_path / "study.yaml").cells())
     assert len(set(cells)) == len(cells) == 2 * 2 * 2 * 3
     assert cells[:4] == [
         ("wiki", "alibi", 64, 1),
@@ -91,20 +89,23 @@ def test_a_file_that_is_no_description(tmp_path):
             load(path)
 
 
-def options(*arguments: object) -> argparse.Namespace:
+def described(monkeypatch, *arguments: object):
+    """The comparison of a command line."""
     command = ["compare", *map(str, arguments), "--out", "runs/mine"]
-    return make_parser(command).parse_args(command)
+    monkeypatch.setattr(CompareVerb, "__call__", CompareVerb.comparison)
+    return CompareVerb.run(make_parser(command).parse_args(command))
 
 
 def test_options_describe_the_same_as_yaml(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("text")
-    made = cli.comparison_of(
-        options(
+    made = described(
+        monkeypatch,
+        *(
             *("book.txt", "--methods", "alibi, none", "--train-lengths", "64,128"),
             *("--eval-lengths", "64,256", "--seeds", "1,2", "--lr", "0.01"),
             *("--tokenizer", "words", "--vocab-size", "500", "--train-flags", "--dropout 0"),
-        )
+        ),
     )
     corpus = {"name": "book", "text": "book.txt", "tokenizer": "words", "vocabulary": 500}
     assert made == from_mapping(
@@ -118,25 +119,25 @@ def test_options_describe_the_same_as_yaml(tmp_path, monkeypatch):
             "train_flags": "--dropout 0",
         }
     )
-    assert cli.comparison_of(options("book.txt", "--methods", "all")).methods == PAPER_METHODS
-    every = cli.comparison_of(options("book.txt", "--methods", "all,later,alibi")).methods
+    assert described(monkeypatch, "book.txt", "--methods", "all").methods == PAPER_METHODS
+    every = described(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
     assert every[:7] == PAPER_METHODS and sorted(every) == sorted(METHODS)
 
 
-def test_binary_data_yaml_and_missing_text(tmp_path):
+def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
     data = tmp_path / "wiki" / "data-bin"
     data.mkdir(parents=True)
     (data / "dict.txt").touch()
-    corpus = cli.comparison_of(options(data)).corpora[0]
+    corpus = described(monkeypatch, data).corpora[0]
     assert (corpus.name, corpus.data, corpus.text) == ("wiki", str(data), ())
     with pytest.raises(BadInput, match="binary data already"):
-        cli.comparison_of(options(data, "--tokenizer", "words"))
+        described(monkeypatch, data, "--tokenizer", "words")
     with pytest.raises(BadInput, match="no such file"):
-        cli.comparison_of(options(tmp_path / "missing.txt"))
+        described(monkeypatch, tmp_path / "missing.txt")
     (tmp_path / "study.yaml").write_text(STUDY)
-    assert cli.comparison_of(options(tmp_path / "study.yaml")).title == "A study"
+    assert described(monkeypatch, tmp_path / "study.yaml").title == "A study"
     with pytest.raises(BadInput, match="instead of giving --seeds"):
-        cli.comparison_of(options(tmp_path / "study.yaml", "--seeds", "1"))
+        described(monkeypatch, tmp_path / "study.yaml", "--seeds", "1")
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/b", "..", ""])

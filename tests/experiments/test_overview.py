@@ -7,8 +7,8 @@ import re
 import pytest
 from stand_ins import Commands
 
-from alibi_fairseq.experiments import command
-from alibi_fairseq.experiments.paper_data import Source
+from alibi_fairseq.experiments import command, paper_tables
+from alibi_fairseq.experiments.paper_data import Data
 from alibi_fairseq.experiments.paper_tables import PaperTables
 from alibi_fairseq.experiments.runner import carry_out
 from alibi_fairseq.experiments.torchrun import Machine
@@ -19,17 +19,19 @@ from alibi_fairseq.paper.recipe import SMOKE
 @pytest.fixture
 def page(tmp_path, monkeypatch) -> str:
     monkeypatch.setattr(command, "execute", Commands())
+    monkeypatch.setattr(paper_tables, "write_report", lambda *_, **__: None)
     (tmp_path / "text").mkdir()
     for name in ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"):
         (tmp_path / "text" / name).write_text("some words\n")
     (tmp_path / "books.txt").write_text("some words\n")
     paths = {"wikitext-103": "text", "bookcorpus": "books.txt", "cc100-roberta": "books.txt"}
-    given = {name: Source(name, tmp_path / path, True) for name, path in paths.items()}
-    trainings = tables.trainings_for(tables.ITEMS)
-    machine = Machine(1, cpu=True)
-    experiment = PaperTables(
-        tmp_path / "work", tables.ITEMS, trainings, given, SMOKE, machine, "all"
+    work, machine, trainings = (
+        tmp_path / "work",
+        Machine(1, cpu=True),
+        tables.trainings_for(tables.ITEMS),
     )
+    data = {name: Data(work, name, tmp_path / path, True, SMOKE) for name, path in paths.items()}
+    experiment = PaperTables(work, tables.ITEMS, trainings, data, SMOKE, machine, True)
     assert carry_out(experiment, parallel=1) == 0
     return (experiment.page.parent / "smoke.md").read_text()
 

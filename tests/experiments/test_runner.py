@@ -10,9 +10,10 @@ import time
 
 import pytest
 
+from alibi_fairseq.data.parallel import progress
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments import command as module
-from alibi_fairseq.experiments.command import Command, Failed, Stopped, TrainingProgress
+from alibi_fairseq.experiments.command import Command, Failed, Place, Stopped, advance
 from alibi_fairseq.experiments.runner import exit_code, run_all
 
 
@@ -21,16 +22,16 @@ def short_interval(monkeypatch):
     monkeypatch.setattr(module, "INTERVAL", 0.02)
 
 
-def python(program, log=None, updates=0):
+def python(program, log, updates=0):
     return Command("copying", [sys.executable, "-c", program], log, updates)
 
 
 def task(name, *commands):
     """Work that runs commands one after the other."""
 
-    def carry_out(stop, environment):
+    def carry_out(place):
         for command in commands:
-            command.run(stop, environment)
+            command.run(place)
 
     return name, carry_out
 
@@ -81,16 +82,15 @@ def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
 
 
 def test_progress_follows_the_log():
-    bar = TrainingProgress("training", 100)
-    bar.see('now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
-    bar.see("now | INFO | fairseq.trainer | something else\n")
-    assert bar.bar.n == 40 and "9.1" in bar.bar.postfix
-    bar.bar.close()
+    with progress(100, "training", "update") as bar:
+        advance(bar, 'now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
+        advance(bar, "now | INFO | fairseq.trainer | something else\n")
+        assert bar.n == 40 and "9.1" in bar.postfix
 
 
 def test_runs_keep_their_order(tmp_path, capsys):
     runs = [task(name, touch(tmp_path / name)) for name in "abc"]
-    run_all(runs, [{}])
+    run_all(runs, [Place()])
     printed = capsys.readouterr().out
     assert "[1/3] a" in printed and "[3/3] c (about 1 min left)" in printed
     assert all((tmp_path / name).exists() for name in "abc")
@@ -117,9 +117,9 @@ def test_parallel_runs_go_on_at_the_same_time_with_one_thread_each(tmp_path, par
     runs = [run(*paths), run(*reversed(paths))]
     if parallel == 1:
         with pytest.raises(Failed):
-            run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)
+            run_all(runs, [Place({"OMP_NUM_THREADS": "1"})] * parallel)
     else:
-        run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)
+        run_all(runs, [Place({"OMP_NUM_THREADS": "1"})] * parallel)
         assert [path.read_text() for path in paths] == ["1", "1"]
 
 
@@ -131,7 +131,7 @@ def test_runs_at_the_same_time_have_different_environments(tmp_path):
         return task(path.name, python(program, path.with_suffix(".log")))
 
     paths = [tmp_path / name for name in "abcd"]
-    run_all([run(path) for path in paths], [{"GPU": "0"}, {"GPU": "1"}])
+    run_all([run(path) for path in paths], [Place({"GPU": "0"}), Place({"GPU": "1"})])
     used = [path.read_text() for path in paths]
     assert sorted(used[:2]) == sorted(used[2:]) == ["0", "1"]
 
@@ -141,7 +141,7 @@ def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
     paths = [tmp_path / name for name in ("a", "b", "c")]
     runs = [task(path.name, training(path), touch(tmp_path / "never")) for path in paths]
     send_when(signal.SIGTERM, *(path.with_suffix(".began") for path in paths[:parallel]))
-    assert exit_code(lambda: run_all(runs, [{"OMP_NUM_THREADS": "1"}] * parallel)) == 75
+    assert exit_code(lambda: run_all(runs, [Place({"OMP_NUM_THREADS": "1"})] * parallel)) == 75
     printed = capsys.readouterr()
     assert "resumes from here" in printed.err and "[3/3]" not in printed.out
     assert [path.with_suffix(".saved").exists() for path in paths] == [
@@ -160,17 +160,17 @@ def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
         task("b", failing),
         task("c", touch(tmp_path / "c")),
     ]
-    assert exit_code(lambda: run_all(runs, [{}, {}])) == 3
+    assert exit_code(lambda: run_all(runs, [Place(), Place()])) == 3
     assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_bad_input_of_a_run_is_raised(parallel):
-    def refuse(stop, environment):
+    def refuse(place):
         raise BadInput("No.")
 
     with pytest.raises(BadInput, match="No"):
-        run_all([("a", refuse)], [{}] * parallel)
+        run_all([("a", refuse)], [Place()] * parallel)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])

@@ -170,9 +170,9 @@ def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypa
 def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
     asked = []
 
-    def stopped(words, stop):
+    def stopped(words, place):
         os.kill(os.getpid(), stopped.signal)
-        return slurm.STOPPED_EARLY if stop.times else 0
+        return slurm.STOPPED_EARLY if place.stop.times else 0
 
     class Environment:
         def _requeue(self, countdown):

@@ -39,7 +39,7 @@ class Commands:
         self.trained: list[tuple[str, str, int]] = []
         self.stop_at: int | None = None
 
-    def __call__(self, words, *arguments, log=None, watch=None, **more) -> int:
+    def __call__(self, words, ask=None, log=None, watch=None, place=None) -> int:
         return self.train(words, log, watch) if words[3] == "train" else self.eval(words)
 
     def train(self, words, log, watch) -> int:

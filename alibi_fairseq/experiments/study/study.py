@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
+import pydantic.dataclasses
 
 from ...errors import BadInput
 from ...files import atomic_write
 from ...results.points import Point, document_points
 from ...results.schema import TRAINING_FILE, load_document, merge_documents, save_document
-from ...results.stamps import check_settings
-from ..command import StopRequest
+from ...results.stamps import check_settings, read_stamp
+from ..command import HERE, Place
 from ..compare import runs_of, sha256_if_there
-from ..comparison import Comparison, Corpus, from_mapping, read_yaml
+from ..comparison import STRICT, Cell, Comparison, Corpus, from_mapping, read_yaml, validated
 from ..corpora import is_prepared, prepare
-from ..run import Environment, Run, Sweep, trials_of
+from ..run import Run, trials_of
 from ..runner import Experiment
 from .bootstrap import Losses
 from .claims import Evaluation, Results
@@ -35,80 +36,51 @@ from .page import write_page
 SETTINGS, EVALUATION, SPEEDS = "cell.json", "evaluation.json", "speeds.json"
 
 
-class Key(NamedTuple):
-    """A model of a study."""
-
-    corpus: str
-    method: str
-    train_length: int
-    seed: int
-
-    @property
-    def name(self) -> str:
-        return "-".join(map(str, self[:3])) + f"-seed{self.seed}"
-
-
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
 class Description:
-    """What a study trains and evaluates.
+    """A study as YAML describes it.
 
     Attributes:
         title: of the page.
+        corpora: as in a comparison, some without their text.
+        parts: comparisons of them, the most important first.
+        training, evaluation: what all parts share.
         note: for the page, in Markdown.
-        parts: comparisons of the same corpora, the most important first.
-        given: names of the corpora whose text is there.
     """
 
     title: str
-    note: str
-    parts: tuple[Comparison, ...]
-    given: frozenset[str]
+    corpora: list[dict]
+    parts: list[dict]
+    training: dict = field(default_factory=dict)
+    evaluation: dict = field(default_factory=dict)
+    note: str = ""
 
-    def cells(self) -> Iterator[tuple[Key, Comparison]]:
-        """Each model once, in the order of importance, with the first comparison that has it."""
-        found: dict[Key, Comparison] = {}
-        for part in self.parts:
-            for corpus, method, length, seed in part.cells():
-                found.setdefault(Key(corpus.name, method, length, seed), part)
-        yield from found.items()
+    def __post_init__(self):
+        self.comparisons({})
 
+    def comparisons(self, texts: Mapping[str, Path]) -> tuple[Comparison, ...]:
+        """The parts; in place of texts that are missing stands the corpus's name.
 
-def load(path: Path, texts: Mapping[str, Path] | None = None) -> Description:
-    """A study from YAML: ``corpora``, ``parts``, and in ``training`` and ``evaluation`` what parts share.
-
-    Args:
-        texts: by corpus, where the file does not name them.
-    """
-
-    def make(values: dict) -> Description:
-        known = {"title", "note", "corpora", "parts", "training", "evaluation"}
-        if wrong := sorted(values.keys() - known):
-            raise BadInput(
-                f"there is no key '{wrong[0]}'; the keys are {', '.join(sorted(known))}."
-            )
-        try:
-            given = {name: str(text) for name, text in (texts or {}).items()}
-            corpora = [_corpus(each, given) for each in values["corpora"]]
-            shared = {**values.get("training", {}), **values.get("evaluation", {})}
-            parts = [{**shared, **part, "corpora": corpora} for part in values["parts"]]
-            title = values["title"]
-        except (AttributeError, KeyError, TypeError) as error:
-            raise BadInput(f"this is not the description of a study ({error!r}).") from error
-        if strange := sorted(given.keys() - {each["name"] for each in corpora}):
-            raise BadInput(f"--corpus: there is no corpus '{strange[0]}'.")
-        there = {each["name"] for each in values["corpora"] if {"text", "data"} & each.keys()}
-        compared = tuple(map(from_mapping, parts))
-        return Description(title, values.get("note", ""), compared, frozenset({*there, *given}))
-
-    return read_yaml(path, make)
+        Args:
+            texts: by corpus, where the description does not name them.
+        """
+        corpora = []
+        for corpus in self.corpora:
+            name = str(corpus.get("name"))
+            text = texts.get(name, Path(name.upper()))
+            key = "data" if (text / "dict.txt").is_file() else "text"
+            told = name not in texts and {"text", "data"} & corpus.keys()
+            corpora.append(corpus if told else {**corpus, key: str(text)})
+        shared = {**self.training, **self.evaluation, "corpora": corpora}
+        return tuple(from_mapping({**shared, **part}) for part in self.parts)
 
 
-def _corpus(described: dict, given: Mapping[str, str]) -> dict:
-    name = described["name"]
-    if name in given:
-        there = (Path(given[name]) / "dict.txt").is_file()
-        return {**described, "data" if there else "text": given[name]}
-    return described if {"text", "data"} & described.keys() else {**described, "text": name.upper()}
+def load(path: Path) -> Description:
+    return read_yaml(path, lambda values: validated(Description, values))
+
+
+def name_of(cell: Cell) -> str:
+    return "-".join(map(str, cell[:3])) + f"-seed{cell.seed}"
 
 
 @dataclass(frozen=True)
@@ -116,42 +88,39 @@ class KeptRun(Run):
     """A run that is done where its results are kept, wherever it was trained.
 
     Attributes:
-        key: of its model.
+        corpus: name of the corpus of its model.
         cell: what determines the results; the hashes of data are None before it is there.
         kept: the folder of the JSON.
     """
 
-    key: Key = Key("", "", 0, 0)
-    cell: dict | None = None
+    corpus: str = ""
+    cell: dict = field(default_factory=dict)
     kept: Path = Path()
 
     @property
     def done(self) -> bool:
         """Whether the results are there."""
-        path = self.kept / SETTINGS
-        if not path.is_file():
+        found = read_stamp(self.kept / SETTINGS)
+        if found is None:
             return False
-        found = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        wanted = json.loads(json.dumps(self.cell))
+        wanted, advice = dict(self.cell), "choose another --results or move that folder away"
         if None in wanted["data"].values():
-            wanted["data"] = found["data"]
-        advice = "choose another --results or move that folder away"
-        check_settings(found, wanted, f"{self.kept} holds a cell that was made", advice)
+            wanted["data"] = found["settings"]["data"]
+        there = f"{self.kept} holds a cell that was made"
+        check_settings(found["settings"], wanted, there, advice)
         return True
 
-    def evaluate(self, stop: StopRequest | None = None, environment: Environment = None) -> None:
+    def evaluate(self, place: Place = HERE) -> None:
         """Measure what is not measured yet, and keep the results."""
         if self.done:  # refuses those of other settings
             return
-        super().evaluate(stop, environment)
-        outcome: Any = getattr(self.tuning, "outcome", None)
+        super().evaluate(place)
         line, rate = self.command().line, float(self.flags[self.flags.index("--lr") + 1])
         record = load_document(self.folder / TRAINING_FILE)
         record["provenance"]["command"] = line  # as typed, without this machine's interpreter
         documents: dict[str, list[dict]] = {}
         for each in self.evaluations:
-            assert isinstance(each, Sweep)
-            tested_on = each.name.removeprefix("on ") if each.data else self.key.corpus
+            tested_on = each.name.removeprefix("on ") if each.data else self.corpus
             facts = {"corpus": tested_on, "lr": rate, "train_command": line}
             facts |= {"label": each.name} if each.name and not each.data else {}
             document = load_document(each.results)
@@ -162,7 +131,8 @@ class KeptRun(Run):
             save_document(merge_documents(found), self.kept / name)
         save_document(record, self.kept / TRAINING_FILE)
         with atomic_write(self.kept / SETTINGS) as stream:
-            kept = {"name": self.key.name, "settings": self.cell, "tuning": outcome}
+            outcome = self.tuning and self.tuning.outcome
+            kept = {"name": self.name, "settings": self.cell, "tuning": outcome}
             json.dump(kept, stream, indent=1)
             stream.write("\n")
 
@@ -172,12 +142,15 @@ class Study(Experiment):
     """A study as an :class:`..runner.Experiment`.
 
     Attributes:
+        description: what is trained and evaluated.
+        texts: by corpus, where the description does not name them.
         folder: for data and checkpoints.
         results: for the JSON of finished runs and the page.
         pattern: only runs with such names, as a shell matches file names.
     """
 
     description: Description
+    texts: Mapping[str, Path]
     folder: Path
     results: Path
     pattern: str = "*"
@@ -185,11 +158,16 @@ class Study(Experiment):
     threads = 1
     partial = True
 
+    @cached_property
+    def parts(self) -> tuple[Comparison, ...]:
+        return self.description.comparisons(self.texts)
+
     @property
     def corpora(self) -> list[Corpus]:
         """Those whose text is there."""
-        described = self.description
-        return [each for each in described.parts[0].corpora if each.name in described.given]
+        told = (each["name"] for each in self.description.corpora if {"text", "data"} & each.keys())
+        there = {*self.texts, *told}
+        return [each for each in self.parts[0].corpora if each.name in there]
 
     @property
     def prepared(self) -> bool:
@@ -197,73 +175,83 @@ class Study(Experiment):
 
     def prepare(self) -> None:
         """Make the data; refuses results that were made with other settings."""
-        first = self.description.parts[0]
-        missing = [each.name for each in first.corpora if each not in self.corpora]
-        if missing and self.corpora and first.shared_vocabulary:
+        first, there = self.parts[0], self.corpora
+        missing = [each.name for each in first.corpora if each not in there]
+        if missing and there and first.shared_vocabulary:
             flags = " ".join(f"--corpus {name}=PATH" for name in missing)
             raise BadInput(f"The dictionary is learned from all texts; give {flags} as well.")
-        prepare(self.corpora, (), first.shared_vocabulary, self.folder)
+        prepare(there, (), first.shared_vocabulary, self.folder)
         for run in self.runs:
             run.done  # noqa: B018
+
+    def cells(self) -> dict[Cell, Comparison]:
+        """Each model once, in the order of importance, with the first comparison that has it."""
+        found: dict[Cell, Comparison] = {}
+        for part in self.parts:
+            for cell in part.cells():
+                found.setdefault(cell, part)
+        return found
 
     @property
     def runs(self) -> list[KeptRun]:
         """Those whose text is there, in the order of their importance."""
-        found: dict[Key, KeptRun] = {}
-        for part in self.description.parts:
+        found: dict[str, KeptRun] = {}
+        there = [corpus.name for corpus in self.corpora]
+        for part in self.parts:
             tuned = self.results / "tuning"
             for cell, run in zip(part.cells(), runs_of(part, self.folder, tuned)):
-                corpus, method, length, seed = cell
-                key = Key(corpus.name, method, length, seed)
-                chosen = fnmatch.fnmatch(key.name, self.pattern)
-                if key not in found and chosen and corpus.name in self.description.given:
-                    settings, kept = self._settings(part, run), self.results / "cells" / key.name
-                    fields = {**vars(run), "name": key.name}
-                    found[key] = KeptRun(**fields, key=key, cell=settings, kept=kept)
+                name = name_of(cell)
+                if name in found or cell.corpus not in there:
+                    continue
+                if fnmatch.fnmatch(name, self.pattern):
+                    fields = {**vars(run), "name": name, "corpus": cell.corpus}
+                    kept = self.results / "cells" / name
+                    found[name] = KeptRun(**fields, cell=settings_of(part, run), kept=kept)
         return list(found.values())
-
-    def _settings(self, part: Comparison, run: Run) -> dict:
-        """What determines a run's results. Of a rate that is chosen: among which, and how."""
-        options = list(run.settings["options"])
-        if len(part.lr) > 1:
-            rates = ",".join(map(str, part.lr))
-            options[options.index("--lr") + 1] = f"{rates} for {part.tune_share}"
-        sweeps = [each for each in run.evaluations if isinstance(each, Sweep)]
-        data = {"train.bin": run.settings["train"], "dict.txt": run.settings["dictionary"]}
-        for each in sweeps:
-            file = Path(each.data or run.data) / f"{each.subset}.bin"
-            data[f"{each.name if each.data else ''} {file.name}".strip()] = sha256_if_there(file)
-        evaluations = [
-            {"name": each.name, "points": sorted(each.points), **each.settings} for each in sweeps
-        ]
-        return {"options": options, "evaluations": evaluations, "data": data}
 
     def report(self) -> None:
         """Write the page; runs may be trained where no figures can be drawn."""
         if not find_spec("matplotlib"):
             print("matplotlib is not installed: write the page elsewhere, from the same --results.")
             return
-        described, cells = self.description, self.results / "cells"
-        keys = [key for key, _ in described.cells()]
-        finished = [key for key in keys if (cells / key.name / SETTINGS).is_file()]
-        missing = [key.name for key in keys if key not in finished]
-        results = Results(load_losses(cells, finished), load_speeds(self.results))
-        points = load_points(cells, finished)
-        page = write_page(described.title, described.note, results, points, missing, self.results)
+        described, folder = self.description, self.results / "cells"
+        cells = list(self.cells())
+        finished = [each for each in cells if (folder / name_of(each) / SETTINGS).is_file()]
+        missing = [cell for cell in cells if cell not in finished]
+        results = Results(load_losses(folder, finished), load_speeds(self.results))
+        points, left = load_points(folder, finished), [name_of(cell) for cell in missing]
+        page = write_page(described.title, described.note, results, points, left, self.results)
         print(f"\n{page}")
 
     def cost(self) -> str:
-        runs, sizes = self.runs, dict(self.description.cells())
-        trials = trials_of(runs)
-        tokens = sum(sizes[run.key].tokens for run in runs)
+        runs, trials = self.runs, trials_of(self.runs)
+        sizes = {name_of(cell): part.tokens for cell, part in self.cells().items()}
+        tokens = sum(sizes[run.name] for run in runs)
         return f"{len(runs)} runs of {tokens:,} tokens together, {len(trials)} trials before them"
 
 
-def load_losses(cells: Path, keys: list[Key]) -> dict[Evaluation, Losses]:
+def settings_of(part: Comparison, run: Run) -> dict:
+    """What determines a run's results. Of a rate that is chosen: among which, and how."""
+    options = list(run.settings["options"])
+    if len(part.lr) > 1:
+        rates = ",".join(map(str, part.lr))
+        options[options.index("--lr") + 1] = f"{rates} for {part.tune_share}"
+    data = {"train.bin": run.settings["train"], "dict.txt": run.settings["dictionary"]}
+    for each in run.evaluations:
+        file = Path(each.data or run.data) / f"{each.subset}.bin"
+        data[f"{each.name if each.data else ''} {file.name}".strip()] = sha256_if_there(file)
+    evaluations = [
+        {"name": each.name, "points": sorted(each.points), **each.settings}
+        for each in run.evaluations
+    ]
+    return {"options": options, "evaluations": evaluations, "data": data}
+
+
+def load_losses(folder: Path, cells: list[Cell]) -> dict[Evaluation, Losses]:
     """The losses of documents in finished cells, the seeds of a model together."""
     found: dict[Evaluation, dict[int, dict]] = {}
-    for key in keys:
-        for path in sorted((cells / key.name).glob("evaluation*.json")):
+    for key in cells:
+        for path in sorted((folder / name_of(key)).glob("evaluation*.json")):
             for cell in load_document(path)["cells"]:
                 case = (cell["corpus"], cell["length"], cell["stride"], cell.get("label", ""))
                 if "document_bits" in cell:
@@ -272,16 +260,16 @@ def load_losses(cells: Path, keys: list[Key]) -> dict[Evaluation, Losses]:
     for evaluation, seeds in found.items():
         tokens = [np.array(cell["document_tokens"]) for cell in seeds.values()]
         if any(not np.array_equal(each, tokens[0]) for each in tokens):
-            raise BadInput(f"{cells}: the seeds of {evaluation} were tested on other documents.")
+            raise BadInput(f"{folder}: the seeds of {evaluation} were tested on other documents.")
         model = (evaluation.corpus, evaluation.method, evaluation.train_length)
         bits = np.array([cell["document_bits"] for cell in seeds.values()])
         losses[evaluation] = Losses(model, tuple(seeds), bits, tokens[0])
     return losses
 
 
-def load_points(cells: Path, keys: list[Key]) -> list[Point]:
+def load_points(folder: Path, cells: list[Cell]) -> list[Point]:
     """Perplexities of non-overlapping windows on the models' own corpora."""
-    documents = (load_document(cells / key.name / EVALUATION) for key in keys)
+    documents = (load_document(folder / name_of(cell) / EVALUATION) for cell in cells)
     points = [point for document in documents for point in document_points(document)]
     return [point for point in points if point.nonoverlapping and not point.label]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import yaml
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.comparison import at_length, tokens_at
+from alibi_fairseq.experiments.comparison import Cell, at_length, tokens_at
 from alibi_fairseq.experiments.corpora import articles, documents_in
-from alibi_fairseq.experiments.study.study import Study, load, load_losses
+from alibi_fairseq.experiments.run import trials_of
+from alibi_fairseq.experiments.runner import in_turns
+from alibi_fairseq.experiments.study.study import Study, load, load_losses, name_of
 from alibi_fairseq.results.schema import load_document
 
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
@@ -58,21 +61,24 @@ def texts(tmp_path, monkeypatch) -> dict[str, Path]:
 
 
 def test_models_come_once_in_the_order_of_the_parts(texts):
-    study = load(Path("study.yaml"), texts)
-    assert [key.name for key, _ in study.cells()] == [
+    study = Study(load(Path("study.yaml")), texts, Path("work"), Path("results"))
+    assert [name_of(cell) for cell in study.cells()] == [
         *("tales-alibi-16-seed1", "tales-t5-16-seed1"),
         *("wiki-alibi-16-seed1", "wiki-t5-16-seed1"),
         *("tales-alibi-16-seed2", "tales-t5-16-seed2"),
         *("wiki-alibi-16-seed2", "wiki-t5-16-seed2"),
     ]
-    runs = {run.name: run for run in Study(study, Path("work"), Path("results")).runs}
+    runs = {run.name: run for run in study.runs}
     flags = runs["tales-t5-16-seed1"].settings["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
     names = [(each.name, each.strides) for each in runs["tales-alibi-16-seed1"].evaluations]
     assert names == [
         *(("", ("full",)), ("", ("1",)), ("limited", ("full",)), ("on wiki", ("full",)))
     ]
-    assert not Study(load(Path("study.yaml")), Path("work"), Path("results")).runs
+    alibi, t5, *_ = in_turns(study.runs)  # a model's trials come right before its runs
+    assert [run.name for run in alibi] == ["tales-alibi-16-seed1"] and len(trials_of(alibi)) == 2
+    assert [run.name for run in t5] == ["tales-t5-16-seed1"]
+    assert not replace(study, texts={}).runs
 
 
 @pytest.mark.parametrize(
@@ -85,7 +91,7 @@ def test_models_come_once_in_the_order_of_the_parts(texts):
         ({"evaluation": {"eval_lengths": ["x2"]}}, "eval_lengths"),
         ({"training": {"method_flags": {"t5": "--lr 1"}}}, "--lr"),
         ({"corpora": [{"name": "../tales"}]}, "name"),
-        ({"parts": "alibi"}, "description of a study"),
+        ({"parts": "alibi"}, "parts"),
     ],
 )
 def test_bad_descriptions(tmp_path, changes, named):
@@ -127,8 +133,7 @@ def test_a_cell_repeated_elsewhere_has_the_same_numbers(texts, capsys):
         numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
         assert numbers[0] == numbers[1] and numbers[0]
         assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
-    (key, _), *_ = load(Path("study.yaml"), texts).cells()
-    found = load_losses(Path("results-one/cells"), [key])
+    found = load_losses(Path("results-one/cells"), [Cell("tales", "alibi", 16, 1)])
     cases = {(e.tested_on, e.length, e.stride, e.variant) for e in found}
     tested = {("tales", 16, 16), ("tales", 32, 32)}
     assert cases == {
