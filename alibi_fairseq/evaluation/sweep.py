@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from fairseq.data import Dictionary
 
 from ..data.parallel import progress
 from ..errors import BadInput
@@ -140,8 +139,7 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
 
 def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     points = sweep.points()
-    dictionary = load_dictionary(sweep.data)
-    texts = {name: Text.of(sweep, name, dictionary) for name in sweep.subsets}
+    texts = {name: Text.of(sweep, name) for name in sweep.subsets}
     results = Results(sweep)
     pending = [point for point in points if not results.cells_of(point)]
     passes = (
@@ -238,9 +236,9 @@ class Text(NamedTuple):
     cut: bool
 
     @classmethod
-    def of(cls, sweep: Sweep, name: str, dictionary: Dictionary) -> Text:
+    def of(cls, sweep: Sweep, name: str) -> Text:
         """The split of that name as a sweep reads it."""
-        split = load_split(sweep.data, name, dictionary)
+        split = load_split(sweep.data, name, load_dictionary(sweep.data))
         starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
         spans = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
         return cls(split, spans, sweep.score_from is not None or sweep.score_to is not None)
