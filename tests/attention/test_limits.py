@@ -149,20 +149,6 @@ def test_an_empty_line_ends_a_document_of_several_lines():
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["alibi", "sinusoidal"])
-@torch.no_grad()
-def test_decoding_padding_and_the_last_positions(method):
-    model, state = small_model(method, "--block-diagonal", "eos"), {}
-    tokens = torch.cat(documents(), 1)  # (1, 27)
-    whole = model(tokens)[0]
-    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 2, 15, 27)]
-    torch.testing.assert_close(torch.cat(chunks, 1), whole, rtol=0, atol=1e-5)
-    features = model.decoder.extract_features(tokens, last=12)[0]
-    torch.testing.assert_close(model.decoder.output_layer(features), whole[:, -12:])
-    padded = torch.stack([tokens[0], torch.cat([torch.full((7,), PAD), tokens[0, :20]])])
-    torch.testing.assert_close(model(padded)[0][1, 7:], whole[0, :20], rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("backend", ["eager", "sdpa", "auto"])
 def test_a_window_of_one_key_is_the_value_of_the_token_itself(backend):
     call = Call(cached=70)
@@ -193,16 +179,6 @@ def test_one_layer_sees_the_last_tokens_only(method):
     assert changed[0, 9] != tokens[0, 9]
     moved = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0] > 1e-6
     assert moved.nonzero().flatten().tolist() == [9, 10, 11, 12, 13]
-
-
-@torch.no_grad()
-def test_cached_decoding_and_the_last_positions_use_the_window():
-    model, tokens, state = small_model("alibi", "--attention-window", "5"), random_tokens(2, 30), {}
-    whole = model(tokens)[0]
-    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 2, 17, 30)]
-    torch.testing.assert_close(torch.cat(chunks, 1), whole, rtol=0, atol=1e-5)
-    features = model.decoder.extract_features(tokens, last=3)[0]
-    torch.testing.assert_close(model.decoder.output_layer(features), whole[:, -3:])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from alibi_fairseq.attention import FutureMask, ScoreScale, attend
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
-from alibi_fairseq.positions import METHODS
 
 PAD = 1
 
@@ -73,23 +72,6 @@ def test_logn_is_the_plain_model_up_to_the_training_length():
     tokens = random_tokens(2, 100)
     torch.testing.assert_close(logn(tokens)[0][:, :32], plain(tokens)[0][:, :32], rtol=0, atol=0)
     assert (logn(tokens)[0] - plain(tokens)[0])[:, 60:].abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", ["logn", "ssmax"])
-@pytest.mark.parametrize("method", sorted(METHODS))
-@torch.no_grad()
-def test_decoding_padding_and_last_positions(kind, method):
-    model, tokens, state = scaled(method, kind), random_tokens(2, 40), {}
-    whole = model(tokens)[0]
-    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in (1, 7, 30, 40)]
-    torch.testing.assert_close(torch.cat(chunks, dim=1), whole, rtol=0, atol=2e-5)
-    padded = torch.cat([torch.full((2, 9), PAD), tokens[:, :31]], dim=1)
-    padded[1] = tokens[1]
-    alone = model(tokens[:1, :31])[0]
-    torch.testing.assert_close(model(padded)[0][:1, 9:], alone, rtol=0, atol=2e-5)
-    last, _ = model.decoder.extract_features(tokens, last=3)
-    every, _ = model.decoder.extract_features(tokens)
-    torch.testing.assert_close(last, every[:, -3:], rtol=0, atol=2e-5)
 
 
 def test_keys_outside_of_a_window_and_of_the_document_do_not_count():

@@ -1,4 +1,4 @@
-"""Decoding with cached keys equals the full forward pass."""
+"""Cached keys, padding and the last positions alone change nothing of a full forward pass."""
 
 from __future__ import annotations
 
@@ -8,20 +8,39 @@ from conftest import FIRST_WORD, random_tokens, small_model
 
 from alibi_fairseq.positions import METHODS
 
-PAD = 1
+PAD, EOS = 1, 2
 LONGEST = 40
-EVERY_METHOD = sorted(METHODS)
+VARIANTS = [(method, *flags) for method in sorted(METHODS) for flags in (
+    (), ("--score-scaling", "logn"), ("--score-scaling", "ssmax")
+)]  # fmt: skip
+VARIANTS += [("rotary", "--rotary-scaling", f"{kind}:4") for kind in ("pi", "ntk", "yarn")]
+VARIANTS += [("alibi", "--attention-window", "5"), ("alibi", "--alibi-slopes", "trainable")]
+VARIANTS += [(method, "--block-diagonal", "eos") for method in ("alibi", "sinusoidal")]
 
 
-def method_model(method):
+@pytest.fixture(params=VARIANTS, ids=" ".join)
+def model(request):
     """Everything except a learned table is used past its training length."""
-    model = small_model(method, tokens_per_sample=LONGEST if method == "learned" else 16)
+    method, *flags = request.param
+    model = small_model(method, *flags, tokens_per_sample=LONGEST if method == "learned" else 16)
+    # Biases that start near zero, and factors that start equal, would hide mistakes.
     for parameter in model.decoder.embed_positions.parameters():
-        if method in ("t5", "transformer_xl"):  # biases that start near zero would hide mistakes
+        if method in ("t5", "transformer_xl"):
             parameter.data.mul_(10)
         elif method in ("fox", "cope", "bam"):
             parameter.data.normal_(std=0.5)
+    if "ssmax" in flags:
+        for parameter in model.decoder.score_scale.parameters():
+            parameter.data.mul_(torch.rand(parameter.shape) + 0.5)
     return model
+
+
+def texts(batch: int, length: int = LONGEST) -> torch.Tensor:
+    """Tokens of several documents."""
+    tokens = random_tokens(batch, length)
+    for begin in (0, 9, 11):
+        tokens[:, begin : begin + 1] = EOS
+    return tokens
 
 
 def decode(model, tokens, ends):
@@ -31,20 +50,17 @@ def decode(model, tokens, ends):
     return torch.cat(chunks, dim=1)
 
 
-@pytest.mark.parametrize("ends", [range(1, 41), [7, 8, 30, 40]], ids=["one by one", "in chunks"])
-@pytest.mark.parametrize("method", EVERY_METHOD)
 @torch.no_grad()
-def test_cached_decoding_equals_the_full_pass(method, ends):
-    model, tokens = method_model(method), random_tokens(3, LONGEST)
-    torch.testing.assert_close(decode(model, tokens, ends), model(tokens)[0], rtol=0, atol=1e-5)
+def test_cached_decoding_equals_the_full_pass(model):
+    tokens = texts(3)
+    for ends in (range(1, 41), [7, 8, 30, 40]):
+        torch.testing.assert_close(decode(model, tokens, ends), model(tokens)[0], rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("method", EVERY_METHOD)
 @pytest.mark.parametrize("side", ["left", "right"])
 @torch.no_grad()
-def test_padding_changes_nothing_for_real_tokens(method, side):
-    model, lengths = method_model(method), [LONGEST, 33, 12, 1]
-    rows = [random_tokens(1, length) for length in lengths]
+def test_padding_changes_nothing_for_real_tokens(model, side):
+    rows = [texts(1, length) for length in (LONGEST, 33, 12, 1)]
     padded = torch.full((len(rows), LONGEST), PAD)
     spans = []
     for row, tokens in enumerate(rows):
@@ -54,20 +70,48 @@ def test_padding_changes_nothing_for_real_tokens(method, side):
     for scores in (model(padded)[0], decode(model, padded, [5, 6, 20, 40])):
         assert scores.isfinite().all()
         for row, tokens in enumerate(rows):
-            torch.testing.assert_close(
-                scores[row, spans[row]], model(tokens)[0][0], rtol=0, atol=1e-5
-            )
+            alone = model(tokens)[0][0]
+            torch.testing.assert_close(scores[row, spans[row]], alone, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("method", EVERY_METHOD)
+@pytest.mark.parametrize("last", [1, 3, 39, 40])
 @torch.no_grad()
-def test_reordering_beams_reorders_the_cache(method):
-    model, tokens = method_model(method), random_tokens(3, 12)
-    order = torch.tensor([2, 0, 0])
-    state: dict = {}
+def test_features_of_the_last_positions(model, last):
+    tokens = texts(3)
+    tokens[1, :6] = PAD
+    everything, _ = model.decoder.extract_features(tokens)
+    some, _ = model.decoder.extract_features(tokens, last=last)
+    torch.testing.assert_close(some, everything[:, -last:], rtol=1e-5, atol=2e-5)
+
+
+@torch.no_grad()
+def test_reordering_beams_reorders_the_cache(model):
+    tokens, order, state = random_tokens(3, 12), torch.tensor([2, 0, 0]), {}
     model.decoder(tokens[:, :11], incremental_state=state)
     model.decoder.reorder_incremental_state_scripting(state, order)
     mixed = tokens[order].clone()
     mixed[:, 11] = torch.tensor([FIRST_WORD, FIRST_WORD + 1, FIRST_WORD + 2])
     scores = model.decoder(mixed, incremental_state=state)[0]
-    torch.testing.assert_close(scores[:, 0], model(mixed)[0][:, 11], rtol=0, atol=1e-5)
+    torch.testing.assert_close(scores[:, 0], model(mixed)[0][:, 11], rtol=0, atol=2e-5)
+
+
+@torch.no_grad()
+def test_other_positions_never_reach_the_last_feed_forward():
+    decoder, seen = small_model("alibi").decoder, []
+    decoder.layers[-1].fc1.register_forward_hook(lambda _, args, out: seen.append(args[0].shape))
+    decoder.extract_features(random_tokens(2, 20), last=3)
+    assert seen == [(3, 2, 64)]
+
+
+@pytest.mark.parametrize("last", [1, 4])
+@torch.no_grad()
+def test_a_memory_comes_before_the_earlier_positions(last):
+    """With a bias by distance, the order of remembered and earlier states matters."""
+    model = small_model("transformer_xl", "--mem-len", "10", sequential=True)
+    for parameter in model.decoder.embed_positions.parameters():
+        parameter.data.mul_(20)  # so that a wrong distance is visible
+    _, extra = model.decoder(random_tokens(2, 7))
+    tokens, memory = random_tokens(2, 12), extra["memory"]
+    everything, _ = model.decoder.extract_features(tokens, memory=memory)
+    some, _ = model.decoder.extract_features(tokens, memory=memory, last=last)
+    torch.testing.assert_close(some, everything[:, -last:], rtol=1e-5, atol=1e-5)

@@ -104,15 +104,6 @@ def test_dynamic_changes_nothing_up_to_the_training_length_and_is_the_ratio_past
     assert (fixed(long)[0] - plain(long)[0]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["pi", "ntk", "yarn"])
-@torch.no_grad()
-def test_a_fixed_factor_decodes_like_one_pass(kind):
-    model, state = small_model("rotary", "--rotary-scaling", f"{kind}:4"), {}
-    tokens, ends = random_tokens(2, 100), (1, 30, 31, 100)
-    chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in ends]
-    torch.testing.assert_close(torch.cat(chunks, 1), model(tokens)[0], rtol=0, atol=1e-5)
-
-
 def test_a_continued_model_keeps_the_length_it_was_trained_at():
     at_first = parse_scaling("yarn:4", 512).at(100, 64, CPU)
     continued = parse_scaling("yarn:4:512", 2048).at(100, 64, CPU)
