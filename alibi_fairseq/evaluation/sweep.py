@@ -131,6 +131,9 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     """
     for point in sweep.points():
         check_window(point.length, point.stride)
+    for path in sweep.checkpoints:
+        if there := sorted(path.glob("*.pt")):
+            raise BadInput(f"--path: '{path}' is a folder; name a file in it, such as {there[-1]}.")
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
