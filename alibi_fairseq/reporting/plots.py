@@ -275,7 +275,7 @@ def plot(axes: Axes, panel: Panel) -> None:
             "color": "#333333",
             "linewidth": 1.3,
             "linestyle": (0, (4, 3)),
-            "zorder": 0.5,
+            "zorder": 1.9,  # above the grid, below the lines
         }
         axes.axvline(panel.trained_at, label="training length", **dashes)
     axes.margins(x=0.04 if panel.over_length else 0.15)
