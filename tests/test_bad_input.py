@@ -106,7 +106,7 @@ TRAINING = {
     "--restore-file CHECKPOINT --decoder-embed-dim 64": "embed_tokens",
     "--restore-file CHECKPOINT --decoder-layers 2": "layers.1",
     "--adaptive-input --adaptive-input-cutoff 20,10": "--adaptive-input-cutoff",
-    "--adaptive-input --adaptive-input-cutoff 1000": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff 1000": "cutoff",
     # fairseq would train nothing and end with 0, hang, or die of a signal.
     "--distributed-init-method nosuch": "--distributed-init-method",
     "--write-checkpoints-asynchronously": "without an update",

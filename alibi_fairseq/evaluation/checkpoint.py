@@ -128,16 +128,13 @@ def load_checkpoint(
     """Load a model and check that its dictionary is that of the data.
 
     Args:
-        path: a fairseq checkpoint.
-        data: the folder of the data to evaluate on.
         precision: a key of ``PRECISIONS``.
-        overrides: options of the stored configuration to override.
         trained_with: training dictionary, for checkpoints that do not store its fingerprint; a
             ``dict.txt`` next to the checkpoint is found automatically.
 
     Raises:
-        BadInput: if the file is not a fairseq checkpoint, or the dictionaries differ, or an override
-            names no option.
+        BadInput: the file is not a fairseq checkpoint, the dictionaries differ, or an override names
+            no option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(
         str(path), {**(overrides or {}), "data": str(data)}
@@ -204,7 +201,7 @@ def method_facts(options) -> dict[str, str]:
     """The position method of a model, with the name that a plugin gives it."""
     name = position_method(options)
     shown = METHODS[name].display_name if name in METHODS else ""
-    return {"position_method": name, **({"display_name": shown} if shown else {})}
+    return {"position_method": name} | ({"display_name": shown} if shown else {})
 
 
 def position_method(options) -> str:

@@ -37,7 +37,6 @@ class LossSum(NamedTuple):
 
     @classmethod
     def over(cls, parts: Sequence[LossSum]) -> LossSum:
-        """The sum of several."""
         return cls(sum((part.nats for part in parts), Fraction(0)), sum(p.tokens for p in parts))
 
 
@@ -63,16 +62,10 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 def losses_of(
     score: Scorer, stream: Stream, batches: list[list[Window]]
 ) -> Iterator[tuple[list[Window], Tensor]]:
-    """Compute the losses of all scored tokens, batch by batch.
-
-    Args:
-        batches: windows of one length that score equally many tokens, in each batch.
-
-    Yields:
-        Each batch and its (B, S) float64 losses in nats.
+    """Each batch, windows of one length and stride, and its (B, S) float64 losses in nats.
 
     Raises:
-        BadInput: if a loss is not finite; names the window.
+        BadInput: a loss is not finite.
     """
     device = stream.inputs.device
     for batch in batches:
@@ -103,7 +96,6 @@ def measure(
     """Sum the losses of all scored tokens by their position within the window, or the stream.
 
     Args:
-        score, stream, batches: as for :func:`losses_of`.
         edges: edges of the sums, increasing from 0; ``[0, L]`` gives a single one.
         progress: called after each batch with its number of inputs.
         of_stream: the edges are positions in the stream, otherwise in the window.
@@ -137,9 +129,6 @@ def bucket_edges(length: int, buckets: int) -> list[int]:
 
     Returns:
         Strictly increasing, from 0 to ``length``; bucket i is ``edges[i] … edges[i + 1] − 1``.
-
-    Raises:
-        BadInput: ``buckets`` is less than 1, or beyond ``MOST_BUCKETS``.
     """
     if not 1 <= buckets <= MOST_BUCKETS:
         raise BadInput(f"--buckets must be 1 to {MOST_BUCKETS:,}, not {buckets:,}.")
