@@ -90,9 +90,8 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
     The kernel releases the lock when the process ends, however it ends.
 
     Args:
-        path: the lock file; its folder is created if it is missing.
-        flag: the option that names the folder or file, for messages.
-        work: what holds the lock, for messages: ``"training"``.
+        path: its folder is created if it is missing.
+        flag, work: the option that names the place and what holds the lock, for messages.
 
     Raises:
         BadInput: another process holds the lock, or the file cannot be created.
@@ -138,12 +137,11 @@ def _try_to_lock(path: Path, flag: str, work: str) -> IO | None:
 
 
 def sha256_file(path: str | os.PathLike) -> str:
-    """SHA-256 of a file's bytes, as 64 hexadecimal digits."""
     return sha256_files([path])
 
 
 def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
-    """SHA-256 of the bytes of several files one after the other."""
+    """SHA-256 of the bytes of several files one after the other, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in paths:
         with open(path, "rb") as stream:
@@ -153,16 +151,11 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
 
 
 def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str = "--out") -> None:
-    """Check that the disk is large enough.
+    """Raise BadInput unless ``needed`` bytes are free for ``what``, the work, in a folder.
 
     Args:
-        folder: where the files will be written; need not exist yet.
-        needed: bytes, at the peak.
-        what: the work, for the message.
+        folder: need not exist yet.
         option: the flag that names the folder, for the message.
-
-    Raises:
-        BadInput: less than that is free.
     """
     existing = Path(folder).resolve()
     while not existing.exists():

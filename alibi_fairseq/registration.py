@@ -27,12 +27,8 @@ def register(name: str) -> None:
     everything is imported here by name.
 
     Args:
-        name: the name this package was imported under. fairseq takes it from the last part of
-            ``--user-dir``, and two names would mean two copies.
-
-    Raises:
-        BadInput: the package was imported under another name.
-        BrokenFairseq: fairseq is installed but cannot be imported.
+        name: the name this package was imported under, which fairseq takes from ``--user-dir``. Two
+            names would mean two copies.
     """
     if name != PACKAGE:
         raise BadInput(f"--user-dir must end in {PACKAGE}, not {name}; use --user-dir {FOLDER}.")

@@ -19,6 +19,7 @@ from trained import Trained
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
+from alibi_fairseq.results import manifest
 from alibi_fairseq.results.schema import load_document
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, which processes would inherit
@@ -61,6 +62,15 @@ def shards(sweep, tmp_path):
         return [load_document(path) for path in sorted(tmp_path.glob("shard*.json"))]
 
     return run
+
+
+def describe(data, **splits: dict) -> None:
+    """Write the manifest of a data folder of words."""
+    known = {"corpus": "small-text", "identified_by": None, "tokenizer": {"kind": "words"}}
+    described = manifest.describe(
+        data, **known, splits=splits, sources=[], settings={}, seconds=1.0
+    )
+    manifest.save(described, data)
 
 
 def without_times(cell: dict) -> dict:

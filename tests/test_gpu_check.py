@@ -78,10 +78,3 @@ def test_without_a_gpu_it_must_be_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(SystemExit, match="2"):
         gpu_check.main()
-
-
-def test_every_part_is_a_benchmark():
-    """At most eight files come back from a borrowed machine."""
-    assert len(gpu_check.PARTS) < 8
-    for part in gpu_check.PARTS[1:]:
-        __import__(f"benchmarks.{part.name}")

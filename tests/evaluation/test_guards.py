@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import torch
+from conftest import describe
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
@@ -90,17 +91,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_measurement(
 
 def test_data_that_its_manifest_does_not_describe(sweep, trained, tmp_path):
     data = shutil.copytree(trained.data, tmp_path / "data")
-    described = manifest.describe(
-        data,
-        corpus="some-text",
-        identified_by=None,
-        splits={},
-        tokenizer={"kind": "words"},
-        sources=[],
-        settings={},
-        seconds=1,
-    )
-    manifest.save(described, data)
+    describe(data)
     sweep(data=data)
     content = bytearray((data / "valid.bin").read_bytes())
     content[0] ^= 1

@@ -7,12 +7,12 @@ import shutil
 import numpy as np
 import pytest
 import sentencepiece
+from conftest import describe
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split, measure_text
 from alibi_fairseq.evaluation.measure import TextSize
-from alibi_fairseq.results import manifest
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
 
@@ -87,23 +87,10 @@ def test_what_the_preparation_counted_goes_first(trained, tmp_path):
     assert corpus_name(data) == tmp_path.name
     counts = {"lines": 10, "words": 100, "bytes": 1000, "tokens": len(found.tokens)}
 
-    def describe(**splits):
-        described = manifest.describe(
-            data,
-            corpus="small-text",
-            identified_by=None,
-            splits=splits,
-            tokenizer={"kind": "words"},
-            sources=[],
-            settings={},
-            seconds=1.0,
-        )
-        manifest.save(described, data)
-
-    describe(valid=counts)
+    describe(data, valid=counts)
     assert corpus_name(data) == "small-text"
     assert load_split(data, "valid", dictionary).text == TextSize(words=110, bytes=1000)
     assert load_split(data, "test", dictionary).text.words != 110
-    describe(valid={**counts, "tokens": 7})
+    describe(data, valid={**counts, "tokens": 7})
     with pytest.raises(BadInput, match="its manifest says 7"):
         load_split(data, "valid", dictionary)
