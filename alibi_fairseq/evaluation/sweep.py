@@ -32,8 +32,7 @@ from ..results.schema import (
 from .checkpoint import LoadedModel, load_checkpoint
 from .context import attention_mass
 from .data import Split, corpus_name, document_starts, load_dictionary, load_split
-from .measure import Scorer, Stream, TextSize, bucket_edges, measure
-from .memory_usage import PeakMemory
+from .measure import PeakMemory, Scorer, Stream, TextSize, bucket_edges, measure
 from .merge import merge_cells, shard_cell
 from .windows import (
     Span,

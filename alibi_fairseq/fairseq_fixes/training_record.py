@@ -32,7 +32,7 @@ class TrainingRecord:
     """
 
     def __init__(self, trainer, state: dict | None):
-        from ..evaluation.memory_usage import PeakMemory
+        from ..evaluation.measure import PeakMemory
 
         self.trainer, self.cfg = trainer, trainer.cfg
         self.cells: list[dict] = list(state["cells"] if state else [])

@@ -121,11 +121,6 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
             )
     activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
-    if args.activation_fn not in activations:
-        raise BadInput(
-            f"No exported form holds --activation-fn {args.activation_fn}; use one of "
-            f"{', '.join(activations)}."
-        )
     window, memory = (options.get(option) for option in ("attention_window", "mem_len"))
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"

@@ -108,7 +108,6 @@ def test_models_of_fairseq_itself(method, flags):
         ("alibi", "--attention-window 1", "--attention-window"),
         ("alibi", f"{BLOOM} --block-diagonal eos", "--block-diagonal"),
         ("alibi", "--score-scaling logn", "--score-scaling"),
-        ("rotary", "--activation-fn relu_squared", "--activation-fn"),
         ("sinusoidal", "--scale-heads", "--scale-heads"),
         ("transformer_xl", "--mem-len 8 --attention-window 8", "--attention-window"),
     ],
