@@ -162,12 +162,10 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
     return list(zip(at.tolist(), (found[count] for count in sorted(found)), strict=True))
 
 
-def times_as_fast(
-    fast: list[tuple[float, float]], slow: list[tuple[float, float]], samples: int = 5
-) -> float | None:
+def times_as_fast(fast: list[tuple[float, float]], slow: list[tuple[float, float]]) -> float | None:
     """How many times as fast one run reaches the perplexities of another (paper section 4.2).
 
-    The mean over perplexities evenly spaced, on a logarithmic scale, in the range that both curves
+    The mean over five perplexities evenly spaced, on a logarithmic scale, in the range that both curves
     pass through; None where they share none.
     """
     if not fast or not slow:
@@ -179,7 +177,7 @@ def times_as_fast(
     first, last = min(fast_best[0], slow_best[0]), max(fast_best[-1], slow_best[-1])
     if first <= last:
         return None
-    levels = -np.geomspace(first, last, samples)
+    levels = -np.geomspace(first, last, 5)
     ratios = np.interp(levels, -slow_best, slow_hours) / np.interp(levels, -fast_best, fast_hours)
     return float(ratios.mean())
 

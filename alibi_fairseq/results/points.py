@@ -102,8 +102,9 @@ def is_chance(perplexity: float | None, vocabulary: int | None) -> bool:
     """Whether a perplexity is about as good as a guess: at least V^0.9, nine tenths of the bits per
     token of guessing any entry of the dictionary. False where either is not known.
     """
-    known = perplexity is not None and vocabulary is not None
-    return known and math.log(perplexity) >= 0.9 * math.log(vocabulary)
+    if perplexity is None or vocabulary is None:
+        return False
+    return math.log(perplexity) >= 0.9 * math.log(vocabulary)
 
 
 @dataclass(frozen=True)
