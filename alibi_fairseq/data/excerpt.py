@@ -7,7 +7,6 @@ results, and there is no manifest that could give it another.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..files import atomic_folder
-from .sources import text_files, texts
 
 Item = TypeVar("Item")
 #: What is kept of a split: its lines, and the dictionary → some of the lines.
@@ -32,6 +30,13 @@ def beginning(
         taken += size(item)
         if taken >= most and number >= least:
             return
+
+
+def batches(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """The items in lists, each to the item that brings its size to ``most``."""
+    remaining = iter(items)
+    while batch := list(beginning(remaining, most, size)):
+        yield batch
 
 
 def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | None = None) -> None:
@@ -75,21 +80,6 @@ def first(tokens: int) -> Choice:
 def until(lines: Sequence[Item], numbers: range, tokens: int) -> Iterator[Item]:
     """The lines with these numbers, to the one that reaches this number of tokens."""
     return beginning((lines[number] for number in numbers), tokens)
-
-
-def sample(source: Path, out: Path, most: int) -> Path:
-    """Copy whole documents, drawn by their contents, until there are that many bytes.
-
-    Returns:
-        ``out``, a folder with a file per document.
-    """
-    if not out.is_dir():
-        contents = [stream.read() for file in text_files([source]) for _, stream in texts(file)]
-        drawn = sorted((hashlib.sha256(content).hexdigest(), content) for content in contents)
-        with atomic_folder(out) as folder:
-            for digest, content in beginning(drawn, most, size=lambda pair: len(pair[1])):
-                (folder / f"{digest[:16]}.txt").write_bytes(content)
-    return out
 
 
 def main() -> None:

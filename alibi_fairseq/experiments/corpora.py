@@ -14,7 +14,6 @@ from pathlib import Path
 from ..data.excerpt import excerpt, first, until
 from ..data.own_text import ENDINGS, OwnText
 from ..data.parallel import cores
-from ..data.pipeline import Text
 from ..data.pipeline import prepare as prepare_text
 from ..data.probes import PROBES
 from ..data.probes import prepare as prepare_probe
@@ -130,10 +129,10 @@ def articles(text: bytes) -> list[bytes]:
 class TrainingSample(OwnText):
     """A text split as it will be, of which the training lines are kept for a tokeniser."""
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokeniser:
         with atomic_write(work.parent / "sample.txt") as out:
-            out.writelines(f"{line}\n" for line in text.sample())
-        return super().tokeniser(work, text)
+            out.writelines(f"{line}\n" for line in self.sample(work))
+        return super().tokeniser(work)
 
 
 @dataclass
@@ -145,7 +144,7 @@ class SharedVocabulary(OwnText):
     def settings(self) -> dict:
         return {**super().settings(), "vocabulary_sha256": sha256_file(self.model)}
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokeniser:
         return SentencePiece(self.model)
 
 
