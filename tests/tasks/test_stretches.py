@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.tasks.segment_language_modeling import rows_per_process
 from alibi_fairseq.tasks.segment_dataset import Stretches
+from alibi_fairseq.tasks.segment_language_modeling import rows_per_process
 
 plans = st.integers(1, 300).flatmap(
     lambda tokens: st.builds(Stretches, st.just(tokens), st.integers(1, tokens), st.integers(1, 40))
