@@ -61,8 +61,7 @@ def prepare(
     Args:
         lengths: that models are trained at.
         shared_vocabulary: entries of one sentencepiece dictionary, learned from the training splits
-            of all texts; None: each text has its own dictionary.
-        out: the folder for everything.
+            of all texts.
     """
     sources = {corpus.name: sources_of(corpus, out) for corpus in corpora if corpus.text}
     model = Path()
