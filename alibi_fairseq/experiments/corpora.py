@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..data.excerpt import excerpt, first, until
+from ..data.excerpt import beginning, excerpt, first
 from ..data.own_text import ENDINGS, OwnText
 from ..data.parallel import cores
 from ..data.pipeline import prepare as prepare_text
@@ -182,12 +182,12 @@ def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
     began = time.time()
     starts: list[int] = []
 
-    def beginnings(lines, dictionary) -> list:
+    def beginnings(lines) -> list:
         test: list = []
         for document in documents_in(lines):
             if len(starts) < kept.documents and sum(len(lines[n]) for n in document) >= kept.tokens:
                 starts.append(sum(map(len, test)))
-                test += until(lines, document, kept.tokens)
+                test += beginning((lines[n] for n in document), kept.tokens)
         if len(starts) < kept.documents:
             raise BadInput(
                 f"{prepared}: {len(starts)} documents of the test split have {kept.tokens:,} tokens, "
