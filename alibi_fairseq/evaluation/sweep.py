@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,13 +101,11 @@ class Sweep:
 
     def points(self) -> list[Point]:
         """All measurements, each once."""
-        points = [
+        cases = product(self.checkpoints, self.subsets, self.lengths, self.strides)
+        points = (
             Point(checkpoint, subset, length, length if stride is None else stride)
-            for checkpoint in self.checkpoints
-            for subset in self.subsets
-            for length in self.lengths
-            for stride in self.strides
-        ]
+            for checkpoint, subset, length, stride in cases
+        )
         return list(dict.fromkeys(points))
 
     def settings(self) -> dict:
@@ -133,7 +131,8 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     Raises:
         BadInput: a measurement is impossible; nothing has been written then.
     """
-    for point in sweep.points():
+    points = sweep.points()
+    for point in points:
         check_window(point.length, point.stride)
     for path in sweep.checkpoints:
         if there := sorted(path.glob("*.pt")):
@@ -141,30 +140,25 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
-        return _run_locked(sweep, on_cell)
-
-
-def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
-    points = sweep.points()
-    texts = {name: Text.of(sweep, name) for name in sweep.subsets}
-    results = Results(sweep)
-    pending = [point for point in points if not results.cells_of(point)]
-    passes = (
-        share_start(texts[point.subset].plan(point.length, point.stride)) for point in pending
-    )
-    total = sum(window.length for windows in passes for window in windows)
-    total //= sweep.shard[1] if sweep.shard else 1
-    with progress(total, "evaluating", "tok", disable=not pending) as bar:
-        for path in dict.fromkeys(point.checkpoint for point in pending):
-            model = sweep.load(path)
-            for point in (point for point in pending if point.checkpoint == path):
-                run = "/".join(path.parts[-2:])
-                bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
-                cells = measure_point(sweep, model, texts[point.subset], point, bar.update)
-                results.add(path, cells)
-                for cell in cells:
-                    on_cell(cell)
-    return [cell for point in points for cell in results.cells_of(point)]
+        texts = {name: Text.of(sweep, name) for name in sweep.subsets}
+        results = Results(sweep)
+        pending = [point for point in points if not results.cells_of(point)]
+        passes = (
+            share_start(texts[point.subset].plan(point.length, point.stride)) for point in pending
+        )
+        total = sum(window.length for windows in passes for window in windows)
+        total //= sweep.shard[1] if sweep.shard else 1
+        with progress(total, "evaluating", "tok", disable=not pending) as bar:
+            for path in dict.fromkeys(point.checkpoint for point in pending):
+                model = sweep.load(path)
+                for point in (point for point in pending if point.checkpoint == path):
+                    run = "/".join(path.parts[-2:])
+                    bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
+                    cells = measure_point(sweep, model, texts[point.subset], point, bar.update)
+                    results.add(path, cells)
+                    for cell in cells:
+                        on_cell(cell)
+        return [cell for point in points for cell in results.cells_of(point)]
 
 
 class Results:
@@ -259,8 +253,11 @@ def measure_point(
             f"{length}, the limit of its positions ({model.facts['position_method']})."
         )
     remembered = model.memory_length
-    if remembered:
-        check_in_order(sweep, point, text.cut)
+    if remembered and (stride < length or sweep.shard or (text.cut and sweep.buckets)):
+        raise BadInput(
+            f"'{point.checkpoint}' has a memory, for which the split is read in order: use --stride "
+            "full, no --shard and, for losses by position, no --score-from."
+        )
     # With a memory all windows are computed, each with that of the one before; the sums choose.
     windows = text.plan(length, stride, whole=bool(remembered))
     size = model.windows_per_batch(length, sweep.device, sweep.memory_budget)
@@ -318,14 +315,3 @@ def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Wi
     began = time.perf_counter()
     (total,) = measure(score, stream, timed, edges)
     return round(total.tokens / (time.perf_counter() - began), 1)
-
-
-def check_in_order(sweep: Sweep, point: Point, cut: bool) -> None:
-    """Raises BadInput unless windows are contiguous, as a model with a memory needs them."""
-    for wrong, remedy in (
-        (point.stride < point.length, "so its windows must not overlap; use --stride full"),
-        (sweep.shard is not None, "so its windows cannot be computed in shards; remove --shard"),
-        (cut and sweep.buckets is not None, "so no position is left out; remove --score-from"),
-    ):
-        if wrong:
-            raise BadInput(f"'{point.checkpoint}' has a memory, {remedy}.")
