@@ -120,7 +120,7 @@ def test_segment_memory(gpu):
     for number in range(3):
         scores, _ = model(tokens(), segment=Segment(number, memory))
         scores.sum().backward()
-    assert {state.device for state in memory.past(3)} == {DEVICE}
+    assert {state.device for state in Segment(3, memory).past()} == {DEVICE}
 
 
 @torch.no_grad()
