@@ -39,12 +39,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def install_excepthook() -> None:
-    """End a command with one sentence on an uncaught exception (:func:`report`).
-
-    Hydra would print its own report and exit with code 1; its variable HYDRA_FULL_ERROR makes it
-    let exceptions through.
-    """
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    """End a command with one sentence on an uncaught exception (:func:`report`)."""
+    os.environ.setdefault(
+        "HYDRA_FULL_ERROR", "1"
+    )  # or Hydra prints its own report and exits with 1
 
     def hook(kind, exception, trace):
         # In a distributed run torch's hook calls this one, and would keep what it writes for itself.
@@ -58,9 +56,6 @@ def install_excepthook() -> None:
 
 def report(exception: BaseException, program: str) -> int:
     """Print one sentence about an exception that ends a command.
-
-    Args:
-        program: name of the command, as the user typed it.
 
     Returns:
         The exit code: 2 for bad input, 130 for Ctrl-C, and 1 for anything else, whose traceback is
@@ -82,7 +77,7 @@ def report(exception: BaseException, program: str) -> int:
 
 
 def _unexpected(exception: BaseException) -> str:
-    """A sentence with the type and message of an exception, and where its traceback has been written."""
+    """Type and message of an exception, and where its traceback has been written."""
     kind, message = _kind_and_message(exception)
     trace = "".join(traceback.format_exception(exception))
     try:
@@ -103,10 +98,7 @@ def program_name() -> str:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """End the process at once on Ctrl-C while everything is imported.
-
-    An exception would be lost in whatever an import happens to catch.
-    """
+    """End the process at once on Ctrl-C during imports, some of which catch every exception."""
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -157,7 +149,7 @@ def explain(exception: BaseException) -> str | None:
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
         return f"{sentence}; pip install {_OPTIONAL[exception.name or '']}."
-    for pattern, advice in _BAD_INPUT.items():
+    for pattern, advice in {**dict.fromkeys(_CLEAR, ""), **_UNCLEAR}.items():
         if re.search(pattern, f"{kind}: {message}", re.DOTALL):
             short = textwrap.shorten(message, 500, placeholder=" …")
             return f"{short.rstrip('.')}; {advice}." if advice else short
@@ -188,36 +180,29 @@ _OPTIONAL = {
     },
     "submitit": "'alibi-fairseq[slurm]'",
 }
-#: Errors of fairseq, torch and YAML in what the user gave, by "Type: message"; and what to do
-#: where the message does not say it.
-_BAD_INPUT = {
+#: Errors of fairseq, torch and YAML in what the user gave, by "Type: message", that say what to do.
+_CLEAR = (
+    "Dataset not found",
+    "Model file not found",
+    "^AssertionError: Sentences lengths should not exceed max_tokens",
+    "^AssertionError: sentence at index .* exceeds max_tokens limit",
+    "^AssertionError: Must specify batch size",
+    "^Exception: The dataset is empty",
+    "^(Scanner|Parser|Composer|Constructor|Reader)Error: ",
+    "^AssertionError: cannot specify cutoff larger than vocab size",
+)
+#: Those that do not, and what to do.
+_UNCLEAR = {
     "nterpolation key 'task.tokens_per_sample'": (
         "this model is a language model: add --task language_modeling, since fairseq's default is "
         "translation"
     ),
-    "Dataset not found": "name a split that was prepared with fairseq-preprocess",
-    "Model file not found": "check --path",
     r"Error\(s\) in loading state_dict|Cannot load model parameters": (
         "this is a model of another architecture, or of a dictionary of another size: use the "
         "options and the dict.txt it was trained with, or another folder"
     ),
-    "^AssertionError: Sentences lengths should not exceed max_tokens": (
-        "make --max-tokens at least --tokens-per-sample"
-    ),
-    "^AssertionError: sentence at index .* exceeds max_tokens limit": (
-        "make --max-tokens at least --tokens-per-sample"
-    ),
-    "^AssertionError: Must specify batch size": "",
-    "^Exception: The dataset is empty": (
-        "no sample is short enough for --max-tokens and --max-target-positions, or the split is "
-        "empty"
-    ),
     "^IndexError: index out of range in self": (
         "the data holds a word number beyond its dictionary: prepare it again with this dict.txt"
-    ),
-    "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "the YAML cannot be read",
-    "^AssertionError: cannot specify cutoff larger than vocab size": (
-        "give more text, or smaller --adaptive-input-cutoff and --adaptive-softmax-cutoff"
     ),
     "^UnpicklingError: Weights only load failed": (
         "it is not among the types that are safe to load, so the checkpoint was not read"

@@ -20,6 +20,8 @@ from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
+from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
+from alibi_fairseq.results.schema import load_document
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, which processes would inherit
 
@@ -35,6 +37,38 @@ def _same_random_numbers():
 def trained(tmp_path_factory) -> Trained:
     """``trained.data`` is a binarised corpus, ``trained("alibi")`` a checkpoint trained on it."""
     return Trained(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def sweep(trained, tmp_path):
+    """Runs a sweep of a model of ``trained``, or a checkpoint, and returns the cells."""
+
+    def run(model="alibi", out="results", data=trained.data, on_cell=len, **changes) -> list[dict]:
+        checkpoint = trained(model) if isinstance(model, str) else model
+        settings = {"subsets": ["valid"], "lengths": [16], "strides": [None], **changes}
+        given = Sweep(data, [checkpoint], out=tmp_path / f"{out}.json", **settings)
+        return run_sweep(given, on_cell)
+
+    return run
+
+
+@pytest.fixture
+def shards(sweep, tmp_path):
+    """The documents of the shards of a sweep; one may have nothing to do, and write none."""
+
+    def run(count: int, **changes) -> list[dict]:
+        changes = {"memory_budget": 200_000, **changes}  # small batches, so that each gets some
+        for index in range(1, count + 1):
+            sweep(out=f"shard{index}", shard=(index, count), **changes)
+        return [load_document(path) for path in sorted(tmp_path.glob("shard*.json"))]
+
+    return run
+
+
+def without_times(cell: dict) -> dict:
+    """A cell without what differs from run to run."""
+    noise = ("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb")
+    return {key: value for key, value in cell.items() if key not in noise}
 
 
 def dictionary_of(words: int) -> Dictionary:

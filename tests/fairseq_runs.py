@@ -11,6 +11,8 @@ from fairseq.data import indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, train
 
+from alibi_fairseq.fairseq_fixes import stopping
+
 WORDS = 20
 #: A model and a schedule that take milliseconds per update.
 SMALL = (
@@ -50,10 +52,11 @@ def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") ->
     arguments = options.parse_args_and_arch(options.get_training_parser(), command)
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier run
     config = convert_namespace_to_omegaconf(arguments)
-    if arguments.distributed_world_size > 1:
-        distributed_utils.call_main(config, train.main)
-    else:
-        train.main(config)
+    with stopping.listening():  # afterwards signals do what they did before
+        if arguments.distributed_world_size > 1:
+            distributed_utils.call_main(config, train.main)
+        else:
+            train.main(config)
     return torch.load(save_dir / "checkpoint_last.pt", weights_only=True)
 
 

@@ -22,7 +22,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, flex
 from alibi_fairseq.criterions import linear_cross_entropy
-from alibi_fairseq.evaluation import measure
+from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.models.language_model import AdaptiveInput
 from alibi_fairseq.positions import METHODS, PositionConfig, alibi, build_position_method
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
@@ -41,8 +41,7 @@ ADAPTIVE = (
 
 @pytest.fixture
 def gpu(monkeypatch):
-    for chunks in (linear_cross_entropy.CHUNK, measure.CHUNK):
-        monkeypatch.setitem(chunks, DEVICE.type, 20 * WORDS)
+    monkeypatch.setitem(linear_cross_entropy.CHUNK, DEVICE.type, 20 * WORDS)
     monkeypatch.setattr(flex, "compiled", lambda: flex_attention)
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *call: None)
     alibi._slopes_on.cache_clear()
@@ -127,7 +126,7 @@ def test_segment_memory(gpu):
 @torch.no_grad()
 def test_evaluation(gpu):
     decoder, features = on_gpu().eval().decoder, torch.empty(BATCH, LENGTH, 32, device=DEVICE)
-    losses = measure.token_losses(decoder, features, tokens())
+    losses = token_losses(decoder, features, tokens())
     assert losses.device == DEVICE and losses.shape == (BATCH, LENGTH)
 
 

@@ -27,26 +27,19 @@ def imported(*user_dirs, before="", cwd=ROOT, **environment):
     return as_process("-c", script, cwd=cwd, **environment)
 
 
-@pytest.fixture
-def link(tmp_path):
-    """The package seen through a linked folder."""
-    (tmp_path / "linked").symlink_to(ROOT)
-    return tmp_path / "linked" / "alibi_fairseq"
-
-
-@pytest.fixture
-def second_copy(tmp_path):
-    copy = tmp_path / "site" / "alibi_fairseq"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy
-
-
 class TestUserDir:
-    def test_from_a_clone(self, tmp_path):
-        done = imported(PACKAGE, PACKAGE, cwd=tmp_path)
-        assert done.stdout.strip() == str(PACKAGE), done.stderr
+    @pytest.fixture
+    def link(self, tmp_path):
+        """The package seen through a linked folder."""
+        (tmp_path / "linked").symlink_to(ROOT)
+        return tmp_path / "linked" / "alibi_fairseq"
 
-    def test_relative_and_through_a_link(self, link):
+    @pytest.fixture
+    def second_copy(self, tmp_path):
+        copy = tmp_path / "site" / "alibi_fairseq"
+        return shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def test_relative_through_a_link_and_again(self, link):
         done = imported(link, PACKAGE, "alibi_fairseq")
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
@@ -55,13 +48,12 @@ class TestUserDir:
         done = imported(link, before=before, cwd=tmp_path, PYTHONPATH=ROOT)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
-    def test_an_installed_copy_that_is_not_imported_does_not_matter(self, second_copy, tmp_path):
-        done = imported(PACKAGE, cwd=tmp_path, PYTHONPATH=second_copy.parent)
+    def test_an_installed_copy_matters_if_it_is_imported(self, second_copy, tmp_path):
+        path = second_copy.parent
+        done = imported(PACKAGE, cwd=tmp_path, PYTHONPATH=path)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
-
-    def test_an_installed_copy_that_is_imported_is_explained(self, second_copy, tmp_path):
         before = "sys.argv[0] = 'fairseq-train'; import alibi_fairseq"
-        done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)
+        done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=path)
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 2
         assert str(second_copy) in last and str(PACKAGE) in last
@@ -100,13 +92,9 @@ class TestFairseq:
         done = as_process("-c", "import alibi_fairseq.models", cwd=tmp_path, **broken)
         assert done.returncode == 1
         assert "ValueError: mutable default: use default_factory" in done.stderr
-        assert "BrokenFairseq: fairseq is installed, but" in done.stderr
-
-    def test_a_broken_one_is_one_sentence_in_commands(self, broken, tmp_path):
         done = as_process("-m", "alibi_fairseq", "train", cwd=tmp_path, **broken)
-        assert done.returncode == 2
-        assert len(done.stderr.strip().splitlines()) == 1
-        assert "check_env.py` to see how to fix it." in done.stderr
+        assert done.returncode == 2 and done.stderr.strip().count("\n") == 0
+        assert "check_env.py" in done.stderr
 
 
 @pytest.mark.parametrize(

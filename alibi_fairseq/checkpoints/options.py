@@ -43,10 +43,6 @@ DEEPEST = 10
 def check_options(cfg, path) -> None:
     """Validate fairseq's configuration as a checkpoint stores it, with the user's overrides.
 
-    Args:
-        cfg: the configuration, a mapping of groups.
-        path: what to call the checkpoint in messages.
-
     Raises:
         BadInput: an option could do anything but describe a language model.
     """

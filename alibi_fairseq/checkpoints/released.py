@@ -38,22 +38,11 @@ PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "res
 
 @dataclass(frozen=True)
 class Import:
-    """A translated checkpoint, ready to be written.
-
-    Attributes:
-        state: what ``torch.save`` writes.
-        dropped: names of the file's tensors that nothing reads.
-    """
-
-    state: dict
-    dropped: tuple[str, ...]
+    state: dict  # what torch.save writes
+    dropped: tuple[str, ...]  # names of the file's tensors that nothing reads
 
     def save(self, folder: str | os.PathLike, dictionary: str | os.PathLike) -> Path:
-        """Write ``checkpoint_best.pt`` and ``dict.txt`` into a folder; returns the checkpoint.
-
-        Args:
-            dictionary: the dictionary file, copied as it is.
-        """
+        """Write ``checkpoint_best.pt`` and ``dict.txt`` into a folder; returns the checkpoint."""
         path = Path(folder) / "checkpoint_best.pt"
         if path.exists():
             raise BadInput(f"{path} is there already; name another folder with --out.")
@@ -65,11 +54,7 @@ class Import:
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
-    """fairseq's dictionary file.
-
-    Raises:
-        BadInput: there is none, or it is none.
-    """
+    """fairseq's dictionary file; BadInput if it is none."""
     try:
         return Dictionary.load(str(path))
     except (OSError, ValueError, RuntimeError) as error:
@@ -82,7 +67,6 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
     """Translate a checkpoint of the authors' fork.
 
     Args:
-        state: as :func:`alibi_fairseq.checkpoints.read_checkpoint` gives it.
         dictionary: the one the model was trained with.
         source: what to call the file in messages.
 

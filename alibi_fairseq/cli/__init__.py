@@ -25,7 +25,7 @@ VERBS = {
         "compare how position methods copy, or find a key, past their length",
     ),
     "demo": (
-        "demo:Demo",
+        "experiments:Demo",
         "compare two position methods in minutes, on the documentation of Python",
     ),
     "models": ("launch:Models", "list the models with their sizes, and the position methods"),
@@ -46,7 +46,7 @@ VERBS = {
         "reproduce:Reproduce",
         "make a table or figure of the paper, from text to report",
     ),
-    "study": ("study:StudyVerb", "test the paper's claims with small models"),
+    "study": ("experiments:StudyVerb", "test the paper's claims with small models"),
     "import-checkpoint": ("convert:ImportCheckpoint", "convert a released ALiBi checkpoint"),
     "import-hf": ("convert:ImportHf", "convert a Hugging Face model to a checkpoint"),
     "export": ("convert:Export", "export a checkpoint to Hugging Face format"),

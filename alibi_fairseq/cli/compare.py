@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import BadInput
 from ..experiments.comparison import Comparison, Corpus, from_mapping, load
-from .experiment_options import ExperimentOptions, names, wants_slurm
+from .experiments import ExperimentOptions, names
 from .options import option
 
 FIELDS = Comparison.__pydantic_fields__ | Corpus.__pydantic_fields__  # type: ignore[attr-defined]
@@ -21,12 +21,7 @@ TEXT = ("tokenizer", "vocabulary")
 
 @dataclass(kw_only=True)
 class ComparisonOptions(ExperimentOptions):
-    """A comparison of which the command line gives some fields; absent ones keep their defaults.
-
-    Attributes:
-        given: of the comparison.
-        text: of its corpus.
-    """
+    """A comparison of which the command line gives some fields; absent ones keep their defaults."""
 
     OPTIONS: ClassVar[tuple[str, ...]]
     #: Other defaults than the fields'.
@@ -34,8 +29,8 @@ class ComparisonOptions(ExperimentOptions):
 
     out: Path = option("for everything that is made", required=True, metavar="FOLDER")
     user_dir: str | None = None
-    given: dict = field(default_factory=dict)
-    text: dict = field(default_factory=dict)
+    given: dict = field(default_factory=dict)  # of the comparison
+    text: dict = field(default_factory=dict)  # of its corpus
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
@@ -60,13 +55,19 @@ class ComparisonOptions(ExperimentOptions):
         return super().run(args)
 
     def compare(self, comparison: Comparison, speeds: bool = False) -> int:
-        from ..experiments.compare import Compare, check_model
+        from fairseq.models import ARCH_MODEL_REGISTRY
 
-        check_model(comparison)
+        from ..experiments.compare import Compare
+
+        ours = sorted(name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm"))
+        if comparison.arch not in ours:
+            raise BadInput(
+                f"--arch: there is no model '{comparison.arch}'; choose {', '.join(ours)}."
+            )
         command = None
         if self.job:
             command = ["alibi-fairseq", *self.arguments[: self.arguments.index("--job")]]
-        if speeds and wants_slurm(self):
+        if speeds and self.hands_over:
             raise BadInput("--speeds measures the machine it runs on; leave it out with --slurm.")
         experiment = Compare(comparison, self.out, self.parallel, command=command, speeds=speeds)
         return self.run_experiment(experiment, plans_itself=True)
@@ -164,12 +165,7 @@ class ProbeVerb(ComparisonOptions):
 
 
 def corpus_of(sources: Sequence[str], text: dict) -> dict:
-    """What a description says of a corpus that is named on the command line.
-
-    Args:
-        sources: texts, or a folder of binary data.
-        text: options of the preparation of a text.
-    """
+    """What a description says of texts, or of a folder of binary data, named on the command line."""
     first = Path(sources[0])
     if (first / "dict.txt").is_file():
         if len(sources) > 1 or text:

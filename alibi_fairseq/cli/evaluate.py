@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections import defaultdict
@@ -29,7 +28,7 @@ from ..reporting.own_results import position_table
 from ..reporting.probes import accuracy_table
 from ..results.points import document_points, is_chance
 from ..results.schema import load_document, save_document
-from .experiment_options import SlurmOptions, hand_over, shared_arguments, wants_slurm
+from .experiments import SlurmOptions
 from .options import Verb, aligned, filled, option
 
 # Types of options; argparse names the option in front of what they raise.
@@ -87,11 +86,7 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def device(name: str) -> torch.device:
-    """A device of this machine.
-
-    Raises:
-        BadInput: there is none.
-    """
+    """A device of this machine."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with suppress(RuntimeError):  # torch knows no device of that name
@@ -171,21 +166,43 @@ class SweepOptions(SlurmOptions):
     shards: int | None = option("with --slurm: one job for each of N parts", None, metavar="N")
     dry_run: bool = option("with --slurm: show the jobs", False)
 
-    @classmethod
-    def run(cls, args: argparse.Namespace) -> int:
+    def __call__(self) -> int:
         """Run the sweep, or hand it over to SLURM."""
-        if hasattr(args, "buckets"):
-            bucket_edges(1, args.buckets)  # raises BadInput before anything is loaded
-        sweep: Sweep = replace(filled(Sweep, args), device=device(args.device))
-        if args.out.exists() and not args.out.is_file():  # reading a device may never end
-            raise BadInput(f"--out is the file to write, and '{args.out}' is none.")
-        if wants_slurm(args):
-            return submit_shards(args)
-        if args.shards is not None or args.dry_run:
+        sweep: Sweep = replace(filled(Sweep, self), device=device(self.device))
+        if sweep.buckets is not None:
+            bucket_edges(1, sweep.buckets)  # raises BadInput before anything is loaded
+        if self.out.exists() and not self.out.is_file():  # reading a device may never end
+            raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
+        if self.hands_over:
+            return self.submit_shards()
+        if self.shards is not None or self.dry_run:
             raise BadInput(
                 "--shards and --dry-run need --slurm; --shard I/N computes one part here."
             )
-        return filled(cls, args).measure(sweep)
+        return self.measure(sweep)
+
+    def submit_shards(self) -> int:
+        """Hand a sweep to SLURM, a job for each shard, and one that merges their results."""
+        from ..experiments.slurm import Stage
+
+        if self.shard:
+            raise BadInput("--slurm makes the shards itself; give --shards N instead of --shard.")
+        if self.shards is None or not 1 <= self.shards <= 10_000:
+            raise BadInput("--slurm needs --shards N, the number of jobs, 10,000 at most.")
+        folder = self.out.with_name(f"{self.out.stem}-shards")
+        shared, merge, jobs = self.shared_arguments("--shards", "--out"), ["merge-shards"], []
+        for i in range(1, self.shards + 1):
+            out = str(folder / f"{i}.json")
+            jobs.append([*shared, "--shard", f"{i}/{self.shards}", "--out", out])
+            merge.append(out)
+        gpus = int(self.device == "auto" or self.device.startswith("cuda"))
+        if self.slurm_local and not torch.cuda.is_available():
+            gpus = 0
+        stages = [
+            Stage("evaluating", jobs, gpus),
+            Stage("merging", [[*merge, "--out", str(self.out)]]),
+        ]
+        return self.hand_over(stages, folder)
 
     def measure(self, sweep: Sweep) -> int:
         raise NotImplementedError
@@ -266,25 +283,6 @@ class MergeShards(Verb):
         print(f"Merged {len(self.shards)} files. Results: {self.out}")
 
 
-def submit_shards(args: argparse.Namespace) -> int:
-    """Hand a sweep to SLURM, a job for each shard, and one that merges their results."""
-    from ..experiments.slurm import Stage
-
-    if args.shard:
-        raise BadInput("--slurm makes the shards itself; give --shards N instead of --shard.")
-    if args.shards is None or not 1 <= args.shards <= 10_000:
-        raise BadInput("--slurm needs --shards N, the number of jobs, 10,000 at most.")
-    folder = args.out.with_name(f"{args.out.stem}-shards")
-    shared = shared_arguments(args, "--shards", "--out")
-    parts = [(f"{i}/{args.shards}", str(folder / f"{i}.json")) for i in range(1, args.shards + 1)]
-    jobs = [[*shared, "--shard", part, "--out", out] for part, out in parts]
-    merge = ["merge-shards", *(out for _, out in parts), "--out", str(args.out)]
-    gpus = int(args.device == "auto" or args.device.startswith("cuda"))
-    if args.slurm_local and not torch.cuda.is_available():
-        gpus = 0
-    return hand_over(args, [Stage("evaluating", jobs, gpus), Stage("merging", [merge])], folder)
-
-
 #: Column title, key of the cell, format.
 _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("checkpoint", "checkpoint", lambda value: "/".join(Path(value).parts[-2:])),
@@ -336,12 +334,7 @@ def context_table(cells: list[dict], percent: float) -> str:
 
 
 def log_to_tensorboard(folder: Path, cell: dict) -> None:
-    """Add a cell to TensorBoard as a point whose step is the window length.
-
-    Args:
-        folder: log folder of the training run. Each checkpoint gets a subfolder of its own, so that
-            TensorBoard shows one curve per checkpoint.
-    """
+    """Add a cell to TensorBoard as a point whose step is the window length, a curve per checkpoint."""
     from torch.utils.tensorboard import SummaryWriter
 
     full = cell["stride"] == cell["length"]

@@ -13,12 +13,7 @@ from ..fairseq_fixes.invocation import FOLDER, is_this_package
 
 
 def run(verb: str, arguments: list[str]) -> int:
-    """Run ``fairseq-<verb>`` in this process.
-
-    Args:
-        verb: a key of ``FAIRSEQ_COMMANDS``.
-        arguments: the command line after the verb, passed on unchanged.
-    """
+    """Run ``fairseq-<verb>`` in this process with a command line that is passed on unchanged."""
     try:
         import fairseq_cli  # noqa: F401
     except ModuleNotFoundError as error:

@@ -11,12 +11,9 @@ from typing import Any
 
 
 def option(help: str, default: Any = MISSING, **words: Any) -> Any:
-    """A field that is an option of a command.
+    """A field that is an option of a command, or an argument without default and ``required=True``.
 
     Args:
-        help: of the option, for ``--help``.
-        default: the value if it is not given. A field with neither a default nor ``required=True``
-            is told by its place and has no name.
         words: further arguments of ``add_argument``; ``flag`` is the option's name if it is not
             that of the field. Types are those of the annotation; several values follow each other.
     """
@@ -64,8 +61,8 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
         parser.add_argument(flag, dest=each.name, default=default, **words)
 
 
-def filled(kind: type, args: argparse.Namespace) -> Any:
-    """A dataclass whose fields have the values of the options with their names."""
+def filled(kind: type, args: object) -> Any:
+    """A dataclass whose fields have the values of the attributes with their names."""
     given = vars(args)
     return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
 

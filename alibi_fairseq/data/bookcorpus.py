@@ -25,7 +25,7 @@ from ..results.manifest import other_name
 from . import splits
 from .excerpt import beginning
 from .parallel import map_in_order, progress
-from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, Text, Workspace, option, positive
+from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, option, positive
 from .sources import (
     describe_files,
     fingerprint,
@@ -37,7 +37,7 @@ from .sources import (
     texts,
 )
 from .splits import Book
-from .tokenisers import Tokeniser, WordPiece, train_sentencepiece
+from .tokenisers import Tokeniser, WordPiece
 
 CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
@@ -54,6 +54,7 @@ class BookCorpus(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "books, sub-word level, whole books held out"
     paper_bytes: ClassVar[float] = 5 * TOKENS  # about: a word and a space
+    beside: ClassVar[tuple[str, ...]] = ("splits.tsv",)
 
     sources: Sequence[str | os.PathLike] = option(
         "folder or archive (.tar.xz, .tar.gz, .zip …) with one .txt per book, or the "
@@ -98,17 +99,12 @@ class BookCorpus(Corpus):
             "wordpiece": self.wordpiece and sha256_file(self.wordpiece),
         }
 
-    def read(self, workspace: Workspace, workers: int) -> Text:
+    def read(self, work: Path, workers: int) -> dict:
         lined = is_line_edition(self.sources)
-        counted = workspace.step("count", self._count) if lined else {}
-        genuine = counted == {"lines": LINES, "tokens": TOKENS} and not self.excerpt
-        folder = workspace.work / "text"
-        found = workspace.step("normalise", lambda: self._normalise(folder, lined, workers))
-        books = [Book(entry["name"], entry["sha256"]) for entry in found["books"]]
-        words = sum(entry["words"] for entry in found["books"])
-        grouping = workspace.step("group", lambda: _group(books, folder, words, workers))
-        for book, group in zip(books, grouping["groups"]):
-            book.group = group
+        genuine = lined and self._is_genuine() and not self.excerpt
+        folder = work / "text"
+        books = self._normalise(folder, lined, workers)
+        _group(books, folder, workers)
         if self.split_list:
             splits.apply_list(books, Path(self.split_list))
         elif lined:
@@ -117,40 +113,49 @@ class BookCorpus(Corpus):
             splits.split_books(books, self.held_out, self.seed)
         if not lined:
             books.sort(key=lambda book: splits.shuffle_key(self.seed, book.sha256))
-        files = {split: workspace.work / f"{split}.txt" for split in SPLITS}
-        workspace.step("join", lambda: _join(books, folder, files, b"" if lined else b"\n"))
-        shutil.rmtree(folder, ignore_errors=True)
-        listed = workspace.work / "splits.tsv"
-        splits.write_list(books, listed)
-        facts = {
+        for split, path in self.texts(work).items():
+            with atomic_write(path, "wb") as out:
+                for book in books:
+                    if book.split == split:
+                        out.write((folder / f"{book.sha256}.txt").read_bytes())
+                        out.write(b"" if lined else b"\n")
+        splits.write_list(books, work / "splits.tsv")
+        shutil.rmtree(folder)
+        held = Counter(book.split for book in books)
+        return {
             "corpus": CORPUS if genuine else other_name(self.sources[0]),
             "identified_by": "lines and tokens" if genuine else None,
             "sources": describe_files(self.files),
             "seed": self.seed,
             "unit": "block of lines" if lined else "book",
             "near_duplicate_groups": len({book.group for book in books}),
+            "more": {split: {"books": held[split]} for split in SPLITS},
         }
-        held = Counter(book.split for book in books)
-        more = {split: {"books": held[split]} for split in SPLITS}
-        return Text.of_files(files, facts, files=(listed,), more=more)
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokeniser:
         if self.wordpiece:
             return WordPiece(self.wordpiece)
-        return train_sentencepiece(text.sample(), work / "sentencepiece.model", self.vocab_size)
+        return self.trained(work, self.vocab_size)
 
-    def _count(self) -> dict:
-        lines, tokens = _count_raw(_texts(self.sources))
-        if (lines, tokens) != (LINES, TOKENS) and not self.allow_other_text:
+    def _is_genuine(self) -> bool:
+        """Whether lines and tokens, as ``wc`` counts them, are the Toronto BookCorpus's."""
+        lines = tokens = 0
+        for _, stream in _texts(self.sources):
+            for line in stream:
+                lines += 1
+                tokens += len(line.split())
+        if (lines, tokens) == (LINES, TOKENS):
+            return True
+        if not self.allow_other_text:
             raise BadInput(
                 f"The text has {lines:,} lines and {tokens:,} tokens, expected {LINES:,} and "
                 f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
                 "--allow-other-text prepares it under another name, and a folder or archive with "
                 "one file per book is split by books."
             )
-        return {"lines": lines, "tokens": tokens}
+        return False
 
-    def _normalise(self, folder: Path, lined: bool, workers: int) -> dict:
+    def _normalise(self, folder: Path, lined: bool, workers: int) -> list[Book]:
         folder.mkdir(exist_ok=True)
         units = _units(_texts(self.sources), lined)
         if self.excerpt:
@@ -159,13 +164,13 @@ class BookCorpus(Corpus):
         books = []
         with progress(text_bytes(self.files), "normalising") as bar:
             work = functools.partial(_normalise_unit, folder)
-            for entry in map_in_order(work, units, workers):
-                bar.update(entry.pop("bytes"))
-                if entry["words"]:
-                    books.append(entry)
+            for size, book in map_in_order(work, units, workers):
+                bar.update(size)
+                if book.words:
+                    books.append(book)
         if not books:
             raise BadInput(f"{self.sources[0]}: there are no words in it.")
-        return {"books": books}
+        return books
 
 
 def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
@@ -183,16 +188,6 @@ def _texts(sources: Sequence[str | os.PathLike]) -> Texts:
     return (pair for file in text_files(sources) for pair in texts(file))
 
 
-def _count_raw(found: Texts) -> tuple[int, int]:
-    """Lines and white-space separated tokens, as ``wc`` counts them."""
-    lines = words = 0
-    for _, stream in found:
-        for line in stream:
-            lines += 1
-            words += len(line.split())
-    return lines, words
-
-
 def _units(found: Texts, lined: bool) -> Iterator[tuple[str, bytes]]:
     """(name, raw text) of each book; of each block for the edition without book boundaries."""
     if not lined:
@@ -206,8 +201,8 @@ def _units(found: Texts, lined: bool) -> Iterator[tuple[str, bytes]]:
         yield f"block-{number:05d}", b"".join(block)
 
 
-def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict:
-    """Write a book's normalised text to ``FOLDER/<SHA-256 of raw>.txt``."""
+def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> tuple[int, Book]:
+    """Write a book's normalised text to ``FOLDER/<SHA-256 of raw>.txt``; returns its raw bytes."""
     name, raw = unit
     digest = hashlib.sha256(raw).hexdigest()
     path = folder / f"{digest}.txt"
@@ -222,7 +217,7 @@ def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> dict:
                 if line := single_spaced(normalise(single_spaced(line))):
                     out.write(line + "\n")
     words = len(path.read_text(encoding="utf-8").split())
-    return {"name": name, "sha256": digest, "words": words, "bytes": len(raw)}
+    return len(raw), Book(name, digest, words=words)
 
 
 @functools.lru_cache
@@ -232,23 +227,16 @@ def _normaliser():
     return MosesPunctNormalizer("en")
 
 
-def _group(books: list[Book], folder: Path, words: int, workers: int) -> dict:
-    work = functools.partial(_shingles_of, splits.keep_one_in(words))
+def _group(books: list[Book], folder: Path, workers: int) -> None:
+    """Find the near-duplicates."""
+    one_in = splits.keep_one_in(sum(book.words for book in books))
+    work = functools.partial(_shingles_of, one_in)
     paths = [folder / f"{book.sha256}.txt" for book in books]
     found = map_in_order(work, paths, workers)
     bar = progress(len(paths), "near-duplicates", "books", iterable=found)
-    return {"groups": splits.near_duplicates(list(bar))}
+    for book, group in zip(books, splits.near_duplicates(list(bar))):
+        book.group = group
 
 
 def _shingles_of(one_in: int, path: Path):
     return splits.shingles(path.read_text(encoding="utf-8"), one_in)
-
-
-def _join(books: list[Book], folder: Path, files: dict[str, Path], end: bytes) -> dict:
-    """The text of each split, with the end of each book."""
-    for split, path in files.items():
-        with atomic_write(path, "wb") as out:
-            for book in books:
-                if book.split == split:
-                    out.write((folder / f"{book.sha256}.txt").read_bytes() + end)
-    return {}

@@ -17,19 +17,10 @@ from typing import ClassVar
 from ..errors import BadInput
 from ..files import sha256_file
 from ..results.manifest import other_name
-from .documents import KEYS, documents_between, portions, write_runs
-from .pipeline import (
-    BYTES_PER_TOKEN,
-    Corpus,
-    Part,
-    Text,
-    Workspace,
-    option,
-    part_bytes,
-    positive,
-)
+from .documents import KEYS, documents_between, portions, runs_in, write_runs
+from .pipeline import BYTES_PER_TOKEN, Corpus, Part, option, part_bytes, positive
 from .sources import describe_files, fingerprint, text_bytes, text_files
-from .tokenisers import ByteLevelBpe, Tokeniser, train_sentencepiece
+from .tokenisers import ByteLevelBpe, Tokeniser
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9
@@ -49,6 +40,7 @@ class Cc100Roberta(Corpus):
     summary: ClassVar[str] = "any amount of text, shuffled and sharded, sub-words"
     paper_bytes: ClassVar[float] = PAPER_BYTES
     disk: ClassVar[float] = 1.6  # the text once, and two bytes per token
+    item: ClassVar[str] = "documents"
 
     sources: Sequence[str | os.PathLike] = option(
         "text files, .gz/.xz/.bz2 shards, archives or folders of them; documents are separated "
@@ -108,64 +100,69 @@ class Cc100Roberta(Corpus):
     def processes(self, workers: int) -> int:
         return min(workers, most_workers(self.memory))
 
-    def read(self, workspace: Workspace, workers: int) -> Text:
+    def read(self, work: Path, workers: int) -> dict:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
-        found = portions(self.files, most)
-        size = text_bytes(self.files)
-        runs, read = write_runs(found, self.seed, workspace.work / "runs", workers, size)
-        total = read["bytes"]
-        set_aside = int(KEYS * min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, total)))
-        if set_aside > KEYS // 2:
-            raise BadInput(
-                f"The text has {total:,} bytes; a validation set of {self.valid_tokens:,} "
-                "tokens would take more than half of it; give more text or fewer --valid-tokens."
-            )
-        if self.excerpt:
-            set_aside = KEYS // 2  # of few documents, each perhaps longer than the validation set
-
-        def parts(tokeniser: Tokeniser) -> list[Part]:
-            find = functools.partial(self._validation_end, runs, set_aside, tokeniser)
-            end = workspace.step("valid", find)
-            cut = plan(end["next_key"], total, self.shards)
-            train = [
-                Part(f"{name}/train", functools.partial(items, runs, *keys)) for name, *keys in cut
-            ]
-            valid = functools.partial(items, runs, 0, end["next_key"], end["last_lines"])
-            # In the first shard, where fairseq looks for it.
-            return [*train, Part(f"{cut[0][0]}/valid", valid)]
-
-        of_that_size = is_of_that_size(total) and not self.excerpt
-        facts = {
+        replaced = write_runs(
+            portions(self.files, most), self.seed, work / "runs", workers, text_bytes(self.files)
+        )
+        size = text_bytes(runs_in(work / "runs"))
+        self._set_aside(size)
+        of_that_size = is_of_that_size(size) and not self.excerpt
+        return {
             "corpus": CORPUS if of_that_size else other_name(self.sources[0]),
             "identified_by": "size alone" if of_that_size else None,
             "sources": describe_files(self.files, hashed=False),
             "seed": self.seed,
-            "replaced_documents": read["replaced"],
+            "replaced_documents": replaced,
         }
-        sample = functools.partial(self._sample, runs, set_aside, total)
-        return Text(facts, parts, sample, item="documents")
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
-        if self.published:
-            return self.published
-        return train_sentencepiece(text.sample(), work / "sentencepiece.model", self.vocab_size)
+    def _set_aside(self, size: int) -> int:
+        """The key at which the documents of the validation set must have sufficed."""
+        share = min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, size))
+        if int(KEYS * share) > KEYS // 2:
+            raise BadInput(
+                f"The text has {size:,} bytes; a validation set of {self.valid_tokens:,} "
+                "tokens would take more than half of it; give more text or fewer --valid-tokens."
+            )
+        # Of few documents, each is perhaps longer than the validation set.
+        return KEYS // 2 if self.excerpt else int(KEYS * share)
 
-    def _sample(self, runs: list[Path], set_aside: int, total: int) -> Iterator[str]:
+    def sample(self, work: Path) -> Iterator[str]:
         """Lines of a random sample of the documents, none of which validation may take."""
-        wanted = round(self.memory * _SAMPLE_PER_GB)
-        low = max(set_aside, KEYS - int(KEYS * min(1.0, wanted / total)))
+        runs = runs_in(work / "runs")
+        size = text_bytes(runs)
+        share = min(1.0, round(self.memory * _SAMPLE_PER_GB) / size)
+        low = max(self._set_aside(size), KEYS - int(KEYS * share))
         edges = [low + (KEYS - low) * step // _STEPS for step in range(_STEPS + 1)]
         for first, last in zip(edges, edges[1:]):
             for _, text in documents_between(runs, first, last):
                 yield from text.decode().split("\n")[:-1]
 
-    def _validation_end(self, runs: list[Path], set_aside: int, tokeniser: Tokeniser) -> dict:
+    def tokeniser(self, work: Path) -> Tokeniser:
+        return self.published or self.trained(work, self.vocab_size)
+
+    def parts(self, work: Path, tokeniser: Tokeniser) -> list[Part]:
+        runs = runs_in(work / "runs")
+        size = text_bytes(runs)
+        end, last_lines = self._validation_end(runs, self._set_aside(size), tokeniser)
+        cut = plan(end, size, self.shards)
+        train: list[Part] = [
+            (f"{shard}/train", functools.partial(items, runs, low, high))
+            for shard, low, high in cut
+        ]
+        # In the first shard, where fairseq looks for it.
+        first, *_ = cut[0]
+        return [*train, (f"{first}/valid", functools.partial(items, runs, 0, end, last_lines))]
+
+    def _validation_end(
+        self, runs: list[Path], set_aside: int, tokeniser: Tokeniser
+    ) -> tuple[int, int]:
         """Where the validation set ends: with the line that reaches its number of tokens.
 
         The rest of that line's document is left out of the training data too.
 
-        Args:
-            set_aside: the key at which the documents of the validation set must have sufficed.
+        Returns:
+            The key that follows its last document, and how many lines of that it has.
         """
         tokens, least = 0, self.valid_tokens
         for key, text in documents_between(runs, 0, set_aside):
@@ -173,7 +170,7 @@ class Cc100Roberta(Corpus):
             for number, ids in enumerate(tokeniser.encode(text.decode().split("\n")[:-1]), 1):
                 tokens += len(ids) + 1
                 if tokens >= least:
-                    return {"next_key": key + 1, "last_lines": number}
+                    return key + 1, number
         raise BadInput(
             f"The text set aside for validation gave {tokens:,} tokens instead of {least:,}; "
             "give more text or fewer --valid-tokens."

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import struct
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,8 +22,8 @@ import numpy as np
 
 from ..files import atomic_write
 from ..results.stamps import Stamp, once
+from .excerpt import batches
 from .parallel import map_in_order, progress
-from .pipeline import batches
 from .sources import is_packed, single_spaced, text_bytes, texts
 
 KEYS = 1 << 64  # keys are below it
@@ -136,9 +135,7 @@ def _document_start(path: Path, boundary: int) -> int:
         return line_start
 
 
-def write_runs(
-    portions: list[Portion], seed: int, folder: Path, workers: int, total: int
-) -> tuple[list[Path], dict]:
+def write_runs(portions: list[Portion], seed: int, folder: Path, workers: int, total: int) -> int:
     """Read every portion into sorted runs, except those that an earlier call has finished.
 
     A run holds the texts; the file beside it, with ``.npy``, their keys and where each ends.
@@ -147,34 +144,33 @@ def write_runs(
         total: bytes of the files, about, for the progress bar.
 
     Returns:
-        The runs, and the sums of their records: ``documents``, ``bytes`` and ``replaced`` (documents
-        with bytes that were not UTF-8).
+        The number of documents with bytes that were not UTF-8.
     """
     folder.mkdir(exist_ok=True)
     work = functools.partial(_write_runs_of, seed, folder)
-    runs: list[Path] = []
-    sums: Counter[str] = Counter(documents=0, bytes=0, replaced=0)
+    replaced = 0
     with progress(total, "reading") as bar:
         for record in map_in_order(work, portions, workers):
-            runs += [folder / name for name in record["runs"]]
-            sums.update(record["sums"])
-            bar.update(record["sums"]["bytes"])
-    return runs, sums
+            replaced += record["replaced"]
+            bar.update(record["bytes"])
+    return replaced
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs, in the order of the input."""
+    return sorted(folder.glob("*.run"))
 
 
 def _write_runs_of(seed: int, folder: Path, portion: Portion) -> dict:
     stem = f"{portion.file:05d}-{portion.start:015d}"
 
     def write() -> dict:
-        names: list[str] = []
-        sums = {"documents": 0, "bytes": 0, "replaced": 0}
+        sums = {"bytes": 0, "replaced": 0}
         keyed = ((_key(seed, portion.file, offset), text) for offset, text in read(portion))
         for number, run in enumerate(batches(keyed, RUN, lambda document: len(document[1]))):
-            names.append(f"{stem}-{number:05d}.run")
-            sums["bytes"] += _write_run(folder / names[-1], run)
-            sums["documents"] += len(run)
+            sums["bytes"] += _write_run(folder / f"{stem}-{number:05d}.run", run)
             sums["replaced"] += sum(b"\xef\xbf\xbd" in text for _, text in run)
-        return {"runs": names, "sums": sums}
+        return sums
 
     return once(Stamp(folder / f"{stem}.json"), write)
 
@@ -183,10 +179,10 @@ def _write_run(path: Path, run: list[tuple[int, bytes]]) -> int:
     """Write the documents in the order of their keys; returns their bytes."""
     run.sort(key=itemgetter(0))
     ends = list(accumulate(len(text) for _, text in run))
-    with atomic_write(path, "wb") as out:
-        out.writelines(text for _, text in run)
     with atomic_write(f"{path}.npy", "wb") as out:
         np.save(out, np.array([[key for key, _ in run], ends], dtype=np.uint64))
+    with atomic_write(path, "wb") as out:
+        out.writelines(text for _, text in run)
     return ends[-1]
 
 

@@ -7,19 +7,20 @@ results, and there is no manifest that could give it another.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..files import atomic_folder
-from .sources import text_files, texts
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Item = TypeVar("Item")
-#: What is kept of a split: its lines, and the dictionary → some of the lines.
-Choice = Callable[[Sequence, Any], Iterable]
+#: What is kept of a split: its lines → some of them.
+Choice = Callable[[Sequence], Iterable]
 
 
 def beginning(
@@ -34,62 +35,51 @@ def beginning(
             return
 
 
+def batches(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """The items in lists, each to the item that brings its size to ``most``."""
+    remaining = iter(items)
+    while batch := list(beginning(remaining, most, size)):
+        yield batch
+
+
 def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | None = None) -> None:
     """Copy some of the lines of each split that exists.
 
     Args:
         source: a folder of fairseq's binary data.
         out: the folder to create or replace; it appears when it is complete.
-        splits: split → what is kept of it.
         words: dictionary entries to keep, the most frequent ones; the others become ``<unk>``, as
             with ``fairseq-preprocess --nwordssrc``.
     """
-    from fairseq.data import Dictionary, data_utils, indexed_dataset
+    from fairseq.data import Dictionary, data_utils
 
     with open(source / "dict.txt", encoding="utf-8") as stream:
-        entries = list(itertools.islice(stream, words))  # the most frequent first
+        kept_words = list(itertools.islice(stream, words))  # the most frequent first
     shutil.rmtree(out, ignore_errors=True)
     with atomic_folder(out) as folder:
-        (folder / "dict.txt").write_text("".join(entries), encoding="utf-8")
+        (folder / "dict.txt").write_text("".join(kept_words), encoding="utf-8")
         dictionary = Dictionary.load(str(folder / "dict.txt"))
         for split, choose in splits.items():
             lines = data_utils.load_indexed_dataset(str(source / split), dictionary)
-            if lines is None:
-                continue
-            prefix = str(folder / split)
-            builder = indexed_dataset.make_builder(
-                f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary)
-            )
-            for line in choose(lines, dictionary):
-                ids = line.clone()
-                ids[ids >= len(dictionary)] = dictionary.unk()
-                builder.add_item(ids)
-            builder.finalize(f"{prefix}.idx")
+            if lines is not None:
+                entries = len(dictionary)
+                kept = (line.where(line < entries, dictionary.unk()) for line in choose(lines))
+                write_lines(folder / split, kept, entries)
+
+
+def write_lines(prefix: Path, lines: Iterable[Tensor], entries: int) -> None:
+    """Write fairseq's binary data, for a dictionary with that many entries."""
+    from fairseq.data.indexed_dataset import make_builder
+
+    builder = make_builder(f"{prefix}.bin", impl="mmap", vocab_size=entries)
+    for line in lines:
+        builder.add_item(line)
+    builder.finalize(f"{prefix}.idx")
 
 
 def first(tokens: int) -> Choice:
     """The first lines of a split, to the one that reaches this number of tokens."""
-    return lambda lines, _: until(lines, range(len(lines)), tokens)
-
-
-def until(lines: Sequence[Item], numbers: range, tokens: int) -> Iterator[Item]:
-    """The lines with these numbers, to the one that reaches this number of tokens."""
-    return beginning((lines[number] for number in numbers), tokens)
-
-
-def sample(source: Path, out: Path, most: int) -> Path:
-    """Copy whole documents, drawn by their contents, until there are that many bytes.
-
-    Returns:
-        ``out``, a folder with a file per document.
-    """
-    if not out.is_dir():
-        contents = [stream.read() for file in text_files([source]) for _, stream in texts(file)]
-        drawn = sorted((hashlib.sha256(content).hexdigest(), content) for content in contents)
-        with atomic_folder(out) as folder:
-            for digest, content in beginning(drawn, most, size=lambda pair: len(pair[1])):
-                (folder / f"{digest[:16]}.txt").write_bytes(content)
-    return out
+    return lambda lines: beginning((lines[number] for number in range(len(lines))), tokens)
 
 
 def main() -> None:

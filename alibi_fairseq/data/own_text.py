@@ -7,8 +7,9 @@ lines are dropped, except one at the end of each document. See docs/experiments.
 from __future__ import annotations
 
 import io
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,10 +21,10 @@ from ..files import atomic_write
 from ..results.manifest import other_name
 from .excerpt import beginning
 from .parallel import progress
-from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, Text, Workspace, option, positive
+from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, option, positive
 from .sources import describe_files, not_utf8, single_spaced, text_bytes, text_files, texts
 from .splits import split_documents
-from .tokenisers import Tokeniser, Words, train_sentencepiece
+from .tokenisers import Tokeniser, Words
 
 TOKENIZERS = ("sentencepiece", "words")
 #: Files of a folder that are read; files named one by one may have any name.
@@ -74,41 +75,38 @@ class OwnText(Corpus):
             "seed": self.seed,
         }
 
-    def read(self, workspace: Workspace, workers: int) -> Text:
-        joined = workspace.work / "all.txt"
-        sizes = workspace.step("normalise", lambda: self._normalise(joined))["documents"]
-        self._bytes = sum(sizes)
+    def read(self, work: Path, workers: int) -> dict:
+        joined = work / "all.txt"
+        sizes = self._join(joined)
         split = split_documents(sizes, self.held_out, self.seed)
         # Too few documents: the last stretches are held out, so that long contexts remain coherent.
-        held = int(self._bytes * self.held_out / 100)
-        stretches = zip(SPLITS, (self._bytes - 2 * held, held, held))
-        splits = {split: workspace.work / f"{split}.txt" for split in SPLITS}
-        spans = list(zip(split, sizes) if split else stretches)
-        workspace.step("split", lambda: _write_splits(joined, spans, splits))
-        facts = {
+        held = int(sum(sizes) * self.held_out / 100)
+        stretches = zip(SPLITS, (sum(sizes) - 2 * held, held, held))
+        _deal(joined, zip(split, sizes) if split else stretches, self.texts(work))
+        return {
             "corpus": other_name(self.sources[0]),
             "identified_by": None,
             "sources": self._described,
             "seed": self.seed,
             "unit": "document" if split else "stretch of text",
         }
-        return Text.of_files(splits, facts)
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokeniser:
         if self.tokenizer == "words":
             return Words.of(work / "train.txt", work / "dict.txt", self.vocab_size)
-        entries = self.vocab_size or min(16_000, max(1_000, self._bytes // 1000))
+        size = text_bytes(self.texts(work).values())
+        entries = self.vocab_size or min(16_000, max(1_000, size // 1000))
         if not self.vocab_size:
             print(
-                f"a dictionary of {entries:,} entries: one per 1,000 of the {self._bytes:,} bytes of "
+                f"a dictionary of {entries:,} entries: one per 1,000 of the {size:,} bytes of "
                 "text, between 1,000 and 16,000; --vocab-size asks for another",
                 flush=True,
             )
-        return train_sentencepiece(text.sample(), work / "sentencepiece.model", entries)
+        return self.trained(work, entries)
 
-    def _normalise(self, joined: Path) -> dict:
-        """All documents, or the first of them, in one file; the bytes of each in their order."""
-        lines = _lines(self.files)
+    def _join(self, joined: Path) -> list[int]:
+        """Write all documents, or the first of them, to one file; returns the bytes of each."""
+        lines: Iterable[bytes] = itertools.chain.from_iterable(map(_lines, self.files))
         if self.excerpt:
             lines = beginning(lines, self.excerpt * BYTES_PER_TOKEN)
         ends, line = [0], b""
@@ -129,12 +127,12 @@ class OwnText(Corpus):
                 f"{', '.join(map(str, self.sources))}: {ends[-1]:,} bytes of text are too few to "
                 f"train and evaluate a model; at least {_LEAST_BYTES:,} are needed."
             )
-        return {"documents": [end - begin for begin, end in zip(ends, ends[1:])]}
+        return [end - begin for begin, end in zip(ends, ends[1:])]
 
 
-def _lines(files: list[Path]) -> Iterator[bytes]:
-    """The lines of every document and an empty one behind each."""
-    for name, stream in (pair for file in files for pair in texts(file)):
+def _lines(file: Path) -> Iterator[bytes]:
+    """The lines of every document in a file, and an empty one behind each."""
+    for name, stream in texts(file):
         empty = True
         try:
             for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
@@ -147,7 +145,7 @@ def _lines(files: list[Path]) -> Iterator[bytes]:
             yield b"\n"
 
 
-def _write_splits(joined: Path, spans: list[tuple[str, int]], splits: dict[str, Path]) -> dict:
+def _deal(joined: Path, spans: Iterable[tuple[str, int]], splits: dict[str, Path]) -> None:
     """Deal out the text, in whole lines, by the sizes of its stretches."""
     with open(joined, "rb") as text, ExitStack() as stack:
         files = {s: stack.enter_context(atomic_write(path, "wb")) for s, path in splits.items()}
@@ -156,10 +154,8 @@ def _write_splits(joined: Path, spans: list[tuple[str, int]], splits: dict[str, 
             end += size
             while text.tell() < end and (line := text.readline()):
                 files[split].write(line)
-        written = {split: file.tell() for split, file in files.items()}
-    if empty := [split for split, size in written.items() if not size]:
-        raise BadInput(
-            f"Nothing of the text is left for {' and '.join(empty)}, because its lines are too long; "
-            "break them or give more text."
-        )
-    return written
+        if empty := [split for split, file in files.items() if not file.tell()]:
+            raise BadInput(
+                f"Nothing of the text is left for {' and '.join(empty)}, because its lines are too "
+                "long; break them or give more text."
+            )

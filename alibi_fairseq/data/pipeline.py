@@ -1,4 +1,4 @@
-"""From text to a folder of binary data: read, split, tokenise, binarise, describe.
+"""From text to a folder of binary data: read and split, tokenise, binarise, describe.
 
 :func:`prepare` is the same for every corpus. What distinguishes one corpus from another is a
 :class:`Corpus`: a dataclass whose fields are the options of ``alibi-fairseq prepare``.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,12 +28,10 @@ from ..errors import BadInput
 from ..files import check_disk, locked
 from ..results import manifest as manifests
 from ..results.stamps import Stamp, check_settings, once, read_stamp, write_settings
-from .excerpt import beginning
+from .excerpt import batches
 from .parallel import map_in_order, progress
 from .sources import not_utf8, text_bytes
-from .tokenisers import END_OF_LINE, SPECIAL, Tokeniser
-
-Item = TypeVar("Item")
+from .tokenisers import END_OF_LINE, SPECIAL, Tokeniser, train_sentencepiece
 
 SPLITS = ("train", "valid", "test")
 #: Bytes of text that hold a token for sure: more than any tokeniser here reaches on average.
@@ -43,10 +41,15 @@ _SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
 _BATCH = 1 << 20  # bytes of text tokenised at a time
 _PART = (8_000_000, 128_000_000)  # bytes of text in a part, least and most
 _SUFFIXES = (".bin", ".idx")
+_ADVICE = "choose another --out or delete that folder"
+
+#: A piece of ``TARGET.bin`` that one process writes: the target, and what gives its items. An item
+#: is one or more lines, each of which gets its ``</s>``.
+Part = tuple[str, Callable[[], Iterable[list[str]]]]
 
 
 def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
-    """Make ``OUT/data-bin``; an interrupted preparation resumes.
+    """Make ``OUT/data-bin``; an interrupted preparation, in ``OUT/work``, resumes.
 
     Returns:
         The manifest, and whether there was anything to do.
@@ -57,38 +60,82 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
     settings = corpus.settings()
     if corpus.excerpt:
         settings["excerpt"] = corpus.excerpt
-    workspace = Workspace(Path(out), settings)
-    if manifest := workspace.finished():
+    if manifest := _finished(Path(out), settings):
         return manifest, False
     check_disk(out, corpus.disk_needed(corpus.files, corpus.excerpt), "The preparation")
-    with workspace.locked():
-        text = corpus.read(workspace, workers)
-        tokeniser = corpus.tokeniser(workspace.work, text)
-        dictionary, data_bin = workspace.work / "dict.txt", workspace.work / "data-bin"
+    with _unfinished(Path(out), settings) as work:
+        facts = once(_text_read(work), lambda: corpus.read(work, workers))
+        tokeniser = corpus.tokeniser(work)
+        dictionary, data_bin = work / "dict.txt", work / "data-bin"
         if not dictionary.exists():
             tokeniser.write_dictionary(dictionary)
-        parts = text.parts(tokeniser)
-        written = binarise(parts, workspace.work / "parts", data_bin, tokeniser, workers)
+        parts = corpus.parts(work, tokeniser)
+        written = binarise(parts, work / "parts", data_bin, tokeniser, workers)
         # Not under temporary names, which a killed run would leave there to be published.
         for folder in {(data_bin / target).parent for target in written}:
             shutil.copyfile(dictionary, folder / dictionary.name)
-        for file in {*tokeniser.files, *text.files} - {dictionary}:
+        for file in {*tokeniser.files, *(work / name for name in corpus.beside)} - {dictionary}:
             shutil.copyfile(file, data_bin / file.name)
         shards = [target.split("/")[0] for target in written if target.endswith("/train")]
         facts = {
-            "splits": text.counts(written),
+            "splits": _counts(written, corpus.item, facts.pop("more", {})),
             "tokenizer": tokeniser.describe(),
             **({"shards": shards} if shards else {}),
-            **text.facts,
+            **facts,
         }
         manifest = manifests.describe(
             data_bin, settings=settings, seconds=time.time() - started, **facts
         )
-        manifests.save(manifest, workspace.work)
-        shutil.copyfile(workspace.work / manifests.FILE_NAME, data_bin / manifests.FILE_NAME)
-        os.replace(data_bin, workspace.data_bin)
-        shutil.rmtree(workspace.work)
+        manifests.save(manifest, work)
+        shutil.copyfile(work / manifests.FILE_NAME, data_bin / manifests.FILE_NAME)
+        os.replace(data_bin, Path(out) / "data-bin")
+        shutil.rmtree(work)
     return manifest, True
+
+
+def _finished(out: Path, settings: dict) -> dict | None:
+    """The manifest if ``OUT/data-bin`` already holds the requested data, None if there is nothing.
+
+    Raises:
+        BadInput: it holds other data.
+    """
+    data_bin = out / "data-bin"
+    if not data_bin.exists():
+        return None
+    manifest = manifests.load(data_bin)
+    if manifest is None:
+        raise BadInput(
+            f"{data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
+            "this command; choose another --out or move it away."
+        )
+    check_settings(manifest["settings"], settings, f"{data_bin} was prepared", _ADVICE)
+    shutil.rmtree(out / "work", ignore_errors=True)
+    return manifest
+
+
+@contextmanager
+def _unfinished(out: Path, settings: dict) -> Iterator[Path]:
+    """Lock ``OUT/work``, and never mix preparations with different settings there.
+
+    Input that is refused before all of it has been read leaves nothing behind.
+    """
+    work, made_out = out / "work", not out.exists()
+    with locked(work / "lock", "--out", "preparation"):
+        kept, there = work / "settings.json", f"{work} holds an unfinished preparation"
+        check_settings(read_stamp(kept), settings, there, _ADVICE)
+        write_settings(kept, settings)
+        try:
+            yield work
+        except BadInput:
+            if not _text_read(work).path.exists():
+                shutil.rmtree(work)
+                if made_out:
+                    out.rmdir()
+            raise
+
+
+def _text_read(work: Path) -> Stamp:
+    return Stamp(work / "text.json")
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
@@ -104,59 +151,6 @@ def positive(text: str) -> int:
 
 
 @dataclass
-class Text:
-    """A text that has been read and split.
-
-    Attributes:
-        facts: its entries in the manifest.
-        parts: the parts of the binary data, in the order of its files, given the tokeniser.
-        sample: lines of the training split to train a tokeniser on.
-        files: further files that belong beside the binary data.
-        more: further counts of each split.
-        item: what the manifest calls an item of the binary data, if it is not a line.
-    """
-
-    facts: dict
-    parts: Callable[[Tokeniser], list[Part]]
-    sample: Callable[[], Iterator[str]]
-    files: tuple[Path, ...] = ()
-    more: dict[str, dict] = field(default_factory=dict)
-    item: str = ""
-
-    @classmethod
-    def of_files(cls, splits: dict[str, Path], facts: dict, **more: Any) -> Text:
-        """A text with a file of lines for each split; an item of the binary data is a line."""
-
-        def parts(_: Tokeniser) -> list[Part]:
-            return [part for split, path in splits.items() for part in text_parts(path, split)]
-
-        return cls(facts, parts, functools.partial(_sample, splits["train"]), **more)
-
-    def counts(self, written: dict[str, dict]) -> dict[str, dict]:
-        """The counts of each split, from those of each file."""
-        splits: dict[str, Counter] = {}
-        for target, found in written.items():
-            splits.setdefault(Path(target).name, Counter()).update(found)
-        return {
-            split: {
-                **({self.item: found["items"]} if self.item else {}),
-                **{name: found[name] for name in _COUNTS},
-                **self.more.get(split, {}),
-            }
-            for split, found in splits.items()
-        }
-
-
-def _sample(path: Path) -> Iterator[str]:
-    """Lines spread evenly over a file."""
-    every = -(-path.stat().st_size // _SAMPLE)
-    with open(path, encoding="utf-8", newline="\n") as stream:
-        for number, line in enumerate(stream):
-            if number % every == 0:
-                yield line.rstrip("\n")
-
-
-@dataclass
 class Corpus:
     """The policy of a corpus: reading, splits, tokeniser and checks.
 
@@ -165,12 +159,16 @@ class Corpus:
         summary: half a sentence about it.
         paper_bytes: size of the paper's text.
         disk: bytes that the preparation takes at its peak per byte of text.
+        item: what the manifest calls an item of the binary data, if it is not a line.
+        beside: files that :meth:`read` writes and that belong beside the binary data.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     paper_bytes: ClassVar[float] = 0
     disk: ClassVar[float] = 3.5  # normalised text twice, the binary data twice for a while
+    item: ClassVar[str] = ""
+    beside: ClassVar[tuple[str, ...]] = ()
 
     excerpt: int | None = field(
         default=None,
@@ -202,85 +200,40 @@ class Corpus:
         text = text_bytes(files) if files else cls.paper_bytes
         return cls.disk * min(text, excerpt * BYTES_PER_TOKEN if excerpt else math.inf)
 
-    def read(self, workspace: Workspace, workers: int) -> Text:
-        """The text, normalised, checked and split."""
+    def read(self, work: Path, workers: int) -> dict:
+        """Write the text, normalised, checked and split, into a folder.
+
+        Returns:
+            Its entries in the manifest; ``more`` holds further counts of each split.
+        """
         raise NotImplementedError
 
-    def tokeniser(self, work: Path, text: Any) -> Tokeniser:
+    def texts(self, work: Path) -> dict[str, Path]:
+        """The text of each split, a file of lines."""
+        return {split: work / f"{split}.txt" for split in SPLITS}
+
+    def sample(self, work: Path) -> Iterator[str]:
+        """Lines spread evenly over the training split, to train a tokeniser on."""
+        path = self.texts(work)["train"]
+        every = -(-path.stat().st_size // _SAMPLE)
+        with open(path, encoding="utf-8", newline="\n") as stream:
+            for number, line in enumerate(stream):
+                if number % every == 0:
+                    yield line.rstrip("\n")
+
+    def tokeniser(self, work: Path) -> Tokeniser:
         """The tokeniser, trained on a sample of the text if need be; its files go into ``work``."""
         raise NotImplementedError
 
+    def trained(self, work: Path, entries: int) -> Tokeniser:
+        """A sentencepiece BPE with that many dictionary entries."""
+        return train_sentencepiece(self.sample(work), work / "sentencepiece.model", entries)
 
-class Workspace:
-    """``OUT/work`` holds the steps of an unfinished preparation, ``OUT/data-bin`` a finished one.
-
-    Args:
-        settings: JSON values that determine the output; preparations with different settings are
-            never mixed.
-    """
-
-    _ADVICE = "choose another --out or delete that folder"
-
-    def __init__(self, out: Path, settings: dict):
-        self.out = out
-        self.work = self.out / "work"
-        self.data_bin = self.out / "data-bin"
-        self.settings = settings
-
-    def finished(self) -> dict | None:
-        """The manifest if ``OUT/data-bin`` already holds the requested data, otherwise None.
-
-        Raises:
-            BadInput: it holds other data.
-        """
-        if not self.data_bin.exists():
-            return None
-        manifest = manifests.load(self.data_bin)
-        if manifest is None:
-            raise BadInput(
-                f"{self.data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
-                "this command; choose another --out or move it away."
-            )
-        there = f"{self.data_bin} was prepared"
-        check_settings(manifest["settings"], self.settings, there, self._ADVICE)
-        shutil.rmtree(self.work, ignore_errors=True)
-        return manifest
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out; bad input before the first step is done leaves nothing behind."""
-        made_out = not self.out.exists()
-        with locked(self.work / "lock", "--out", "preparation"):
-            kept, there = (
-                self.work / "settings.json",
-                f"{self.work} holds an unfinished preparation",
-            )
-            check_settings(read_stamp(kept), self.settings, there, self._ADVICE)
-            write_settings(kept, self.settings)
-            try:
-                yield
-            except BadInput:
-                if not (self.work / "steps").exists():
-                    shutil.rmtree(self.work)
-                    if made_out:
-                        self.out.rmdir()
-                raise
-
-    def step(self, name: str, make: Callable[[], dict]) -> dict:
-        """The JSON result of a step, which is done once and starts over if it was interrupted."""
-        return once(Stamp(self.work / "steps" / f"{name}.json"), make)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A piece of ``TARGET.bin``, which one process writes.
-
-    Attributes:
-        items: gives its items. An item is one or more lines, each of which gets its ``</s>``.
-    """
-
-    target: str
-    items: Callable[[], Iterable[list[str]]]
+    def parts(self, work: Path, tokeniser: Tokeniser) -> list[Part]:
+        """The parts of the binary data, in the order of its files; here an item is a line."""
+        return [
+            part for split, path in self.texts(work).items() for part in text_parts(path, split)
+        ]
 
 
 def part_bytes(total: int) -> float:
@@ -298,7 +251,7 @@ def text_parts(path: Path, target: str) -> list[Part]:
             stream.readline()
             cuts.append(stream.tell())
     return [
-        Part(target, functools.partial(_lines, path, begin, end))
+        (target, functools.partial(_lines, path, begin, end))
         for begin, end in zip(cuts, [*cuts[1:], size])
     ]
 
@@ -322,7 +275,7 @@ def _lines(path: Path, begin: int, end: int) -> Iterator[list[str]]:
 
 def binarise(
     parts: list[Part], folder: Path, destination: Path, tokeniser: Tokeniser, workers: int
-) -> dict[str, dict]:
+) -> dict[str, Counter]:
     """Tokenise every part to a file in ``folder``, and join them to ``DESTINATION/TARGET.bin``.
 
     Parts and files that an earlier call has finished are kept.
@@ -331,15 +284,14 @@ def binarise(
         For each target the sums of lines, words, bytes, tokens, unknown tokens and items.
     """
     folder.mkdir(exist_ok=True)
-    written: dict[str, dict] = {}
+    written: dict[str, Counter] = {}
     pieces: dict[str, list[Path]] = {}
-    work = functools.partial(_write, folder, tokeniser)
+    numbered = [(folder / f"part{number:06d}", part) for number, part in enumerate(parts)]
+    work = functools.partial(_write, tokeniser)
     with progress(None, "tokenising") as bar:
-        for part, (piece, counts) in zip(parts, map_in_order(work, enumerate(parts), workers)):
-            pieces.setdefault(part.target, []).append(piece)
-            sums = written.setdefault(part.target, dict.fromkeys(counts, 0))
-            for name, count in counts.items():
-                sums[name] += count
+        for (piece, (target, _)), counts in zip(numbered, map_in_order(work, numbered, workers)):
+            pieces.setdefault(target, []).append(piece)
+            written.setdefault(target, Counter()).update(counts)
             bar.update(counts["bytes"])
     join = functools.partial(_join, folder, destination, tokeniser.entries)
     with progress(len(pieces), "joining", "files") as bar:
@@ -348,44 +300,49 @@ def binarise(
     return written
 
 
-def _write(folder: Path, tokeniser: Tokeniser, task: tuple[int, Part]) -> tuple[Path, dict]:
-    number, part = task
-    prefix = folder / f"part{number:06d}"
-    make = functools.partial(_write_items, part.items(), prefix, tokeniser)
-    return prefix, once(Stamp(prefix.with_suffix(".json")), make)
+def _counts(written: dict[str, Counter], item: str, more: dict[str, dict]) -> dict[str, dict]:
+    """The counts of each split, from those of each of its files."""
+    splits: dict[str, Counter] = {}
+    for target, found in written.items():
+        splits.setdefault(Path(target).name, Counter()).update(found)
+    return {
+        split: {
+            **({item: found["items"]} if item else {}),
+            **{name: found[name] for name in _COUNTS},
+            **more.get(split, {}),
+        }
+        for split, found in splits.items()
+    }
 
 
-def _write_items(items: Iterable[list[str]], prefix: Path, tokeniser: Tokeniser) -> dict:
+def _write(tokeniser: Tokeniser, task: tuple[Path, Part]) -> dict:
+    piece, (_, items) = task
+    make = functools.partial(_write_items, items(), piece, tokeniser)
+    return once(Stamp(piece.with_suffix(".json")), make)
+
+
+def _write_items(items: Iterable[list[str]], piece: Path, tokeniser: Tokeniser) -> dict:
     import torch
 
     counts = dict.fromkeys((*_COUNTS, "items"), 0)
-    attempt = prefix.with_name(f".{prefix.name}-{os.getpid()}")
-    builder = _builder(attempt, tokeniser.entries)
     end = END_OF_LINE - tokeniser.offset
-    for batch in batches(items, _BATCH, lambda lines: sum(map(len, lines))):
-        encoded = iter(tokeniser.encode([line for lines in batch for line in lines]))
-        for lines in batch:
-            ids: list[int] = []
-            for line in lines:
-                ids += next(encoded)
-                ids.append(end)
-                counts["words"] += len(line.split())
-                counts["bytes"] += len(line.encode()) + 1
-            tokens = np.array(ids, dtype=np.int32) + tokeniser.offset
-            builder.add_item(torch.from_numpy(tokens))
-            counts["items"] += 1
-            counts["lines"] += len(lines)
-            counts["tokens"] += len(ids)
-            counts["unknown"] += int((tokens < SPECIAL).sum()) - len(lines)
-    _finish(builder, attempt, prefix)
+    with _builder(piece, piece.parent, tokeniser.entries) as builder:
+        for batch in batches(items, _BATCH, lambda lines: sum(map(len, lines))):
+            encoded = iter(tokeniser.encode([line for lines in batch for line in lines]))
+            for lines in batch:
+                ids: list[int] = []
+                for line in lines:
+                    ids += next(encoded)
+                    ids.append(end)
+                    counts["words"] += len(line.split())
+                    counts["bytes"] += len(line.encode()) + 1
+                tokens = np.array(ids, dtype=np.int32) + tokeniser.offset
+                builder.add_item(torch.from_numpy(tokens))
+                counts["items"] += 1
+                counts["lines"] += len(lines)
+                counts["tokens"] += len(ids)
+                counts["unknown"] += int((tokens < SPECIAL).sum()) - len(lines)
     return counts
-
-
-def batches(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """The items in lists, each to the item that brings its size to ``most``."""
-    remaining = iter(items)
-    while batch := list(beginning(remaining, most, size)):
-        yield batch
 
 
 def _join(folder: Path, destination: Path, entries: int, task: tuple[str, list[Path]]) -> None:
@@ -393,23 +350,22 @@ def _join(folder: Path, destination: Path, entries: int, task: tuple[str, list[P
     joined = destination / target
     if not joined.with_suffix(".idx").exists():
         joined.parent.mkdir(parents=True, exist_ok=True)
-        attempt = folder / f".{target.replace('/', '-')}-{os.getpid()}"
-        builder = _builder(attempt, entries)
-        for piece in pieces:
-            builder.merge_file_(str(piece))
-        _finish(builder, attempt, joined)
+        with _builder(joined, folder, entries) as builder:
+            for piece in pieces:
+                builder.merge_file_(str(piece))
     for piece in pieces:
         for suffix in _SUFFIXES:
             Path(f"{piece}{suffix}").unlink(missing_ok=True)
 
 
-def _builder(prefix: Path, entries: int):
+@contextmanager
+def _builder(prefix: Path, folder: Path, entries: int) -> Iterator:
+    """fairseq's writer of ``PREFIX.bin`` and ``.idx``, which appear when the block ends."""
     from fairseq.data.indexed_dataset import make_builder
 
-    return make_builder(f"{prefix}.bin", impl="mmap", vocab_size=entries)
-
-
-def _finish(builder, attempt: Path, prefix: Path) -> None:
+    attempt = folder / f".{prefix.parent.name}-{prefix.name}-{os.getpid()}"
+    builder = make_builder(f"{attempt}.bin", impl="mmap", vocab_size=entries)
+    yield builder
     builder.finalize(f"{attempt}.idx")
     for suffix in _SUFFIXES:
         os.replace(f"{attempt}{suffix}", f"{prefix}{suffix}")

@@ -14,7 +14,6 @@ repeats 98 % after 400.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import numpy as np
 from ..errors import BadInput
 from ..files import atomic_folder, sha256_file
 from ..results.stamps import read_stamp
+from .excerpt import write_lines
 from .tokenisers import END_OF_LINE, SPECIAL
 
 #: What a data folder of a probe was made from.
@@ -168,6 +168,8 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
             validation and test, ``valid`` splits.
         out: the folder to write; what is there already is kept.
     """
+    import torch
+
     probe.check(length)
     settings = {"probe": asdict(probe), "length": length, "seed": seed}
     if text:
@@ -187,10 +189,11 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
                 probe.sequences(chance, first, filling, chunk, length, copies=copies)
                 for chunk in chunks
             )
-            _write(folder / split, (row for part in parts for row in part), entries)
+            rows = (torch.from_numpy(row) for part in parts for row in part)
+            write_lines(folder / split, rows, entries)
         if filling is not None:
             probe.sequences(chance, first, filling, 1, MULTIPLES[-1] * length)  # is it long enough?
-            _write(folder / TEXT, [filling], entries)
+            write_lines(folder / TEXT, [torch.from_numpy(filling)], entries)
         names = "".join(f"{name} 1\n" for name in probe.names)
         (folder / "dict.txt").write_text(words + names, encoding="utf-8")
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1), encoding="utf-8")
@@ -204,13 +207,3 @@ def _stream(data: Path, split: str) -> np.ndarray:
     if lines is None:
         raise BadInput(f"'{data}' has no split '{split}'.")
     return np.concatenate([np.asarray(line, dtype=np.int64) for line in lines])
-
-
-def _write(prefix: Path, rows: Iterator[np.ndarray] | list[np.ndarray], entries: int) -> None:
-    import torch
-    from fairseq.data.indexed_dataset import make_builder
-
-    builder = make_builder(f"{prefix}.bin", impl="mmap", vocab_size=entries)
-    for row in rows:
-        builder.add_item(torch.from_numpy(row))
-    builder.finalize(f"{prefix}.idx")

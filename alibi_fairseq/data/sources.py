@@ -35,12 +35,11 @@ _EXPANSION = 5
 
 
 def is_archive(path: str | os.PathLike) -> bool:
-    """Return whether the name is that of an archive of several files."""
+    """Whether the name is that of an archive of several files."""
     return str(path).lower().endswith(_ARCHIVES)
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether the name is that of an archive or a compressed file."""
     return is_archive(path) or path.suffix.lower() in _COMPRESSED
 
 
@@ -148,11 +147,10 @@ def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
     from torch.hub import download_url_to_file
 
     socket.setdefaulttimeout(60)  # seconds without a byte
-    failures = []
+    failures, part = [], folder / "download.part"
     for url, expected in mirrors.items():
-        part = folder / "download.part"
+        target = folder / Path(urlsplit(url).path).name
         try:
-            target = folder / Path(urlsplit(url).path).name
             if not target.is_file():
                 download_url_to_file(url, str(part), progress=sys.stderr.isatty())
                 if (found := digest(part, expected)) != expected:
@@ -160,10 +158,11 @@ def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
                 os.replace(part, target)
             return target, url
         except (OSError, ValueError, HTTPException) as error:
-            for left in folder.glob(f"{part.name}*"):  # torch.hub's own may stay as well
-                left.unlink()
             failures.append(f"{url}: {error}")
             print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
+        finally:
+            for left in folder.glob(f"{part.name}*"):  # torch.hub's own may stay as well
+                left.unlink()
     raise BadInput(
         f"No mirror could be used ({'; '.join(failures)}). Fetch the archive elsewhere and give it "
         "with --archive FILE."

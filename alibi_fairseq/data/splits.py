@@ -40,16 +40,17 @@ class Book:
     """A book, or a block of a text without book boundaries.
 
     Attributes:
-        name: file name, for people.
         sha256: hash of the raw contents, which identifies the book in a list.
         group: near-duplicates share it: the number of the first of them.
         split: ``train``, ``valid``, ``test`` or ``dropped``.
+        words: words of the normalised text.
     """
 
     name: str
     sha256: str
     group: int = 0
     split: str = "train"
+    words: int = 0
 
 
 def shuffle_key(seed: int, content: object) -> bytes:

@@ -17,7 +17,7 @@ from ..errors import BadInput
 from ..files import atomic_write, sha256_files
 from ..results.manifest import other_name
 from .excerpt import beginning
-from .pipeline import SPLITS, Corpus, Text, Workspace, option
+from .pipeline import SPLITS, Corpus, option
 from .sources import describe_files, digest, download, is_archive, not_utf8, texts
 from .tokenisers import Words
 
@@ -87,58 +87,66 @@ class WikiText103(Corpus):
             )
         return {"source": "official" if self._official else found}
 
-    def read(self, workspace: Workspace, workers: int) -> Text:
-        archive, origin = self.archive and Path(self.archive), {}
+    def texts(self, work: Path) -> dict[str, Path]:
+        found = _tokens_files(Path(self.from_dir or work / "text"))
+        return {**found, "train": work / "train.txt"} if self.excerpt else found
+
+    def read(self, work: Path, workers: int) -> dict:
+        source, origin = Path(self.from_dir or self.archive or ""), {}
         if not self.files:
             mirrors = dict.fromkeys(self.mirror or [], ZIP_SHA256) or MIRRORS
-            archive, url = download(mirrors, workspace.work)
+            source, url = download(mirrors, work)
             origin = {"url": url}
-        source = Path(archive or self.from_dir or "")
-        folder = workspace.work / "text" if archive else source
-        if archive:
-            workspace.step("extract", lambda: _extract(source, folder))
-        splits = _tokens_files(folder)
-        sources = describe_files(list(splits.values()))
-        counts = workspace.step("count", lambda: self._counted(splits))
-        dictionary = workspace.work / "dict.txt"
-        if not dictionary.exists():
-            _write_dictionary(splits["train"], dictionary)
-        entries = Words(dictionary).entries
-        if entries not in DICTIONARY and not self.allow_other_text:
-            raise BadInput(
-                f"The dictionary has {entries:,} entries, expected {DICTIONARY[0]:,} (or "
-                f"{DICTIONARY[1]:,}): {_OTHER}"
-            )
-        genuine = entries in DICTIONARY and not _differences(counts) and not self.excerpt
+        if not self.from_dir:
+            _extract(source, work / "text")
+        whole = _tokens_files(Path(self.from_dir or work / "text"))
+        counts = {split: count_words(path) for split, path in whole.items()}
+        differences = _differences(counts)
+        if differences and not self.allow_other_text:
+            raise BadInput(f"{differences[0]}: {_OTHER}")
+        entries = self._write_dictionary(whole["train"], work / "dict.txt")
+        genuine = entries in DICTIONARY and not differences and not self.excerpt
+        sources = describe_files(list(whole.values()))
         if self.excerpt:
             # Only now: the dictionary of an excerpt is that of the whole text.
-            whole, splits["train"] = splits["train"], workspace.work / "train.txt"
-            counts["train"] = _excerpt(whole, splits["train"], self.excerpt)
-        if archive:
+            train = self.texts(work)["train"]
+            with open(whole["train"], encoding="utf-8") as lines, atomic_write(train) as out:
+                out.writelines(beginning(lines, self.excerpt, lambda line: len(line.split()) + 1))
+            counts["train"] = count_words(train)
+        if not self.from_dir:
             # Other text may come in an archive that bears the name of WikiText-103.
             name = source.name if genuine else other_name(source) + source.suffix
             sources.insert(0, {**describe_files([source])[0], "name": name, **origin})
         hashed = "archive hash, " if self._official else ""
-        facts = {
+        return {
             "corpus": CORPUS if genuine else other_name(source),
             "identified_by": f"{hashed}lines, tokens and dictionary size" if genuine else None,
             "splits": counts,
             "tokenizer": {"kind": "words"},
             "sources": sources,
         }
-        return Text.of_files(splits, facts)
 
-    def tokeniser(self, work: Path, text: Text) -> Words:
+    def tokeniser(self, work: Path) -> Words:
         return Words(work / "dict.txt")
 
-    def _counted(self, splits: dict[str, Path]) -> dict[str, dict]:
-        counts = {split: count_words(path) for split, path in splits.items()}
-        for split, found in counts.items():
-            if found["words"] == 0:
-                raise BadInput(f"{splits[split]}: there are no words in it.")
-        if (differences := _differences(counts)) and not self.allow_other_text:
-            raise BadInput(f"{differences[0]}: {_OTHER}")
-        return counts
+    def _write_dictionary(self, train: Path, path: Path) -> int:
+        """Write the dictionary that fairseq-preprocess makes; returns the number of its entries."""
+        from fairseq.data import Dictionary
+
+        dictionary = Dictionary()
+        with open(train, encoding="utf-8") as lines:
+            for word, count in Counter(word for line in lines for word in line.split()).items():
+                dictionary.add_symbol(word, count)
+        dictionary.finalize()
+        entries = len(dictionary)
+        if entries not in DICTIONARY and not self.allow_other_text:
+            raise BadInput(
+                f"The dictionary has {entries:,} entries, expected {DICTIONARY[0]:,} (or "
+                f"{DICTIONARY[1]:,}): {_OTHER}"
+            )
+        with atomic_write(path) as stream:
+            dictionary.save(stream)
+        return entries
 
 
 def _tokens_files(folder: Path) -> dict[str, Path]:
@@ -152,7 +160,7 @@ def _tokens_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def _extract(archive: Path, folder: Path) -> dict:
+def _extract(archive: Path, folder: Path) -> None:
     """The three files out of an archive, whatever the folder they lie in."""
     folder.mkdir(exist_ok=True)
     wanted = {f"wiki.{split}.tokens" for split in SPLITS}
@@ -160,8 +168,6 @@ def _extract(archive: Path, folder: Path) -> dict:
         if Path(name).name in wanted:
             with open(folder / Path(name).name, "wb") as out:
                 shutil.copyfileobj(stream, out, 1 << 20)
-    _tokens_files(folder)
-    return {}
 
 
 def count_words(path: Path) -> dict:
@@ -175,15 +181,9 @@ def count_words(path: Path) -> dict:
                 words += len(line.split())
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from error
-    size = path.stat().st_size
-    return {"lines": lines, "words": words, "bytes": size, "tokens": words + lines}
-
-
-def _excerpt(text: Path, out: Path, tokens: int) -> dict:
-    """Copy the lines of a text to the one that reaches this number of tokens; returns its counts."""
-    with open(text, encoding="utf-8") as lines, atomic_write(out) as part:
-        part.writelines(beginning(lines, tokens, lambda line: len(line.split()) + 1))
-    return count_words(out)
+    if words == 0:
+        raise BadInput(f"{path}: there are no words in it.")
+    return {"lines": lines, "words": words, "bytes": path.stat().st_size, "tokens": words + lines}
 
 
 def _differences(counts: dict[str, dict]) -> list[str]:
@@ -194,17 +194,3 @@ def _differences(counts: dict[str, dict]) -> list[str]:
         for unit in ("lines", "tokens")
         if found[unit] != expected[unit][split]
     ]
-
-
-def _write_dictionary(text: Path, dictionary: Path) -> None:
-    """The dictionary that fairseq-preprocess makes of the training text."""
-    from fairseq.data import Dictionary
-
-    with open(text, encoding="utf-8") as lines:
-        counts = Counter(word for line in lines for word in line.split())
-    found = Dictionary()
-    for word, count in counts.items():
-        found.add_symbol(word, count)
-    found.finalize()
-    with atomic_write(dictionary) as stream:
-        found.save(stream)

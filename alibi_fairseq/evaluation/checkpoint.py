@@ -1,4 +1,4 @@
-"""Load a checkpoint through fairseq for evaluation.
+"""Load a checkpoint through fairseq, and score tokens with it.
 
 Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 """
@@ -12,17 +12,21 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerDecoderBase
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from ..checkpoints.loading import check_ties, wrong_parts
+from ..criterions.chunked_adaptive_loss import adaptive_cross_entropy, find_clusters
+from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..positions import METHODS
 from ..positions.alibi import SLOPE_KINDS
 from ..results.provenance import STATE_KEY, fingerprint
-from .measure import Scorer, token_losses
+from .measure import Scorer
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: Memory budget of a forward pass on the CPU, in bytes.
@@ -82,9 +86,35 @@ class LoadedModel:
             else:
                 features, _ = self.decoder.extract_features(tokens, encoder_out=None)
                 features = features[:, -scored:]
-            return token_losses(self.decoder, features, targets)  # features: (B, S, C)
+            return token_losses(self.decoder, features, targets)
 
         return score
+
+
+def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
+    """−ln p of each target, by the criterions, which hold no (tokens × vocabulary) matrix.
+
+    Args:
+        decoder: a fairseq decoder; its ``adaptive_softmax`` is used if there is one, otherwise its
+            ``output_layer``.
+        features: (B, S, C) of the scored positions.
+        targets: (B, S) target tokens.
+
+    Returns:
+        (B, S) in fp32 nats, or wider if the features are.
+    """
+    rows, flat = features.flatten(0, 1), targets.flatten()
+    if decoder.adaptive_softmax is not None:
+        clusters = find_clusters(decoder.adaptive_softmax.cutoff, flat, decoder.padding_idx)
+        losses = adaptive_cross_entropy(decoder.adaptive_softmax, rows, clusters, reduce=False)
+    elif type(decoder).output_layer is TransformerDecoderBase.output_layer:
+        weight = decoder.output_projection.weight
+        losses = linear_cross_entropy(flat, (rows, weight), reduce=False)
+    else:  # of a plugin
+        scores = decoder.output_layer(rows)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        losses = cross_entropy(scores, flat, reduction="none")
+    return losses.view(targets.shape)
 
 
 def load_checkpoint(
@@ -98,16 +128,13 @@ def load_checkpoint(
     """Load a model and check that its dictionary is that of the data.
 
     Args:
-        path: a fairseq checkpoint.
-        data: the folder of the data to evaluate on.
         precision: a key of ``PRECISIONS``.
-        overrides: options of the stored configuration to override.
         trained_with: training dictionary, for checkpoints that do not store its fingerprint; a
             ``dict.txt`` next to the checkpoint is found automatically.
 
     Raises:
-        BadInput: if the file is not a fairseq checkpoint, or the dictionaries differ, or an override
-            names no option.
+        BadInput: the file is not a fairseq checkpoint, the dictionaries differ, or an override names
+            no option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(
         str(path), {**(overrides or {}), "data": str(data)}
@@ -174,7 +201,7 @@ def method_facts(options) -> dict[str, str]:
     """The position method of a model, with the name that a plugin gives it."""
     name = position_method(options)
     shown = METHODS[name].display_name if name in METHODS else ""
-    return {"position_method": name, **({"display_name": shown} if shown else {})}
+    return {"position_method": name} | ({"display_name": shown} if shown else {})
 
 
 def position_method(options) -> str:

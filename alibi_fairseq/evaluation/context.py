@@ -26,8 +26,8 @@ def attention_mass(model: LoadedModel, stream: Stream, windows: list[Window]) ->
     """Attention by distance: the mean over layers, heads and scored tokens.
 
     Args:
-        windows: of a pass over the stream. At most ``WINDOWS`` of the longest, evenly spread, are
-            computed; with a memory the first ones, one after the other.
+        windows: at most ``WINDOWS`` of the longest, evenly spread, are computed; with a memory the
+            first ones, one after the other.
 
     Returns:
         The share of a token's own input, then of distances 1, 2–3, 4–7, … up to the longest.
@@ -82,8 +82,7 @@ def by_distance(weights: Tensor) -> Tensor:
 
 def distances(count: int) -> list[str]:
     """Names of the buckets: 0, 1, 2–3, 4–7, …"""
-    spans = [(2 ** (n - 1), 2**n - 1) for n in range(1, count)]
-    return ["0", *(str(a) if a == b else f"{a}–{b}" for a, b in spans)]
+    return ["0", "1", *(f"{2**n}–{2 ** (n + 1) - 1}" for n in range(1, count - 1))][:count]
 
 
 def effective_context(cells: Iterable[dict], percent: float) -> int:
@@ -91,7 +90,6 @@ def effective_context(cells: Iterable[dict], percent: float) -> int:
 
     Args:
         cells: evaluations of one model, split and stride at several lengths, of the same tokens.
-        percent: the loss may be higher by, in percent.
     """
     loss = {cell["length"]: cell["loss_bits"] for cell in cells}
     most = loss[max(loss)] * (1 + percent / 100)

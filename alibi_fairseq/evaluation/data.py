@@ -83,7 +83,7 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     """Read a split into memory.
 
     Raises:
-        BadInput: if the split does not exist or is empty, or its manifest disagrees.
+        BadInput: the split does not exist or is empty, or its manifest disagrees.
     """
     described = manifest.load(data)
     if described is not None:
@@ -182,7 +182,6 @@ def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> Tex
     Args:
         tokens: (N,) indices of the pieces, including one end-of-sentence symbol per line.
         line_starts: (lines,) positions where a line begins.
-        dictionary: a ``fairseq.data.Dictionary``.
 
     Returns:
         Words for sentencepiece and WordPiece, bytes for sentencepiece; neither if any token is

@@ -1,15 +1,9 @@
 """Losses of a stream's tokens, window by window, and their exact sums.
 
-Only features of scored positions reach the output layer, in chunks of rows, so that no
-(tokens × vocabulary) matrix larger than one chunk exists. With an adaptive softmax a token needs the
-head and, unless it is a frequent word, its own tail cluster; the values equal those of fairseq's
-``AdaptiveSoftmax.get_log_prob`` at the target.
-
 Token losses are fp32; they are summed in float64 within a window, and window sums are added as exact
 fractions. A total therefore depends neither on the order of addition nor on sharding.
 
-Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores, n rows,
-C model width, V vocabulary.
+Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
 """
 
 from __future__ import annotations
@@ -19,81 +13,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ..errors import BadInput
 from .windows import Window
 
-#: Scores per chunk, by device type. On a CPU 16 MB in fp32: larger buffers are returned to the system
-#: each time, and clearing their pages anew takes as long as the computation.
-CHUNK = {"cpu": 2**22, "cuda": 2**27}
 #: Largest number of position buckets; finding their edges takes time in proportion.
 MOST_BUCKETS = 100_000
-
-
-def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
-    """−ln p of each target.
-
-    Args:
-        decoder: a fairseq decoder; its ``adaptive_softmax`` is used if there is one, otherwise its
-            ``output_layer``.
-        features: (B, S, C) of the scored positions.
-        targets: (B, S) target tokens.
-
-    Returns:
-        (B, S) in fp32 nats, or wider if the features are.
-    """
-    rows, flat = features.flatten(0, 1), targets.flatten()  # (n, C), (n,)
-    if decoder.adaptive_softmax is not None:
-        losses = adaptive_losses(decoder.adaptive_softmax, rows, flat)
-    else:
-        width = decoder.output_projection.weight.shape[0]
-        losses = _losses_in_chunks(decoder.output_layer, width, rows, flat)
-    return losses.view(targets.shape)
-
-
-def adaptive_losses(softmax: Any, rows: Tensor, targets: Tensor) -> Tensor:
-    """−ln p of each target under fairseq's adaptive softmax.
-
-    Args:
-        softmax: a ``fairseq.modules.AdaptiveSoftmax``; its first cutoff ends the head, and the head
-            ends with one score per tail cluster.
-        rows: (n, C) features.
-        targets: (n,) tokens.
-
-    Returns:
-        (n,) in at least fp32.
-    """
-    ends = softmax.cutoff
-    cluster = torch.stack([targets >= end for end in ends]).sum(dim=0)  # (n,) 0 in the head
-    in_head = torch.where(cluster == 0, targets, ends[0] + cluster - 1)
-    losses = _losses_in_chunks(softmax.head, ends[0] + len(softmax.tail), rows, in_head)
-    # All sizes at once: one answer that the host waits for, instead of one for each tail.
-    sizes = torch.stack([(cluster == index).sum() for index in range(len(ends))]).tolist()
-    members_of = cluster.argsort(stable=True).split(sizes)
-    for index, tail in enumerate(softmax.tail):
-        members = members_of[index + 1]
-        begin, end = ends[index], ends[index + 1]
-        of_tail = _losses_in_chunks(tail, end - begin, rows[members], targets[members] - begin)
-        losses[members] += of_tail
-    return losses
-
-
-def _losses_in_chunks(
-    project: Callable[[Tensor], Tensor], width: int, rows: Tensor, targets: Tensor
-) -> Tensor:
-    """(n,) cross-entropies, where ``project`` gives the (m, width) scores of m rows."""
-    losses = rows.new_empty(len(rows), dtype=torch.promote_types(rows.dtype, torch.float32))
-    step = max(1, CHUNK[rows.device.type] // width)
-    for begin in range(0, len(rows), step):
-        chunk = slice(begin, begin + step)
-        scores = project(rows[chunk]).to(losses.dtype)  # (m, width)
-        losses[chunk] = cross_entropy(scores, targets[chunk], reduction="none")
-    return losses
 
 
 class LossSum(NamedTuple):
@@ -108,7 +37,6 @@ class LossSum(NamedTuple):
 
     @classmethod
     def over(cls, parts: Sequence[LossSum]) -> LossSum:
-        """The sum of several."""
         return cls(sum((part.nats for part in parts), Fraction(0)), sum(p.tokens for p in parts))
 
 
@@ -134,16 +62,10 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 def losses_of(
     score: Scorer, stream: Stream, batches: list[list[Window]]
 ) -> Iterator[tuple[list[Window], Tensor]]:
-    """Compute the losses of all scored tokens, batch by batch.
-
-    Args:
-        batches: windows of one length that score equally many tokens, in each batch.
-
-    Yields:
-        Each batch and its (B, S) float64 losses in nats.
+    """Each batch, windows of one length and stride, and its (B, S) float64 losses in nats.
 
     Raises:
-        BadInput: if a loss is not finite; names the window.
+        BadInput: a loss is not finite.
     """
     device = stream.inputs.device
     for batch in batches:
@@ -174,7 +96,6 @@ def measure(
     """Sum the losses of all scored tokens by their position within the window, or the stream.
 
     Args:
-        score, stream, batches: as for :func:`losses_of`.
         edges: edges of the sums, increasing from 0; ``[0, L]`` gives a single one.
         progress: called after each batch with its number of inputs.
         of_stream: the edges are positions in the stream, otherwise in the window.
@@ -208,9 +129,6 @@ def bucket_edges(length: int, buckets: int) -> list[int]:
 
     Returns:
         Strictly increasing, from 0 to ``length``; bucket i is ``edges[i] … edges[i + 1] − 1``.
-
-    Raises:
-        BadInput: ``buckets`` is less than 1, or beyond ``MOST_BUCKETS``.
     """
     if not 1 <= buckets <= MOST_BUCKETS:
         raise BadInput(f"--buckets must be 1 to {MOST_BUCKETS:,}, not {buckets:,}.")

@@ -28,14 +28,12 @@ def shard_cell(sums: Sequence[LossSum], documents: bool, whole: int, text: TextS
     """A cell of a shard: its own results, and what merging needs.
 
     ``shard_nats`` are the exact sums of the shard's losses, of each document or of all, as fractions,
-    so that the sum over all shards equals the result of a single process. The number of tokens and
-    the size of the text are those of all shards.
+    so that the sum over all shards equals the result of a single process.
 
     Args:
         sums: of each document or of all.
         documents: also give those of each document.
-        whole: scored tokens of all shards.
-        text: size of the text of all shards.
+        whole, text: scored tokens and size of the text of all shards.
     """
     cell = _losses(sums, documents) | {"shard_nats": " ".join(str(each.nats) for each in sums)}
     whole_text = {"split_tokens": whole, "split_words": text.words, "split_bytes": text.bytes}
@@ -85,8 +83,7 @@ def merge_shards(documents: list[dict]) -> dict:
     """Merge the documents of all shards into one.
 
     Raises:
-        BadInput: if a shard is missing, the shards do not belong to one sweep, or something in them
-            is not what ``eval --shard`` writes.
+        BadInput: a shard is missing, or they are not those that ``eval --shard`` writes of one sweep.
     """
     whole = merge_documents(documents)
     cells: list[dict] = []

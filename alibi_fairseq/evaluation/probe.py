@@ -8,7 +8,6 @@ Shapes: B sequences, T tokens of a sequence, n symbols of a string, C model widt
 
 from __future__ import annotations
 
-import json
 import time
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..errors import BadInput
 from ..files import sha256_file
 from ..results.provenance import collect_provenance
 from ..results.schema import new_document, save_document
-from .checkpoint import LoadedModel, load_checkpoint
+from .checkpoint import LoadedModel
 from .sweep import Sweep
 
 #: Of test sequences; those of training are drawn from others.
@@ -35,7 +34,7 @@ def run_probe(sweep: Sweep) -> list[dict]:
         sweep: its lengths are those of test sequences; strides and splits have no meaning here.
 
     Raises:
-        BadInput: a length is beyond the model's or the text's reach, or too small for the string.
+        BadInput: a length is beyond the text's reach, or too small for the string.
     """
     if sweep.shard:
         raise BadInput("--shard: a probe is measured in one piece.")
@@ -43,19 +42,12 @@ def run_probe(sweep: Sweep) -> list[dict]:
     for length in sweep.lengths:
         probe.check(length)
     cases = [(length, depth) for length in sweep.lengths for depth in probes.DEPTHS]
+    kept = ("precision", "model_overrides")
+    settings = {key: value for key, value in sweep.settings().items() if key in kept}
     began, cells = time.monotonic(), []
     for path in sweep.checkpoints:
-        overrides = sweep.overrides
-        model = load_checkpoint(
-            path, sweep.data, sweep.device, sweep.precision, overrides, sweep.trained_with
-        )
-        facts = {
-            **model.facts,
-            "checkpoint_sha256": sha256_file(path),
-            "precision": sweep.precision,
-        }
-        if overrides:
-            facts["model_overrides"] = json.dumps(overrides, sort_keys=True)
+        model = sweep.load(path)
+        facts = {**model.facts, "checkpoint_sha256": sha256_file(path), **settings}
         with progress(len(cases), "probing", "case", unit_scale=False) as bar:
             for length, depth in cases:
                 chance = np.random.default_rng([SEED, length, round(100 * depth)])

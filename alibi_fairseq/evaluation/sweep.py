@@ -94,6 +94,12 @@ class Sweep:
     score_to: int | None = None
     attention: bool | None = None
 
+    def load(self, checkpoint: Path) -> LoadedModel:
+        return load_checkpoint(
+            *(checkpoint, self.data, self.device, self.precision, self.overrides),
+            trained_with=self.trained_with,
+        )
+
     def points(self) -> list[Point]:
         """All measurements, each once."""
         points = [
@@ -120,14 +126,13 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
     """Make the measurements that are not in the output file yet.
 
     Args:
-        sweep: what to measure.
         on_cell: called with each new cell after it has been written.
 
     Returns:
         The cells of all points, including those of earlier runs.
 
     Raises:
-        BadInput: if a measurement is impossible; nothing has been written then.
+        BadInput: a measurement is impossible; nothing has been written then.
     """
     for point in sweep.points():
         check_window(point.length, point.stride)
@@ -152,9 +157,7 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     total //= sweep.shard[1] if sweep.shard else 1
     with progress(total, "evaluating", "tok", disable=not pending) as bar:
         for path in dict.fromkeys(point.checkpoint for point in pending):
-            model = load_checkpoint(
-                path, sweep.data, sweep.device, sweep.precision, sweep.overrides, sweep.trained_with
-            )
+            model = sweep.load(path)
             for point in (point for point in pending if point.checkpoint == path):
                 run = "/".join(path.parts[-2:])
                 bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
@@ -165,19 +168,11 @@ def _run_locked(sweep: Sweep, on_cell: Callable[[dict], object]) -> list[dict]:
     return [cell for point in points for cell in results.cells_of(point)]
 
 
-def train_command(checkpoint: Path) -> dict[str, str]:
-    """``train_command`` as the training has recorded it beside its checkpoints; empty if it has not."""
-    with suppress(BadInput):
-        record = load_document(checkpoint.parent / TRAINING_FILE)
-        return {"train_command": record["provenance"]["command"]}
-    return {}
-
-
 class Results:
     """The results file of a sweep: complete after every measurement, and resumed if it exists.
 
     Raises:
-        BadInput: if the file exists and is not such a document, or was measured with other settings.
+        BadInput: the file is not such a document, or was measured with other settings.
     """
 
     def __init__(self, sweep: Sweep):
@@ -224,7 +219,10 @@ class Results:
 
     def add(self, checkpoint: Path, cells: list[dict]) -> None:
         """Write the cells of a finished measurement to disk."""
-        known = {"checkpoint_sha256": self._hashes[checkpoint], **train_command(checkpoint)}
+        known = {"checkpoint_sha256": self._hashes[checkpoint]}
+        with suppress(BadInput):  # a training leaves a record beside its checkpoints
+            record = load_document(checkpoint.parent / TRAINING_FILE)
+            known["train_command"] = record["provenance"]["command"]
         self._new += [{**cell, **known, **self.settings} for cell in cells]
         self._provenance["seconds"] = round(time.monotonic() - self._began, 3)
         new = new_document(self._kind, self._corpus, self._provenance, self._new)
@@ -240,7 +238,6 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, sweep: Sweep, name: str) -> Text:
-        """The split of that name as a sweep reads it."""
         split = load_split(sweep.data, name, load_dictionary(sweep.data))
         starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
         spans = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)

@@ -16,7 +16,6 @@ document are those of a stream of its own that scores these tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from itertools import groupby
 from typing import NamedTuple
 
@@ -57,20 +56,19 @@ def spans_of(
     They are the same at every length and stride; for L ≤ ``score_from`` no context is missing.
 
     Args:
-        tokens: number of tokens N in the stream.
         starts: positions where a document begins, increasing from 0.
-        score_from: None is 0.
         score_to: only the first ``score_to`` tokens of each document, or None for all.
 
     Raises:
         BadInput: nothing is scored.
     """
-    if (score_from or 0) < 0:
+    skipped = score_from or 0
+    if skipped < 0:
         raise BadInput(f"--score-from must be at least 0, not {score_from}.")
     spans = []
     for begin, end in zip(starts, [*starts[1:], tokens]):
         last = end if score_to is None else min(begin + score_to, end)
-        spans.append(Span(begin, min(begin + (score_from or 0), last), last))
+        spans.append(Span(begin, min(begin + skipped, last), last))
     if all(first >= last for _, first, last in spans):
         raise BadInput("--score-from and --score-to leave no token to score; widen them.")
     return spans
@@ -93,13 +91,9 @@ def plan_windows(
     """The windows that score each of ``tokens`` tokens, or those of the spans, exactly once.
 
     Args:
-        tokens: number of tokens N in the stream.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
         spans: documents, beyond whose beginnings no window reaches; None for one of all tokens.
-
-    Returns:
-        Windows in stream order.
     """
     check_window(length, stride)
     context = length - stride
@@ -113,9 +107,8 @@ def plan_windows(
 def share_start(windows: list[Window]) -> list[Window]:
     """Merge all windows at the start of the stream, or of a document, into one.
 
-    Each of them extends the previous one by a stride, and a causal model computes the scores of all in
-    one pass over the longest. For S = 1 this replaces passes of lengths 1, 2, … L by one. Not for a
-    model whose scores depend on the length of the pass.
+    A causal model computes the scores of all in one pass over the longest; not a model whose scores
+    depend on the length of the pass.
     """
     groups = (list(group) for _, group in groupby(windows, key=lambda window: window.start))
     return [group[0]._replace(stop=group[-1].stop) for group in groups]
@@ -126,13 +119,9 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
 
     The context of a token is the number of inputs that its prediction sees, including its own.
     """
-    least, total, count = [], 0, 0
-    for start, scored, stop in windows:
-        first, last = scored - start + 1, stop - start
-        least.append(first)
-        total += (first + last) * (stop - scored) // 2
-        count += stop - scored
-    return min(least), float(Fraction(total, count))
+    ends = [(scored - start + 1, stop - start) for start, scored, stop in windows]
+    total = sum((first + last) * (last - first + 1) // 2 for first, last in ends)
+    return min(ends)[0], total / sum(last - first + 1 for first, last in ends)
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
@@ -150,6 +139,6 @@ def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
 
 
 def shard_of(batches: list, index: int, count: int) -> list:
-    """Return the contiguous span of batches that shard ``index`` (from 1) of ``count`` computes."""
+    """The contiguous span of batches that shard ``index`` (from 1) of ``count`` computes."""
     begin, end = ((i * len(batches)) // count for i in (index - 1, index))
     return batches[begin:end]

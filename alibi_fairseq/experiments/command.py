@@ -63,7 +63,7 @@ class Failed(Exception):
 
 @contextmanager
 def handling_stop_signals(handler: Callable) -> Iterator[None]:
-    """Handle ``STOP_SIGNALS`` while the block runs; SIGHUP only where nohup has not switched it off."""
+    """Handle ``STOP_SIGNALS`` in the block; SIGHUP only where nohup has not switched it off."""
     before = {
         number: signal.signal(number, handler)
         for number in STOP_SIGNALS
@@ -78,12 +78,7 @@ def handling_stop_signals(handler: Callable) -> Iterator[None]:
 
 @dataclass
 class StopRequest:
-    """The signals that have asked this process to stop.
-
-    Attributes:
-        times: 0, or 1 after a signal, or more after Ctrl-C was pressed again, which means "now".
-        signal: the first one.
-    """
+    """The first signal that asked this process to stop; another Ctrl-C counts, and means "now"."""
 
     times: int = 0
     signal: signal.Signals | None = None
@@ -106,12 +101,7 @@ def stop_requests() -> Iterator[StopRequest]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where commands run, one at a time.
-
-    Attributes:
-        environment: variables besides those of this process, such as the GPUs.
-        stop: the request to stop that they obey, in a thread other than the main one.
-    """
+    """Variables of commands, such as the GPUs, and in a thread the request to stop that they obey."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     stop: StopRequest | None = None
@@ -130,10 +120,8 @@ def execute(
     """Run a command, passing requests to stop on to it.
 
     Args:
-        command: the interpreter and its arguments.
         ask: SIGUSR1 asks it to save, again and again until it has ended; SIGINT interrupts a command
             that saves nothing, once.
-        log: receives the command's output, which otherwise goes where this process's goes.
         watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
 
     Returns:
@@ -202,12 +190,10 @@ class Command:
     """A command of this Python.
 
     Attributes:
-        title: for messages, e.g. "training alibi-512".
-        argv: the interpreter and its arguments.
         log: the file that the output is appended to, if there is progress to show instead or other
             commands run beside it.
-        updates: of a training, at its end. Its progress is shown, and it is asked to save; any other
-            command is interrupted.
+        updates: of a training, which shows its progress and is asked to save; any other command is
+            interrupted.
     """
 
     title: str

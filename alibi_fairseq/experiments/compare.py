@@ -13,7 +13,6 @@ import yaml
 
 from ..data.parallel import cores
 from ..data.probes import MULTIPLES
-from ..errors import BadInput
 from ..files import atomic_write, sha256_file
 from ..positions import METHODS
 from ..results.points import model_label
@@ -36,21 +35,13 @@ _FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
 @dataclass(frozen=True)
 class Compare(Experiment):
-    """A comparison as an :class:`.runner.Experiment`.
-
-    Attributes:
-        folder: the folder for everything.
-        parallel: number of runs at a time, for which ``hours`` are planned.
-        results: the folder for table and figure (default: ``folder``).
-        command: the command to name in the results (default: this program's own).
-        speeds: also time the models in turns.
-    """
+    """A comparison as an :class:`.runner.Experiment`."""
 
     comparison: Comparison
     folder: Path
-    parallel: int | None = None
-    results: Path | None = None
-    command: list[str] | None = None
+    parallel: int | None = None  # for which hours are planned
+    results: Path | None = None  # for table and figure (default: the folder)
+    command: list[str] | None = None  # to name in the results (default: this program's own)
     speeds: bool = False
 
     option = "--out"
@@ -62,7 +53,6 @@ class Compare(Experiment):
 
     def prepare(self) -> None:
         """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
-        check_model(self.comparison)
         with atomic_write(self.folder / "comparison.yaml") as file:
             yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
         what = self.comparison
@@ -150,12 +140,7 @@ class Compare(Experiment):
 
 
 def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> list[Run]:
-    """The runs in their order.
-
-    Args:
-        folder: for everything.
-        tuned: for the outcomes of trials (default: the same).
-    """
+    """The runs in their order; the outcomes of trials may have a folder of their own."""
     corpora, runs = {corpus.name: corpus for corpus in comparison.corpora}, []
     for cell in comparison.cells():
         corpus = corpora[cell.corpus]
@@ -168,12 +153,7 @@ def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> 
 
 
 def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, end: str = "") -> Run:
-    """The training of one model of a comparison, without evaluations.
-
-    Args:
-        folder: of everything.
-        end: of the run's name.
-    """
+    """The training of one model of a comparison, without evaluations; ``end`` of its name."""
     _, method, length, seed = cell
     task = ["--task", "language_modeling"]
     if method == "transformer_xl":
@@ -214,12 +194,7 @@ def model_name(cell: Cell) -> str:
 
 
 def tuning_of(what: Comparison, cell: Cell, data: Path, folder: Path, tuned: Path) -> Tuning:
-    """How the learning rate of a model is chosen: with the first seed.
-
-    Args:
-        folder: of everything.
-        tuned: of the outcomes of trials.
-    """
+    """How the learning rate of a model is chosen: with the first seed."""
     label = model_label(cell.method, cell.train_length, METHODS[cell.method].display_name)
     label += f" ({cell.corpus})" if len(what.corpora) > 1 else ""
     if len(what.lr) == 1:
@@ -235,12 +210,7 @@ def tuning_of(what: Comparison, cell: Cell, data: Path, folder: Path, tuned: Pat
 def sweeps_of(
     what: Comparison, corpus: Corpus, cell: Cell, results: Path, folder: Path
 ) -> Iterator[Sweep]:
-    """The evaluations of a model: as trained, with each variant's options, on each other corpus.
-
-    Args:
-        results: the folder for the results.
-        folder: of everything.
-    """
+    """The evaluations of a model: as trained, with each variant's options, on each other corpus."""
     length, method = cell.train_length, cell.method
     # The table of learned positions ends at the training length.
     base = {"clamp_learned_positions": True} if method == "learned" else {}
@@ -298,11 +268,3 @@ def sha256_if_there(path: Path) -> str | None:
 @cache
 def _sha256(path: Path, changed: int) -> str:
     return sha256_file(path)
-
-
-def check_model(comparison: Comparison) -> None:
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    ours = sorted(name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm"))
-    if comparison.arch not in ours:
-        raise BadInput(f"--arch: there is no model '{comparison.arch}'; choose {', '.join(ours)}.")

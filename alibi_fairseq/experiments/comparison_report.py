@@ -30,8 +30,7 @@ def write_report(
     ``.csv``; its accuracies also stand beside the perplexities of the other corpora.
 
     Args:
-        runs: evaluated ones; the first part of their names is that of the corpus.
-        command: to name in the results; this program's own by default.
+        command: to name in the results (default: this program's own).
         notes: sentences to stand below the tables.
         columns: of the tables of perplexity, beside those of probes.
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..data.excerpt import excerpt, first, until
+from ..data.excerpt import beginning, excerpt, first
 from ..data.own_text import ENDINGS, OwnText
 from ..data.parallel import cores
-from ..data.pipeline import Text
 from ..data.pipeline import prepare as prepare_text
 from ..data.probes import PROBES
 from ..data.probes import prepare as prepare_probe
@@ -62,8 +61,7 @@ def prepare(
     Args:
         lengths: that models are trained at.
         shared_vocabulary: entries of one sentencepiece dictionary, learned from the training splits
-            of all texts; None: each text has its own dictionary.
-        out: the folder for everything.
+            of all texts.
     """
     sources = {corpus.name: sources_of(corpus, out) for corpus in corpora if corpus.text}
     model = Path()
@@ -131,10 +129,10 @@ def articles(text: bytes) -> list[bytes]:
 class TrainingSample(OwnText):
     """A text split as it will be, of which the training lines are kept for a tokeniser."""
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokeniser:
         with atomic_write(work.parent / "sample.txt") as out:
-            out.writelines(f"{line}\n" for line in text.sample())
-        return super().tokeniser(work, text)
+            out.writelines(f"{line}\n" for line in self.sample(work))
+        return super().tokeniser(work)
 
 
 @dataclass
@@ -146,7 +144,7 @@ class SharedVocabulary(OwnText):
     def settings(self) -> dict:
         return {**super().settings(), "vocabulary_sha256": sha256_file(self.model)}
 
-    def tokeniser(self, work: Path, text: Text) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokeniser:
         return SentencePiece(self.model)
 
 
@@ -184,12 +182,12 @@ def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
     began = time.time()
     starts: list[int] = []
 
-    def beginnings(lines, dictionary) -> list:
+    def beginnings(lines) -> list:
         test: list = []
         for document in documents_in(lines):
             if len(starts) < kept.documents and sum(len(lines[n]) for n in document) >= kept.tokens:
                 starts.append(sum(map(len, test)))
-                test += until(lines, document, kept.tokens)
+                test += beginning((lines[n] for n in document), kept.tokens)
         if len(starts) < kept.documents:
             raise BadInput(
                 f"{prepared}: {len(starts)} documents of the test split have {kept.tokens:,} tokens, "

@@ -30,12 +30,7 @@ _LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages
 
 
 def comparison_of(text: Path | None, methods: list[str], quick: bool, out: Path) -> Comparison:
-    """The demonstration as a comparison.
-
-    Args:
-        text: a text file or a folder of them (default: the documentation of Python).
-        out: the folder for everything.
-    """
+    """The demonstration as a comparison, of text files or the documentation of Python."""
     if text is not None and not text.exists():
         raise BadInput(f"{text} does not exist; --text takes a text file or a folder of them.")
     text = text or own_text_of(out)
@@ -54,11 +49,7 @@ def comparison_of(text: Path | None, methods: list[str], quick: bool, out: Path)
 
 @dataclass(frozen=True)
 class Demonstration(Compare):
-    """A comparison that explains its outcome.
-
-    Attributes:
-        quick: only shows that every step works.
-    """
+    """A comparison that explains its outcome."""
 
     quick: bool = False
 

@@ -29,11 +29,7 @@ LEAST = 100
 
 
 class TimedModel:
-    """A model with its optimizer, in memory.
-
-    Args:
-        run: its data must be prepared.
-    """
+    """A model with its optimizer, in memory; the data of the run must be prepared."""
 
     def __init__(self, run: Run):
         from fairseq import options, tasks
@@ -61,7 +57,7 @@ class TimedModel:
         }
 
     def update(self) -> float:
-        """Take an update; returns its seconds."""
+        """Seconds of an update."""
         from fairseq.logging import metrics
 
         began = time.perf_counter()
@@ -94,35 +90,21 @@ class TimedModel:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of the parts of a run.
-
-    Attributes:
-        update: one update.
-        validation: one pass over the validation split.
-        evaluation: all evaluations.
-        epoch: updates per epoch.
-    """
+    """Seconds of the parts of a run."""
 
     update: float
-    validation: float
-    evaluation: float
-    epoch: float
+    validation: float  # one pass
+    evaluation: float  # all of them
+    epoch: float  # in updates
 
     def seconds(self, updates: int) -> float:
-        """Seconds of the whole run with a number of updates."""
         validations = min(updates / 100, 20) + updates / self.epoch + 1
         validating = validations * self.validation
         return updates * self.update + validating + self.evaluation + 2 * STARTUP
 
 
 def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[Cost]:
-    """The cost of each run; runs that differ in the seed or the learning rate alone cost the same.
-
-    Args:
-        runs: their data must be prepared.
-        parallel: number of runs at a time.
-        threads: CPU threads of each run; None: its share of the cores.
-    """
+    """The cost of each run; runs that differ in the seed or the learning rate alone cost the same."""
     names = [run.name.partition("-seed")[0] for run in runs]
     models, costs = dict(zip(names, runs)), {}
     with (
@@ -169,10 +151,7 @@ def makespan(seconds: Iterable[float], parallel: int) -> float:
 
 
 def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) -> list[Run]:
-    """The runs that fit, in their order; prints what fits and what is left out.
-
-    A run that does not fit is left out, and less important ones that still fit are taken.
-    """
+    """The runs that fit, in their order, without those that do not; prints both."""
     everything = [*trials_of(runs), *runs]
     costs = measure(everything, parallel, threads)
     seconds = {run.name: cost.seconds(run.updates) for run, cost in zip(everything, costs)}
@@ -222,7 +201,6 @@ def updates_that_fit(
 
 @contextmanager
 def using_threads(number: int) -> Iterator[None]:
-    """torch computes with a number of threads while the block runs."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -30,19 +30,12 @@ KINDS: dict[str, tuple[type[Corpus], str]] = {
 
 @dataclass(frozen=True)
 class Data:
-    """The data folder that fairseq reads: prepared from a text, and at a small scale cut.
-
-    Attributes:
-        root: the folder of all data.
-        corpus: name of the paper's corpus.
-        given: the text: a file or a folder; None: not given, for a dry run.
-        other: whether it may be another text than the paper's.
-    """
+    """The data folder that fairseq reads: prepared from a text, and at a small scale cut."""
 
     root: Path
-    corpus: str
-    given: Path | None
-    other: bool
+    corpus: str  # of the paper
+    given: Path | None  # the text: a file or a folder; None: not given, for a dry run
+    other: bool  # whether it may be another text than the paper's
     scale: Scale
 
     @property

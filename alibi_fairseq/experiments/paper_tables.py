@@ -25,24 +25,15 @@ _CHECKPOINTS = 3  # the best, the last, and the one that is being written
 
 @dataclass(frozen=True)
 class PaperTables(Experiment):
-    """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`.
-
-    Attributes:
-        folder: the folder for everything; one per scale.
-        items: of the paper, e.g. ``("table05",)``.
-        trainings: that the items need.
-        data: by corpus.
-        machine: of one run; None: what each recipe was published for (for a dry run).
-        overview: also write the page of all tables and figures.
-    """
+    """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`."""
 
     folder: Path
-    items: tuple[str, ...]
-    trainings: list[Training]
-    data: dict[str, Data]
+    items: tuple[str, ...]  # e.g. ("table05",)
+    trainings: list[Training]  # that the items need
+    data: dict[str, Data]  # by corpus
     scale: Scale
-    machine: Machine | None
-    overview: bool = False
+    machine: Machine | None  # of one run; None: what each recipe was published for (for a dry run)
+    overview: bool = False  # also write the page of all tables and figures
 
     @property
     def gpus(self) -> int:
@@ -153,12 +144,7 @@ def v100_hours(recipe: Recipe, updates: int) -> float | None:
 
 
 def checkpoint_bytes(scale: Scale, recipe: Recipe, kept: int) -> int:
-    """Disk that a run takes at most.
-
-    Args:
-        recipe: the paper's.
-        kept: models of earlier updates that are kept as well.
-    """
+    """Disk that a run takes at most, which also keeps models of earlier updates."""
     options = scale.recipe(recipe).options
     each = scale.parameters(recipe) * BYTES[str(options["optimizer"]["_name"])]
     return each * (_CHECKPOINTS + ("save_interval_updates" in options["checkpoint"]) + kept)

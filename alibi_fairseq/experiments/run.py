@@ -36,18 +36,12 @@ class Run:
     """A model to be trained and evaluated.
 
     Attributes:
-        name: for messages.
-        folder: of checkpoints and logs.
         data: fairseq's data argument: a folder, or several joined by ``:``.
         flags: of ``fairseq-train``.
-        settings: JSON values that determine the weights. They may leave out what flags say about
-            the machine.
-        updates: of the whole training.
-        evaluations: what is measured.
+        settings: JSON values that determine the weights; what flags say about the machine does not.
         stops: earlier numbers of updates at which the model is kept.
         final: the checkpoint to evaluate at the end.
         launcher: arguments of the interpreter in front of the training, such as torchrun's.
-        tuning: how the learning rate was or will be chosen.
     """
 
     name: str
@@ -111,7 +105,7 @@ class Run:
                 evaluation.measure(self, place)
 
     def check(self) -> None:
-        """Check that the run can begin or go on; has no side effects."""
+        """Check that the run can begin or go on."""
         for updates in self._untrained():
             self._check(updates)
 
@@ -154,14 +148,10 @@ class Sweep:
 
     Attributes:
         results: the results document, which several sweeps may share.
-        lengths: of windows, in tokens.
         strides: tokens that each window scores; ``full``: all.
-        subset: the split.
-        updates: of the model (default: all).
-        flags: further options.
         name: tells it apart from the others of its run with the same split and strides.
         data: another corpus than the run's.
-        settings: JSON values of the flags that determine the results; not those about the machine.
+        settings: JSON values of the flags that determine the results.
     """
 
     results: Path
@@ -189,7 +179,6 @@ class Sweep:
         return up_to_date and measured >= self.points
 
     def measure(self, run: Run, place: Place) -> None:
-        """Run the command and record that it is done."""
         sha256, stamp = run.trained(self.updates).output_sha256, self._stamp(run)
         stale = any(cell["checkpoint_sha256"] != sha256 for cell in self._cells(run))
         if stale or (stamp.path.is_file() and not stamp.holds()):  # another model or text
@@ -207,14 +196,12 @@ class Sweep:
         return Stamp(run.folder / name, self.settings, [model, *there])
 
     def _cells(self, run: Run) -> list[dict]:
-        """The results of this model."""
         found = load_document(self.results)["cells"] if self.results.is_file() else []
         model = run.model(self.updates).resolve()
         return [cell for cell in found if Path(cell.get("checkpoint", "")).resolve() == model]
 
     @property
     def points(self) -> set[tuple[str, int, int]]:
-        """Split, length and stride of each result."""
         return {
             (self.subset, length, length if stride == "full" else int(stride))
             for length in self.lengths
@@ -222,7 +209,6 @@ class Sweep:
         }
 
     def has(self, cell: dict) -> bool:
-        """Whether a cell of the results document is one of this sweep's."""
         return (cell["subset"], cell["length"], cell["stride"]) in self.points
 
     def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
@@ -263,10 +249,7 @@ def trials_of(runs: Iterable[Run]) -> list[Run]:
 
 
 def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:
-    """Whether the last checkpoint of a folder is at that number of updates or past it.
-
-    fairseq, started again on a finished run, would make one update more.
-    """
+    """Whether the last checkpoint is that far; fairseq, started again, would make one update more."""
     path = Path(save_dir) / "checkpoint_last.pt"
     if not path.is_file():
         return False

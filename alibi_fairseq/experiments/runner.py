@@ -29,23 +29,16 @@ from .run import Run, trials_of
 
 
 class Experiment(Protocol):
-    """Data, runs that need it, and a report of them.
-
-    Attributes:
-        folder: the folder for everything.
-        option: the flag that names it.
-        threads: CPU threads of each run; None: its share of the cores.
-        partial: the report is also written when not all runs are done.
-        gpus: GPUs of each run, where there are any; 0: none.
-    """
+    """Data, runs that need it, and a report of them."""
 
     folder: Path
-    option: str = "--work-dir"
-    threads: int | None = None
-    partial: bool = False
+    option: str = "--work-dir"  # names the folder
+    threads: int | None = None  # of each run on a CPU (default: its share of the cores)
+    partial: bool = False  # the report is also written when not all runs are done
 
     @property
     def gpus(self) -> int:
+        """GPUs of each run, where there are any."""
         return 1
 
     @property
@@ -69,12 +62,7 @@ class Experiment(Protocol):
 def carry_out(
     experiment: Experiment, parallel: int | None = None, hours: float | None = None
 ) -> int:
-    """Do what is not done yet; returns an exit code, see :func:`exit_code`.
-
-    Args:
-        parallel: number of runs at a time. Default: one per share of the GPUs, or one per core.
-        hours: do only runs that fit into them on this machine.
-    """
+    """Do what is not done yet and fits into ``hours``; returns an exit code, see :func:`exit_code`."""
 
     def everything() -> None:
         with locked(experiment.folder / "lock", experiment.option, "command"):
@@ -131,12 +119,7 @@ def default_parallel(experiment: Experiment, runs: int) -> int:
 
 
 def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Place]:
-    """The places of runs that go on at the same time, with GPUs or a share of the cores each.
-
-    Args:
-        gpus: GPUs of each run.
-        threads: CPU threads of each run; None: its share of the cores.
-    """
+    """The places of runs that go on at the same time, with GPUs or a share of the cores each."""
     import torch
 
     there = torch.cuda.device_count() if gpus else 0
@@ -153,11 +136,7 @@ def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Pla
 
 
 def run_all(work: Sequence[tuple[str, Callable[[Place], None]]], places: Sequence[Place]) -> None:
-    """Carry out runs or jobs; a line before each says how long the rest will take.
-
-    Args:
-        work: names and functions of the place.
-        places: of those that go on at the same time. With several, each has a thread of this process.
+    """Carry out runs or jobs, by name, with a thread of this process for each of several places.
 
     Raises:
         BadInput, Failed: of the first that fails; the others are asked to stop.
@@ -173,7 +152,10 @@ def run_all(work: Sequence[tuple[str, Callable[[Place], None]]], places: Sequenc
         if stop and stop.times:
             raise Stopped
         name, do = work[number]
-        left = remaining(began, finished, len(work))
+        left = ""
+        if finished:  # if it goes on at the same rate
+            seconds = (time.monotonic() - began) / finished * (len(work) - finished)
+            left = f" (about {duration(max(60, seconds))} left)"
         tqdm.write(f"\n[{number + 1}/{len(work)}] {name}{left}", file=sys.stdout)
         place = free.get()
         try:
@@ -195,14 +177,6 @@ def run_all(work: Sequence[tuple[str, Callable[[Place], None]]], places: Sequenc
     errors = [error for future in futures if (error := future.exception())]
     for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
         raise error
-
-
-def remaining(began: float, done: int, of: int) -> str:
-    """The remaining time if it goes on at the same rate; empty if nothing is done yet."""
-    if not done:
-        return ""
-    seconds = (time.monotonic() - began) / done * (of - done)
-    return f" (about {duration(max(60, seconds))} left)"
 
 
 def exit_code(work: Callable[[], object]) -> int:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.parallel import cores
@@ -31,51 +31,24 @@ WARNING = 180
 #: What SLURM sends then; all that we start handles or ignores it from its first moment.
 SIGNAL = "USR1"
 #: What a job gets unless an option says otherwise.
-DEFAULTS = {"time": "24:00:00", "cpus_per_task": 4}
+DEFAULTS = {"time": "24:00:00", "cpus-per-task": 4}
+GPUS = "gpus-per-node"
 #: Of each cluster its own: how our environment comes to be, see docs/cluster.md.
 MODULES, CONDA, CONTAINER = "ALIBI_MODULES", "ALIBI_CONDA_ENV", "ALIBI_CONTAINER"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Jobs that may run at the same time.
-
-    Attributes:
-        title: for messages.
-        jobs: the arguments of ``alibi-fairseq`` for each job.
-        gpus: GPUs of each job.
-        pairwise: each job needs only the job of the stage before that has its number.
-    """
+    """Jobs that may run at the same time: the arguments of ``alibi-fairseq`` for each."""
 
     title: str
     jobs: list[list[str]]
-    gpus: int = 0
-    pairwise: bool = False
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Where jobs run.
-
-    Attributes:
-        local: processes on this machine instead of SLURM's jobs.
-        options: of ``sbatch``, such as ``{"partition": "gpu"}``; those about GPUs hold for jobs that
-            have some.
-        at_once: jobs of a stage at the same time; None: as many as there is room for.
-    """
-
-    local: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
-    at_once: int | None = None
+    gpus: int = 0  # of each job
+    pairwise: bool = False  # each job needs only the job of the stage before that has its number
 
 
 def stages_of(experiment: Experiment, arguments: list[str], gpus: int) -> list[Stage]:
-    """The jobs that finish an experiment.
-
-    Args:
-        arguments: of ``alibi-fairseq``; they describe the experiment.
-        gpus: GPUs of each training; an evaluation uses one of them at most.
-    """
+    """The jobs that finish an experiment, which the arguments of ``alibi-fairseq`` describe."""
     prepared = experiment.prepared
     runs = [run for run in experiment.runs if not (prepared and run.done)]
     left = [run.name for run in runs]
@@ -120,53 +93,58 @@ def run_job(experiment: Experiment, job: str) -> int:
     return exit_code(do)
 
 
-def describe(stages: Sequence[Stage], cluster: Cluster) -> str:
+def describe(stages: Sequence[Stage], asked: Mapping[str, str]) -> str:
     """The jobs, with what each stage waits for and asks for."""
     lines, before = [], ""
     for stage in stages:
         count = f"{len(stage.jobs)} job{'s' if len(stage.jobs) > 1 else ''}"
         each = "each after its own of " if stage.pairwise else "after "
-        options = sbatch_options(stage, cluster).items()
-        asked = " ".join(f"--{name.replace('_', '-')}={value}" for name, value in options)
+        options = sbatch_options(stage, asked).items()
         lines.append(f"# {stage.title}: {count}{f', {each}{before!r}' if before else ''}")
-        lines.append(f"# sbatch {asked}")
+        lines.append("# " + " ".join(["sbatch", *(f"--{name}={value}" for name, value in options)]))
         lines += [*(shlex.join(["alibi-fairseq", *argv]) for argv in stage.jobs), ""]
         before = stage.title
     return "\n".join(lines)
 
 
-def sbatch_options(stage: Stage, cluster: Cluster) -> dict[str, object]:
-    """Options of ``sbatch`` for a job of a stage, by submitit's names."""
-    options: dict[str, object] = dict(DEFAULTS)
-    if stage.gpus:
-        options["gpus_per_node"] = stage.gpus
-    for name, value in cluster.options.items():
-        name = name.lstrip("-").replace("-", "_")
+def sbatch_options(stage: Stage, asked: Mapping[str, str]) -> dict[str, object]:
+    """Options of ``sbatch`` for a job of a stage; those about GPUs are for jobs that have some.
+
+    Args:
+        asked: for all jobs, such as ``{"partition": "gpu"}``.
+    """
+    options: dict[str, object] = {**DEFAULTS, **({GPUS: stage.gpus} if stage.gpus else {})}
+    for name, value in asked.items():
+        name = name.lstrip("-").replace("_", "-")
         if stage.gpus or not name.startswith(("gpu", "gres")):
             options[name] = value
-    if options.get("gpus_per_node") == "0":
-        del options["gpus_per_node"]
+    if options.get(GPUS) == "0":
+        del options[GPUS]
     return options
 
 
-def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
-    """Hand the jobs in; with ``cluster.local`` run them.
+def run_here(stages: Sequence[Stage], folder: Path, at_once: int | None) -> None:
+    """Run the jobs as processes of this machine; logs go to ``jobs/`` in the folder of the work."""
+    for stage in stages:
+        name = stage.title.split()[0]
+        work = []
+        for number, argv in enumerate(stage.jobs, 1):
+            log = folder / "jobs" / f"{name}-{number}.log"
+            job = Command(f"{name} {number}", [*ALIBI, *argv], log)
+            work.append((job.title, job.run))
+        run_all(work, places_for(min(len(work), at_once or cores()), stage.gpus))
+
+
+def submit(
+    stages: Sequence[Stage], folder: Path, asked: Mapping[str, str], at_once: int | None
+) -> None:
+    """Hand the jobs in; logs go to ``jobs/`` in the folder of the work.
 
     Args:
-        folder: of the work; logs go to ``jobs/`` in it.
+        asked: options of ``sbatch``.
+        at_once: jobs of a stage at the same time; None: as many as there is room for.
     """
     logs = folder / "jobs"
-    if cluster.local:
-        for stage in stages:
-            name = stage.title.split()[0]
-            commands = [
-                Command(f"{name} {number}", [*ALIBI, *argv], logs / f"{name}-{number}.log")
-                for number, argv in enumerate(stage.jobs, 1)
-            ]
-            at_once = min(len(commands), cluster.at_once or cores())
-            work = [(each.title, each.run) for each in commands]
-            run_all(work, places_for(at_once, stage.gpus))
-        return
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
     try:
         import submitit
@@ -180,18 +158,17 @@ def submit(stages: Sequence[Stage], folder: Path, cluster: Cluster) -> None:
     before: list[str] = []
     for stage in stages:
         executor = submitit.SlurmExecutor(logs / "%j", python=python)
-        asked = sbatch_options(stage, cluster).items()
         executor.update_parameters(
             job_name=f"alibi-{stage.title.split()[0]}",
             signal_delay_s=WARNING,
             stderr_to_stdout=True,
             setup=setup_lines(),
-            array_parallelism=cluster.at_once or 256,
+            array_parallelism=at_once or 256,
             additional_parameters={
                 "requeue": True,
                 # A job whose predecessor failed ends, instead of waiting for ever.
                 "kill-on-invalid-dep": "yes",
-                **{name.replace("_", "-"): value for name, value in asked},
+                **sbatch_options(stage, asked),
             },
             **dependency(stage, before),
         )

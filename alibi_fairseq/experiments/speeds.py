@@ -28,12 +28,7 @@ Columns = dict[str, dict[tuple[str, int | None], str]]
 
 
 def measure_speeds(runs: Sequence[Run], length: int, path: Path, threads: int) -> dict:
-    """Time the models of some runs on the same data; returns the document, which is written as well.
-
-    Args:
-        runs: of one seed, the baseline's among them.
-        length: of the windows that are read.
-    """
+    """Time the models of some runs on the same data in windows of a length; writes the document as well."""
     began = time.monotonic()
     models = [TimedModel(run) for run in runs]
     seconds: dict[tuple[str, int], list[float]] = {}

@@ -18,25 +18,16 @@ REFUSED = 2
 
 @dataclass(frozen=True)
 class Machine:
-    """The resources of a run.
+    """The resources of a run."""
 
-    Attributes:
-        processes: total over all nodes; each has one GPU, or shares the CPU.
-        cpu: no GPU is used.
-        nodes: machines; each runs the same command once.
-        rdzv_endpoint: ``HOST:PORT`` on the first node, where all nodes meet; with several nodes.
-        rdzv_id: name of the job, the same on all nodes; two jobs with different names never mix.
-    """
-
-    processes: int
+    processes: int  # total over all nodes; each has one GPU, or shares the CPU
     cpu: bool = False
-    nodes: int = 1
-    rdzv_endpoint: str | None = None
-    rdzv_id: str = "alibi"
+    nodes: int = 1  # each runs the same command once
+    rdzv_endpoint: str | None = None  # HOST:PORT on the first node, where all nodes meet
+    rdzv_id: str = "alibi"  # the same on all nodes; two jobs with different names never mix
 
 
 def train_flags(recipe: Recipe, machine: Machine) -> list[str]:
-    """The flags of ``fairseq-train`` for a recipe on a machine."""
     settings = recipe.settings(machine.processes)
     if machine.cpu:
         half = {name: False for name in settings["common"] if "fp16" in name}
@@ -45,11 +36,7 @@ def train_flags(recipe: Recipe, machine: Machine) -> list[str]:
 
 
 def launcher_flags(machine: Machine, max_restarts: int) -> list[str]:
-    """The interpreter's arguments in front of the training: torchrun's, for several processes.
-
-    Args:
-        max_restarts: how often torchrun restarts all processes after one failed.
-    """
+    """The interpreter's arguments in front of the training: torchrun's, for several processes."""
     if machine.nodes < 1 or machine.processes < 1:
         raise BadInput("The numbers of nodes and of processes must be at least 1.")
     if machine.processes % machine.nodes:

@@ -56,7 +56,6 @@ class Tuning:
     """The learning rate of the runs of a model.
 
     Attributes:
-        model: as tables name it.
         lr: that is chosen; before the trials are done, the first of those to try.
         trials: to be done before it is chosen.
         outcome: of the trials, as JSON: ``lr``, ``updates`` of each, ``at_edge`` (whether a value
@@ -70,11 +69,7 @@ class Tuning:
 
     @classmethod
     def of(cls, model: str, trials: tuple[Trial, ...], path: Path) -> Tuning:
-        """Choose, if the trials are done.
-
-        Args:
-            path: the file that keeps the outcome, and replaces the trials where they are not.
-        """
+        """Choose, if the trials are done; the file keeps the outcome where the trials are not."""
         done = all(trial.done for trial in trials)
         stamp = Stamp(path, {"trials": [trial.settings for trial in trials]})
         if stamp.holds():

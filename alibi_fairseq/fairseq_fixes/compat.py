@@ -57,7 +57,6 @@ def checked_before_start(call_main, cfg, main, **keywords):
         return call_main(cfg, main, **keywords)
     save_dir = cfg.checkpoint.save_dir
     with (
-        resuming.nothing_left_behind(save_dir),
         resuming.alone_in(save_dir, starting.rank_of(cfg)),
         stopping.listening() as request,
         stopping.updates_expected(request),

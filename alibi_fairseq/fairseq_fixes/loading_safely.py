@@ -31,11 +31,11 @@ from . import around, mentions, workaround
 from .resuming import check_same_model
 
 
-def _refuses_older() -> bool:
-    return not mentions(checkpoint_utils.load_checkpoint_to_cpu, "weights_only")
-
-
-@around(checkpoint_utils, "load_checkpoint_to_cpu", _refuses_older)
+@around(
+    checkpoint_utils,
+    "load_checkpoint_to_cpu",
+    lambda: not mentions(checkpoint_utils.load_checkpoint_to_cpu, "weights_only"),
+)
 def older_checkpoints(load, *arguments, **keywords):
     """torch 2.6 loads only tensors and plain values by default, and checkpoints of
     older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).

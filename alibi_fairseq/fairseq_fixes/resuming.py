@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -47,7 +47,6 @@ OPTIONS = {
     "no_scale_embedding": False,
 }
 
-#: What to do about it.
 _ADVICE = (
     "use the options and data it was trained with, or start a new training from its weights with "
     "--finetune-from-model and another --save-dir."
@@ -145,31 +144,27 @@ def damage(path: Path) -> str | None:
 
 
 @contextmanager
-def nothing_left_behind(save_dir: str) -> Iterator[None]:
-    """Remove the save folder if a command made it and failed before it wrote anything there."""
-    was_there = os.path.isdir(save_dir)
-    try:
-        yield
-    except Exception:
-        if not was_there and os.path.isdir(save_dir) and not os.listdir(save_dir):
-            os.rmdir(save_dir)
-        raise
-
-
-@contextmanager
 def alone_in(save_dir: str, rank: int = 0) -> Iterator[None]:
     """Let no other training write to the save folder while the block runs.
 
-    The first process of a job holds the lock for all.
+    The first process of a job holds the lock for all. A folder that a failed command has made and
+    left empty is removed.
 
     Raises:
         BadInput: another training writes there, or the folder cannot be written to.
     """
-    if rank > 0 or "://" in save_dir:
-        yield
-        return
-    with locked(Path(save_dir) / "training.lock", f"--save-dir {save_dir}", "training"):
-        yield
+    folder = Path(save_dir)
+    lock: AbstractContextManager = nullcontext()
+    if rank == 0 and "://" not in save_dir:
+        lock = locked(folder / "training.lock", f"--save-dir {save_dir}", "training")
+    was_there = folder.is_dir()
+    try:
+        with lock:
+            yield
+    except Exception:
+        if not was_there and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
 
 
 def _made_anew() -> bool:
@@ -199,7 +194,6 @@ def resuming(trainer, cfg) -> Iterator[None]:
     """Compare checkpoints that are loaded inside the block with the trainer's model.
 
     Args:
-        trainer: fairseq's.
         cfg: fairseq's ``CheckpointConfig``. With ``--reset-optimizer``, and from the file that
             ``--finetune-from-model`` names, a new training starts, and options may differ.
     """

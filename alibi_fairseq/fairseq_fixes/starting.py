@@ -28,11 +28,7 @@ def check(cfg: DictConfig, program: str) -> None:
     """Check options that would end a command late, by a signal, or with numbers of something else.
 
     Args:
-        cfg: fairseq's whole configuration.
-        program: which one, by the name of its module: ``train``, ``eval_lm``, ``generate``, …
-
-    Raises:
-        BadInput: with what is wrong and what to do.
+        program: the name of its module: ``train``, ``eval_lm``, ``generate``, …
     """
     _check_lengths(cfg, program)
     for folder in split_paths(safe_getattr(cfg.task, "data", "")):

@@ -84,11 +84,14 @@ def listening() -> Iterator[StopRequest]:
     """Handle signals inside the block as above; afterwards they do what they did before."""
     global _current
     outer, _current = _current, StopRequest()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        with restored_signals():
-            _current.listen()
-            yield _current
+        _current.listen()
+        yield _current
     finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
         _current = outer
 
 
@@ -100,10 +103,6 @@ def save_and_stop_on_request(trainer, epochs) -> None:
     """Make SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
 
     Also creates the file that :func:`updates_expected` looks for, after the first update.
-
-    Args:
-        trainer: fairseq's, before its first update.
-        epochs: its iterator of epochs.
     """
     global _current
     if _current.training:  # a second training in this process
@@ -186,20 +185,6 @@ def exit_code(request: StopRequest, environment: Mapping[str, str] = os.environ)
     if "TORCHELASTIC_RUN_ID" in environment or not (request.stopped_early or spawned):
         return 0
     return STOPPED_EARLY
-
-
-@contextmanager
-def restored_signals() -> Iterator[None]:
-    """Restore the signal handlers when the block ends."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 _at_exit = False

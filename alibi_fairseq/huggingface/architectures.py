@@ -61,11 +61,7 @@ Weights = dict[str, Tensor]
 
 
 def option_value(field: str, value: Any) -> Any:
-    """The value of an option of fairseq-train, from that of the field it determines.
-
-    Raises:
-        BadInput: fairseq has no such activation function.
-    """
+    """The value of an option of fairseq-train, from that of the field it determines."""
     if field == "hidden_act":
         if value not in ACTIVATIONS:
             raise BadInput(
@@ -79,27 +75,16 @@ def option_value(field: str, value: Any) -> Any:
 
 
 class Architecture:
-    """One architecture of transformers.
-
-    Attributes:
-        name: as people write it.
-        model_type: as ``config.json`` has it.
-        prefix: of the transformer's weights in a causal language model.
-        method: its position method, where it has only one.
-        fields: its names of our fields, where they differ or not every architecture has them.
-        fixed: its options for which our decoder has one value only.
-        modules: its names of our modules, where they differ; ``{}`` is the number of a layer.
-        scales: it multiplies embeddings by √C itself, as fairseq does.
-    """
+    """One architecture of transformers."""
 
     name: str
     model_type: str
-    prefix: str
-    method: str
-    fields: dict[str, str]
-    fixed: dict[str, Any] = {}
-    modules: dict[str, str] = {}
-    scales = False
+    prefix: str  # of the transformer's weights in a causal language model
+    method: str  # its position method, where it has only one
+    fields: dict[str, str]  # its names of our fields, where they differ or others lack them
+    fixed: dict[str, Any] = {}  # its options for which our decoder has one value only
+    modules: dict[str, str] = {}  # its names of our modules, where they differ; {} is a layer
+    scales = False  # it multiplies embeddings by √C itself, as fairseq does
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
         """What a model of this architecture always is, given what it may choose."""
@@ -151,8 +136,8 @@ class Architecture:
                 )
 
     def _fields(self) -> dict[str, str]:
-        common = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-        return {**{name: name for name in (*common, "attention_dropout")}, **self.fields}
+        common = "vocab_size hidden_size num_hidden_layers num_attention_heads attention_dropout"
+        return {**{name: name for name in common.split()}, **self.fields}
 
     def exported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
         """Weights by transformers' names, from those of our decoder."""

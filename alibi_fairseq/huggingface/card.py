@@ -37,11 +37,10 @@ def model_card(
     """Markdown with the metadata block of model hubs.
 
     Args:
-        run: name of the run, that of the checkpoint's folder.
+        run: name of the checkpoint's folder.
         name: name of the exported folder.
         facts: of the checkpoint, as results have them.
         state: what the checkpoint file holds.
-        cells: results of ``alibi-fairseq eval`` for this checkpoint.
     """
     code = ", trust_remote_code=True"
     for_model = code if converted.architecture == NAME else ""

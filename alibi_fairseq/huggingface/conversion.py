@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -49,25 +50,14 @@ _TOKENS = 256  # to compare on
 
 @dataclass(frozen=True)
 class Converted:
-    """Attributes:
-    model: in evaluation mode, in fp32 on the CPU.
-    architecture: as people write it.
-    reason: one sentence on why that one.
-    difference: between the scores of both on random tokens, the largest.
-    """
-
-    model: PreTrainedModel
+    model: PreTrainedModel  # in evaluation mode, in fp32 on the CPU
     architecture: str
-    reason: str
-    difference: float
+    reason: str  # one sentence on why that one
+    difference: float  # between the scores of both on random tokens, the largest
 
 
 def convert(decoder: nn.Module, position_method: str, train_length: int) -> Converted:
-    """The model of transformers that computes the same.
-
-    Args:
-        decoder: of fairseq's ``transformer_lm`` or of this project.
-        train_length: tokens per training sample.
+    """The model of transformers that computes the same as one of ours or of ``transformer_lm``.
 
     Raises:
         BadInput: there is none.
@@ -92,7 +82,7 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
             )
     model.load_state_dict({key: w.detach().clone() for key, w in converted.items()}, strict=True)
     model.eval()
-    difference = compare(decoder, model, train_length)
+    difference = compare(decoder, lambda tokens: model(tokens).logits, train_length)
     if not difference <= TOLERANCE:
         raise BadInput(
             f"The exported model ({name}) gives other scores than the checkpoint (difference "
@@ -102,13 +92,13 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
 
 
 @torch.no_grad()
-def compare(decoder: Any, model: PreTrainedModel, train_length: int) -> float:
-    """Largest difference of log-probabilities between a decoder and its converted form."""
+def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int) -> float:
+    """Largest difference of log-probabilities between a decoder and another model's scores."""
     first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
     numbers = torch.Generator().manual_seed(1)
     tokens = torch.randint(first, words, (2, min(_TOKENS, train_length)), generator=numbers)
     ours = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
-    theirs = model(tokens).logits.log_softmax(-1)
+    theirs = scores(tokens).log_softmax(-1)
     return (ours - theirs).abs().max().item()
 
 
@@ -144,7 +134,14 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         )
     scale = options.get("alibi_scale", 1.0)
     layer, softmax, embedding = decoder.layers[0], decoder.adaptive_softmax, decoder.embed_tokens
-    tied = decoder.share_input_output_embed if softmax is None else args.tie_adaptive_weights
+    tied, input_bands, softmax_bands = decoder.share_input_output_embed, None, None
+    if args.adaptive_input:
+        widths = [band[0].embedding_dim for band in embedding.embeddings]
+        input_bands = list(zip([0, *embedding.cutoff], widths))
+    if softmax is not None:
+        tied = args.tie_adaptive_weights
+        widths = [softmax.input_dim, *(scores.weight.shape[1] for _, _, scores in softmax.tail)]
+        softmax_bands = list(zip([0, *softmax.cutoff], widths))
     return AlibiLmConfig(
         vocab_size=len(decoder.dictionary),
         hidden_size=decoder.embed_dim,
@@ -158,8 +155,8 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         final_norm=decoder.layer_norm is not None,
         embedding_norm=decoder.layernorm_embedding is not None,
         embedding_scale=float(decoder.embed_scale),
-        embedding_bands=bands_of_input(embedding) if args.adaptive_input else None,
-        softmax_bands=None if softmax is None else bands_of_softmax(softmax),
+        embedding_bands=input_bands,
+        softmax_bands=softmax_bands,
         embedding_width=embedding.embedding_dim,
         output_width=decoder.output_embed_dim,
         alibi_scale=None if scale == "dynamic" else float(str(scale)),
@@ -183,18 +180,6 @@ def given_options(decoder: Any) -> dict[str, Any]:
         if (value := next(values, default)) != default:
             given[option] = value
     return given
-
-
-def bands_of_input(embedding: Any) -> list[tuple[int, int]]:
-    """(first word, width) of each band of fairseq's ``AdaptiveInput``."""
-    widths = [band[0].embedding_dim for band in embedding.embeddings]
-    return list(zip([0, *embedding.cutoff], widths))
-
-
-def bands_of_softmax(softmax: Any) -> list[tuple[int, int]]:
-    """(first word, width) of each band of fairseq's ``AdaptiveSoftmax``."""
-    widths = [softmax.input_dim, *(scores.weight.shape[1] for _, _, scores in softmax.tail)]
-    return list(zip([0, *softmax.cutoff], widths))
 
 
 def own_weights(decoder: Any, weights: Weights) -> Weights:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from transformers import PreTrainedModel
 
@@ -26,15 +25,13 @@ def export(
     checkpoint: Path,
     data: Path,
     out: Path,
-    trained_with: Path | None = None,
-    tokenizer_files: Mapping[str, Path | None] = MappingProxyType({}),
-    results: Sequence[Path] = (),
+    trained_with: Path | None,
+    tokenizer_files: Mapping[str, Path | None],
+    results: Sequence[Path],
 ) -> Converted:
     """Write the folder.
 
     Args:
-        checkpoint: a fairseq checkpoint.
-        data: folder that ``fairseq-preprocess`` wrote, with the dictionary of the training data.
         out: folder to write; it must not be there, or be empty.
         trained_with: dictionary file, for checkpoints that do not remember theirs.
         tokenizer_files: the tokeniser's by option, where they are not beside the data.

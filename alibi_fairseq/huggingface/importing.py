@@ -45,19 +45,11 @@ MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """Attributes:
-    state: what ``torch.save`` writes.
-    dictionary: the checkpoint's.
-    unknown: its symbols that the model has no token for; their embeddings are zero.
-    flags: options of ``fairseq-train`` that make the same model.
-    difference: between the log-probabilities of both on random tokens, the largest.
-    """
-
-    state: dict
+    state: dict  # what torch.save writes
     dictionary: Dictionary
-    unknown: list[str]
-    flags: list[str]
-    difference: float
+    unknown: list[str]  # its symbols that the model has no token for; their embeddings are zero
+    flags: list[str]  # options of fairseq-train that make the same model
+    difference: float  # between the log-probabilities of both on random tokens, the largest
 
     def save(self, out: Path) -> None:
         """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder."""
@@ -78,13 +70,17 @@ def import_folder(folder: Path) -> ImportedModel:
     described.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
-    dictionary, rows = read_vocabulary(folder, config)
+    dictionary, rows = read_vocabulary(folder, config)  # rows: (V,)
     ours = architecture.imported(described, model.state_dict())
     for name in BY_WORD:
         ours[name] = pad(ours[name], (0, 0, 0, 1))[rows]
     cfg, flags = configuration(described)
     decoder = build_decoder(cfg, dictionary, ours)
-    difference = compare(decoder, Renumbered(model, rows), cfg.model.train_length)
+
+    def renumbered(tokens: Tensor) -> Tensor:
+        return pad(model(rows[tokens].clamp(min=0)).logits, (0, 1))[..., rows]
+
+    difference = compare(decoder, renumbered, described.train_length)
     if not difference <= TOLERANCE:
         raise BadInput(
             f"The imported model gives other scores than {folder} (difference {difference:.1e}): "
@@ -212,21 +208,9 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
 
 
 def build_decoder(cfg, dictionary: Dictionary, weights: dict[str, Tensor]) -> torch.nn.Module:
-    """Our decoder with these weights."""
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     decoder = models.build_model(cfg.model, task).eval().decoder
     needed = decoder.state_dict()
     kept = {name: needed[name] for name in ("version",) if name in needed}
     decoder.load_state_dict({**weights, **kept}, strict=True)
     return decoder
-
-
-class Renumbered:
-    """A model of transformers that reads and scores a dictionary's numbers."""
-
-    def __init__(self, model: PreTrainedModel, rows: Tensor):
-        self._model, self._rows = model, rows
-
-    def __call__(self, tokens: Tensor):
-        logits = self._model(self._rows[tokens].clamp(min=0)).logits
-        return SimpleNamespace(logits=pad(logits, (0, 1))[..., self._rows])

@@ -1,8 +1,8 @@
 """The tokeniser of a fairseq dictionary, for transformers.
 
 This file travels with an exported model (``trust_remote_code=True``) and needs nothing but
-transformers, and sentencepiece or tokenizers for such data. A text becomes the very numbers that
-``fairseq-preprocess`` gave it: each line is cut into words or pieces, these are looked up in
+transformers, and sentencepiece or tokenizers. A text becomes the very numbers that
+``fairseq-preprocess`` gave it: each line is cut into pieces, these are looked up in
 ``dict.txt``, and every line end is the symbol ``</s>``.
 """
 
@@ -17,7 +17,7 @@ LINE_END, UNKNOWN = "</s>", "<unk>"
 
 
 class AlibiLmTokenizer(PreTrainedTokenizer):
-    """Sentencepiece pieces, GPT-2's byte-level BPE, BERT's WordPiece, or words.
+    """Sentencepiece pieces, GPT-2's byte-level BPE or BERT's WordPiece.
 
     Args:
         vocab_file: fairseq's ``dict.txt``.
@@ -47,15 +47,13 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
                 symbol = line.rsplit(" ", 1)[0]
                 self._numbers[symbol] = len(self._symbols)
                 self._symbols.append(symbol)
-        self._segmenter: Words | SentencePieces | ByteLevel | WordPieces
+        self._segmenter: SentencePieces | ByteLevel | WordPieces
         if files["sentencepiece_file"]:
             self._segmenter = SentencePieces(files["sentencepiece_file"])
         elif files["encoder_file"]:
             self._segmenter = ByteLevel(files["encoder_file"], files["merges_file"])
-        elif files["wordpiece_file"]:
-            self._segmenter = WordPieces(files["wordpiece_file"])
         else:
-            self._segmenter = Words()
+            self._segmenter = WordPieces(files["wordpiece_file"])
         defaults = {"bos_token": LINE_END, "eos_token": LINE_END, "pad_token": "<pad>"}
         kwargs = {**defaults, "unk_token": UNKNOWN, "padding_side": "left", **kwargs}
         super().__init__(**kwargs)
@@ -99,16 +97,6 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
             if not (Path(saved[-1]).exists() and Path(saved[-1]).samefile(file)):
                 shutil.copyfile(file, saved[-1])
         return tuple(saved)
-
-
-class Words:
-    """Words between spaces."""
-
-    def split(self, line):
-        return line.split()
-
-    def join(self, tokens):
-        return " ".join(tokens)
 
 
 class SentencePieces:

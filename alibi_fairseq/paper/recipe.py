@@ -36,21 +36,13 @@ NAME_FLAGS = {
 
 @dataclass(frozen=True)
 class Batch:
-    """How the sequences of one update are shared out.
+    """How the sequences of one update are shared out."""
 
-    Attributes:
-        length: tokens per sequence.
-        sequences: sequences in one pass of one GPU.
-        update_freq: passes of each GPU per update.
-        gpus: GPUs of all nodes together.
-        room: fairseq's ``--max-tokens`` where the published value is larger than the sequences.
-    """
-
-    length: int
-    sequences: int
-    update_freq: int
-    gpus: int
-    room: int | None = None
+    length: int  # tokens per sequence
+    sequences: int  # in one pass of one GPU
+    update_freq: int  # passes of each GPU per update
+    gpus: int  # of all nodes together
+    room: int | None = None  # --max-tokens where the published value is larger than the sequences
 
     @property
     def max_tokens(self) -> int:
@@ -90,24 +82,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run, complete.
+    """One training run, complete."""
 
-    Attributes:
-        folder: of its file below ``configs/``.
-        name: of its file, e.g. ``alibi-512``.
-        corpus: that it trains on, e.g. ``wikitext-103``.
-        options: all other options by fairseq group.
-        starts_from_another: it begins with the weights of a trained model.
-    """
-
-    folder: str
-    name: str
-    corpus: str
+    folder: str  # of its file below configs/
+    name: str  # of its file, e.g. alibi-512
+    corpus: str  # that it trains on
     position_method: str
     batch: Batch
     updates: int
-    options: Settings
-    starts_from_another: bool = False
+    options: Settings  # all others
+    starts_from_another: bool = False  # it begins with the weights of a trained model
 
     @property
     def path(self) -> str:
@@ -198,29 +182,18 @@ def flags(settings: Settings) -> list[str]:
 
 @dataclass(frozen=True)
 class Scale:
-    """How far a recipe is scaled down; method, length, task, loss, optimiser and kind of schedule stay.
-
-    Attributes:
-        caveat: how far its results go, for the header of a table.
-        updates: of every run; None: the recipe's.
-        tokens: per update, approximately.
-        vocabulary: number of the most frequent words or pieces that are kept; None: all.
-        cutoffs: of adaptive input and softmax, where the recipe has them.
-        model, checkpoint: options of these groups.
-        excerpt: tokens of each split that are used; empty: all.
-        prepare: further flags of a corpus's preparation.
-    """
+    """How far a recipe is scaled down; method, length, task, loss, optimiser and kind of schedule stay."""
 
     name: str
-    caveat: str
-    updates: int | None = None
-    tokens: int = 0
-    vocabulary: int | None = None
-    cutoffs: str = ""
+    caveat: str  # how far its results go, for the header of a table
+    updates: int | None = None  # of every run; None: the recipe's
+    tokens: int = 0  # per update, approximately
+    vocabulary: int | None = None  # the most frequent words or pieces are kept; None: all
+    cutoffs: str = ""  # of adaptive input and softmax, where the recipe has them
     model: dict[str, object] = field(default_factory=dict)
     checkpoint: dict[str, object] = field(default_factory=dict)
-    excerpt: dict[str, int] = field(default_factory=dict)
-    prepare: dict[str, list[str]] = field(default_factory=dict)
+    excerpt: dict[str, int] = field(default_factory=dict)  # tokens of each split; empty: all
+    prepare: dict[str, list[str]] = field(default_factory=dict)  # flags by corpus
     log_interval: int = 100
 
     def updates_of(self, recipe: Recipe, updates: int) -> int:

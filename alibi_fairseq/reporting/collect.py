@@ -51,10 +51,7 @@ class Results:
         return [point for point in self.points if point.corpus == corpus and not point.unlike_paper]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, Results]]:
-        """The results on each text that bears the name of a corpus of the paper.
-
-        With what tells it apart from the others: empty if it is the only one.
-        """
+        """The results on each text of that name, with what tells it apart: empty for the only one."""
         model = paper.model(corpus)
         own = [point for point in self.points if (point.corpus, point.model) == (corpus, model)]
         names = text_names(point.text for point in own)
@@ -81,7 +78,6 @@ def collect(
 
     Args:
         labels: names for the models of some of the files or folders.
-        title: of the page and its figures.
 
     Raises:
         BadInput: a path does not exist, a file breaks the schema or holds part of a sharded
@@ -106,8 +102,7 @@ def collect(
         for point in document_points(document):
             unlike = why_not_comparable(corpus, point) or ""
             point = replace(point, other_text=other_text, unlike_paper=unlike)
-            unmeasured: dict = dict.fromkeys(_MEASURED)
-            case = replace(point, **unmeasured)
+            case = replace(point, **dict.fromkeys(_MEASURED))  # type: ignore[arg-type]
             other_path, other = found.setdefault(case, (path, point))
             if other is point:
                 results.points.append(point)
@@ -144,11 +139,7 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 
 def why_other_text(corpus: str, text: dict | None) -> str | None:
-    """Why perplexities on a text are in other units than the paper's; None where they are not.
-
-    Args:
-        text: ``provenance.text`` of the results.
-    """
+    """Why perplexities on a text (``provenance.text``) are in other units than the paper's, or None."""
     setting = paper.settings(corpus)
     if setting is None or setting["vocabulary"] is None:
         return None

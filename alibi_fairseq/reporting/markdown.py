@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.points import Point
+from alibi_fairseq.results.points import Point, is_chance
 
 MISSING = "missing"  # a cell we could measure and have not
 LONGEST_NAME = 150  # of a file, without its ending
@@ -36,31 +36,17 @@ def literal(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A Markdown table with padded columns.
-
-    Args:
-        headers: one text per column.
-        rows: as many texts per row as there are columns.
-        left: the first so many columns are left-aligned, all others right-aligned.
-    """
-    for row in rows:
-        if len(row) != len(headers):
-            raise ValueError(f"a row of {len(row)} cells under {len(headers)} headers: {row}")
-    lines = [[literal(cell) for cell in line] for line in (headers, *rows)]
-    widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(headers))]
-
-    def render(cells: list[str]) -> str:
-        padded = (
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        return "| " + " | ".join(padded) + " |"
-
-    rule = [
-        "-" * width if column < left else "-" * (width - 1) + ":"
-        for column, width in enumerate(widths)
-    ]
-    return "\n".join([render(lines[0]), render(rule), *map(render, lines[1:])]) + "\n"
+    """A Markdown table with padded columns, the first ``left`` of them left-aligned."""
+    columns = []
+    for number, column in enumerate(zip(headers, *rows, strict=True)):
+        cells = [literal(cell) for cell in column]
+        width = max(3, *map(len, cells))
+        if number < left:
+            columns.append([cell.ljust(width) for cell in (cells[0], "-" * width, *cells[1:])])
+        else:
+            rule = "-" * (width - 1) + ":"
+            columns.append([cell.rjust(width) for cell in (cells[0], rule, *cells[1:])])
+    return "".join(f"| {' | '.join(line)} |\n" for line in zip(*columns))
 
 
 def perplexity(value: float) -> str:
@@ -79,7 +65,8 @@ def point(measured: Point | None) -> str:
     text = perplexity(measured.perplexity)
     if measured.spread is not None:
         text += f" ± {perplexity(measured.spread)} ({measured.seeds} seeds)"
-    return f"{text} {CHANCE}" if measured.is_chance else text
+    chance = is_chance(measured.perplexity, measured.vocabulary)
+    return f"{text} {CHANCE}" if chance else text
 
 
 def difference(value: float) -> str:

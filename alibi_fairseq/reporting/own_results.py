@@ -34,10 +34,7 @@ Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
 def length_table(
     points: Iterable[Point], with_bytes: bool = False, more: Columns | None = None
 ) -> str:
-    """Perplexity in Markdown, one row per model and one column per length.
-
-    One table for each split, inference (non-overlapping, S=1, …) and text, each under a line that
-    says which.
+    """Perplexity in Markdown by model and length, a table for each split, inference and text.
 
     Args:
         with_bytes: add bits per byte, which other tokenisers share, where they are known.
@@ -108,13 +105,8 @@ def length_csv(*documents: dict) -> str:
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
     """Draw perplexity against length, one line per model, one panel per split, inference and text.
 
-    Several methods at several training lengths have a panel for each of these. Points that differ in
-    the seed alone make one line, with a band of one standard deviation. Panels with a single length,
-    where nothing can be seen, are left out if there are others.
-
-    Args:
-        points: e.g. of ``document_points(*documents)``.
-        paths: where to write; the suffixes (``.png``, ``.svg``, ``.pdf``) are the formats.
+    Several methods at several training lengths have a panel for each of these. Panels with a single
+    length, where nothing can be seen, are left out if there are others.
 
     Raises:
         BadInput: there are no points.
@@ -148,10 +140,7 @@ def without_length(lines: Iterable[Series]) -> list[Series]:
 
 
 def stride_table(points: Iterable[Point]) -> str:
-    """Non-overlapping windows beside sliding ones, for one split.
-
-    Empty text when no length was measured in both ways.
-    """
+    """Non-overlapping windows beside sliding ones, for one split; empty if no length has both."""
     compared: list[tuple[str, Point, dict[str, Point]]] = []
     for model in series(points):
         at: dict[int, dict[str, Point]] = defaultdict(dict)
@@ -180,11 +169,7 @@ def stride_table(points: Iterable[Point]) -> str:
 
 
 def draw_strides(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
-    """Perplexity against length for each stride, one panel for each method.
-
-    Args:
-        points: of one split.
-    """
+    """Perplexity on one split against length for each stride, one panel for each method."""
     strides = ["non-overlapping"] + sorted({p.inference for p in points if not p.nonoverlapping})
     panels = []
     for method in sorted({p.position_method for p in points}, key=method_order):
@@ -203,10 +188,7 @@ def draw_strides(points: list[Point], title: str, *paths: str | os.PathLike) -> 
 
 
 def position_lines(points: Iterable[Point]) -> list[Series]:
-    """The points of ``position_loss`` documents by line of their plot, in order of position.
-
-    Seeds are averaged; runs that differ in anything else have lines of their own.
-    """
+    """The points of ``position_loss`` documents by line of their plot, in order of position."""
     points = list(points)
     shared = shared_window(points)
     by_window: dict[str, list[Point]] = defaultdict(list)
@@ -250,23 +232,15 @@ def _loss(point: Point) -> str:
     return f"{point.loss_bits:.3f}{spread}"
 
 
-def context(first: int, end: int) -> float:
-    """Geometric middle of the contexts of a range of positions: position p has p + 1 tokens."""
-    return math.sqrt((first + 1) * end)
-
-
 def draw_positions(points: list[Point], title: str, *paths: str | os.PathLike) -> None:
-    """Loss against the context a prediction had in its window.
+    """Loss against the context a prediction had in its window."""
 
-    Seeds make one line, with a band of one standard deviation.
-    """
+    def context(point: Point) -> float:
+        """Geometric middle of those of the range: position p has p + 1 tokens."""
+        return math.sqrt((point.position_from + 1) * point.position_to)
+
     found = position_lines(points)
-    lines = [
-        plots.line_of(
-            line, lambda p: context(p.position_from, p.position_to), lambda p: p.loss_bits
-        )
-        for line in found
-    ]
+    lines = [plots.line_of(line, context, lambda p: p.loss_bits) for line in found]
     trained_at = plots.only({point.train_length for point in points})
     axes = ("Context in the window (tokens)", "Loss (bits per token)")
     panel = plots.Panel("", lines, *axes, scale="linear", trained_at=trained_at)

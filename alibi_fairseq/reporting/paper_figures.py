@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from alibi_fairseq.paper import published as paper
@@ -18,14 +18,11 @@ PAIR = ("alibi", "sinusoidal")
 Speeds = Mapping[tuple[str, int], float]  # by position method and training length
 
 
-def _lines(
-    item: str, results: Results, keep: Callable[[Point], bool] = lambda p: True
-) -> list[Series]:
-    """The rows of a table or figure as lines: the paper's first, then ours."""
+def _lines(item: str, results: Results, methods: Sequence[str] = ()) -> list[Series]:
+    """The rows of a table or figure as lines, by default of all methods: the paper's, then ours."""
     rows = rows_beside(paper.points(item), results.comparable(paper.about(item)["corpus"]))
     lines = [row.paper for row in rows] + [own for row in rows for own in row.ours]
-    cut = (replace(line, points=[p for p in line.points if keep(p)]) for line in lines)
-    return [line for line in cut if line.points]
+    return [line for line in lines if not methods or line.position_method in methods]
 
 
 def figure01(results: Results, *paths: os.PathLike) -> None:
@@ -47,7 +44,7 @@ def figure02(results: Results, *paths: os.PathLike) -> None:
 
 def figure04(results: Results, *paths: os.PathLike) -> None:
     """ALiBi trained at each length, beside sinusoidal evaluated where it was trained (Table 5)."""
-    lines = _lines("table05", results, lambda point: point.position_method in PAIR)
+    lines = _lines("table05", results, PAIR)
     plots.draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
 
 
@@ -82,9 +79,16 @@ def figure06(results: Results, *paths: os.PathLike) -> None:
     plots.draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
 
 
+def _printed_speeds() -> Speeds:
+    rows = paper.rows("figure07")
+    return {
+        (row["position_method"], row["train_length"]): row["train_words_per_second"] for row in rows
+    }
+
+
 def figure07(results: Results, *paths: os.PathLike) -> None:
     """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
-    machines = {"the paper, one V100 (words)": _training_speeds_of_paper()}
+    machines = {"the paper, one V100 (words)": _printed_speeds()}
     for machine, cases in speed.speeds(results.of_kind("benchmark")).items():
         machines[f"{machine} (tokens)"] = {
             (method, length): found["train"]
@@ -112,13 +116,6 @@ def figure07(results: Results, *paths: os.PathLike) -> None:
     plots.draw("Training speed by training length", panels, *paths)
 
 
-def _training_speeds_of_paper() -> Speeds:
-    return {
-        (row["position_method"], row["train_length"]): row["train_words_per_second"]
-        for row in paper.rows("figure07")
-    }
-
-
 def figure08(results: Results, *paths: os.PathLike) -> None:
     """Perplexity at evaluation length 3072 against training speed: short training is cheap.
 
@@ -134,7 +131,7 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
     )
     averaged = [point for model in ours for point in model.points]
     panels = [
-        _by_speed("the paper, one V100", _training_speeds_of_paper(), paper.points("figure08")),
+        _by_speed("the paper, one V100", _printed_speeds(), paper.points("figure08")),
         _by_speed("ours, per process", recorded, averaged),
     ]
     plots.draw("WikiText-103, validation", panels[: 2 if ours else 1], *paths)

@@ -95,7 +95,6 @@ def rows_beside(
     """The rows of a table of the paper in its order, each with our points of the same model.
 
     Args:
-        printed: the paper's points.
         ours: points measured in the paper's setting on the table's corpus.
         join_diagonal: put a method whose models were each evaluated at their own training length
             into one row, as Tables 5 and 8 do.
@@ -128,20 +127,19 @@ def rows_beside(
 
 def _diagonal_methods(printed: Sequence[Point]) -> set[str]:
     """Methods with several models, each evaluated at its own training length only."""
-    elsewhere = {p.position_method for p in printed if p.length != p.train_length}
-    models = {(p.position_method, p.train_length) for p in printed}
-    methods = [method for method, _ in models if method not in elsewhere]
-    return {method for method in methods if methods.count(method) > 1}
+    cases: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for point in printed:
+        cases[point.position_method].add((point.train_length, point.length))
+    return {method for method, at in cases.items() if len(at) > 1 and all(a == b for a, b in at)}
 
 
 def _same_model(point: Point, printed: Point) -> bool:
     models = {(each.position_method, each.train_length) for each in (point, printed)}
-    known = printed.updates is None or _same_updates(point.updates or 0, printed.updates)
-    return len(models) == 1 and known
+    return len(models) == 1 and _same_updates(point.updates or 0, printed.updates)
 
 
-def _same_updates(ours: int, printed: int) -> bool:
-    return abs(ours - printed) <= _UPDATES_TOLERANCE * printed
+def _same_updates(ours: int, printed: int | None) -> bool:
+    return printed is None or abs(ours - printed) <= _UPDATES_TOLERANCE * printed
 
 
 def _with_other_people(item: str, rows: list[Row]) -> list[Row]:
@@ -158,32 +156,20 @@ def _with_other_people(item: str, rows: list[Row]) -> list[Row]:
     return found
 
 
-Lines = dict[str, list[str]]  # whose numbers → a text per column
+Line = tuple[str, str, list[str]]  # a model, whose numbers, and a text per column
 
 
-def _grid(
-    rows: Iterable[Row],
-    columns: Sequence,
-    theirs: Callable[[Row], Lines],
-    mine: Callable[[Row, Series, str], Lines],
-    name: str = "ours",
-    corner: str = markdown.CORNER,
-) -> str:
-    """The paper's lines of each row, then ours; where columns are many, as rows instead."""
-    lines = [
-        (row.label, who, cells)
-        for row in rows
-        for part in (theirs(row), *(mine(row, own, who) for who, own in row.named(name)))
-        for who, cells in part.items()
-    ]
+def _grid(lines: list[Line], columns: Sequence, corner: str = markdown.CORNER) -> str:
+    """Each model's lines under its name; where columns are many, as rows instead."""
     if len(columns) > _MOST_COLUMNS:
         headers = ["length", *(f"{label}: {who}" for label, who, _ in lines)]
         values = zip(map(str, columns), *(cells for *_, cells in lines), strict=True)
         return markdown.table(headers, [list(row) for row in values])
-    labels = ["", *(label for label, *_ in lines)]
-    first = [label if label != before else "" for before, label in zip(labels, labels[1:])]
-    shown = [[label, who, *cells] for label, (_, who, cells) in zip(first, lines, strict=True)]
-    return markdown.table([corner, "", *map(str, columns)], shown, left=2)
+    rows, last = [], ""
+    for label, who, cells in lines:
+        rows.append([label if label != last else "", who, *cells])
+        last = label
+    return markdown.table([corner, "", *map(str, columns)], rows, left=2)
 
 
 def _at(one: Series, columns: Sequence) -> list[Point | None]:
@@ -201,58 +187,55 @@ def perplexity_grid(
         name: of ours.
         corpus: of the paper, to add lines of differences.
     """
+    lines: list[Line] = []
+    for row in rows:
+        printed = _at(row.paper, columns)
+        lines.append((row.label, "paper", [_if_printed(point, point) for point in printed]))
+        for who, own in row.named(name):
+            pairs = list(zip(_at(own, columns), printed, strict=True))
+            lines.append((row.label, who, [_if_printed(*pair) for pair in pairs]))
+            if corpus and own.points:
+                gaps = [difference(corpus, *pair) for pair in pairs]
+                lines.append((row.label, "difference", gaps))
+    return _grid(lines, columns)
 
-    def show(point: Point | None) -> str:
-        return markdown.NOTHING if point is None else markdown.point(point)
 
-    def theirs(row: Row) -> Lines:
-        return {"paper": [show(point) for point in _at(row.paper, columns)]}
-
-    def mine(row: Row, own: Series, who: str) -> Lines:
-        pairs = list(zip(_at(own, columns), _at(row.paper, columns), strict=True))
-        lines = {who: [show(p) if printed is None else markdown.point(p) for p, printed in pairs]}
-        if corpus and own.points:
-            lines["difference"] = [difference(corpus, *pair) for pair in pairs]
-        return lines
-
-    return _grid(rows, columns, theirs, mine, name)
+def _if_printed(point: Point | None, printed: Point | None) -> str:
+    return markdown.NOTHING if point is printed is None else markdown.point(point)
 
 
 def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     """Speeds of evaluation, the paper's at batch size 1."""
 
-    def show(one: Series, key: str, absent: str = markdown.MISSING) -> list[str]:
+    def line(row: Row, who: str, one: Series, key: str, absent: str = markdown.MISSING) -> Line:
         cells = []
         for point in _at(one, columns):
             value = getattr(point, key, None)
             status = point.status if point is not None else ""
             cells.append((status or absent) if value is None else f"{value:.0f}")
-        return cells
+        return row.label, who, cells
 
-    def theirs(row: Row) -> Lines:
-        return {"paper, batch 1": show(row.paper, "tokens_per_second_batch_1", markdown.NOTHING)}
-
-    def mine(row: Row, own: Series, who: str) -> Lines:
-        batches = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
-        return {f"{who}, {batch}": show(own, key) for batch, key in batches.items()}
-
-    return _grid(rows, columns, theirs, mine)
+    one, full = "tokens_per_second_batch_1", "tokens_per_second"
+    lines = []
+    for row in rows:
+        lines.append(line(row, "paper, batch 1", row.paper, one, markdown.NOTHING))
+        for who, own in row.named():
+            lines.append(line(row, f"{who}, batch 1", own, one))
+            lines.append(line(row, f"{who}, full batches", own, full))
+    return _grid(lines, columns)
 
 
 def _cost_grid(item: str, rows: list[Row], training: list[dict]) -> str:
     """What the training of each model took, the paper's and that in the record of ours."""
     printed = {model_label(r["position_method"], r["train_length"]): r for r in paper.rows(item)}
-
-    def show(facts: dict) -> list[str]:
-        return [_cost(title, facts.get(key)) for title, key in COSTS[item].items()]
-
-    def theirs(row: Row) -> Lines:
-        return {"paper": show(printed[row.label])}
-
-    def mine(row: Row, own: Series, who: str) -> Lines:
-        return {who: show(_record(printed[row.label], training))}
-
-    return _grid(rows, [*COSTS[item]], theirs, mine, corner="model")
+    lines = []
+    for row in rows:
+        theirs = printed[row.label]
+        named = [("paper", theirs), *((who, _record(theirs, training)) for who, _ in row.named())]
+        for who, facts in named:
+            cells = [_cost(title, facts.get(key)) for title, key in COSTS[item].items()]
+            lines.append((row.label, who, cells))
+    return _grid(lines, [*COSTS[item]], corner="model")
 
 
 def _cost(title: str, value: float | None) -> str:
@@ -266,8 +249,7 @@ def _record(printed: dict, training: list[dict]) -> dict:
     found: dict = {}
     for cell in sorted(training, key=lambda cell: cell["updates"]):
         same = all(cell[key] == printed[key] for key in ("position_method", "train_length"))
-        age = printed.get("updates")
-        if same and (age is None or _same_updates(cell["updates"], age)):
+        if same and _same_updates(cell["updates"], printed.get("updates")):
             found = {key: cell[key] for key in ("updates", "gpu_hours") if key in cell}
             if memory := cell.get("peak_memory_mb"):
                 found["train_memory_gb"] = memory / 1000

@@ -74,10 +74,8 @@ class Look:
 class Line:
     """A line of a panel.
 
-    Attributes:
-        spread: half the height of a band around each point.
-        hollow: the paper's numbers.
-        notes: texts beside points, by index.
+    ``spread`` is half the height of a band around each point; ``hollow`` marks the paper's numbers;
+    ``notes`` are texts beside points, by index.
     """
 
     label: str
@@ -93,10 +91,9 @@ class Line:
 class Panel:
     """Lines on one pair of axes.
 
-    Attributes:
-        over_length: whether ``x`` are lengths in tokens, on a logarithmic axis.
-        scale: perplexities choose between a linear and a logarithmic axis.
-        trained_at: the one training length of all lines.
+    ``over_length``: the ``x`` are lengths in tokens, on a logarithmic axis. On the ``scale`` of a
+    perplexity the values choose between a linear and a logarithmic axis. ``trained_at`` is the one
+    training length of all lines.
     """
 
     title: str
@@ -111,9 +108,7 @@ class Panel:
 def method_look(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> Look:
     """The look of a position method; methods from outside the package get one by their name.
 
-    Args:
-        length: a training length to be told apart from other ones of the method.
-        lengths: all of these; the shortest has the lightest colour.
+    A training ``length`` is told apart from the other ``lengths``; the shortest is the lightest.
     """
     known = method in _COLORS
     place = list(_COLORS).index(method) if known else zlib.crc32(method.encode())
@@ -140,9 +135,7 @@ def line_of(
     y: Callable[[Point], float | None] = lambda point: point.perplexity,
     lengths: Sequence[int] = (),
 ) -> Line:
-    """A model's points, by default perplexity against evaluation length.
-
-    A run that failed says so at the end of its line.
+    """A model's points, by default perplexity by length; a run that failed says so at the end.
 
     Args:
         lengths: training lengths of the method that are to be told apart.
@@ -205,10 +198,7 @@ def save(figure: Figure, *paths: str | os.PathLike) -> None:
 
 
 def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
-    """The figure: up to three panels side by side, one legend, and a caption below.
-
-    The figure grows by the legend's width, so that the panels keep theirs.
-    """
+    """The figure: up to three panels side by side, one legend beside, and a caption below."""
     with matplotlib.rc_context(SETTINGS):
         columns = min(len(panels), len(_PANEL_WIDTHS))
         rows = -(-len(panels) // columns)
@@ -232,6 +222,7 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
             loc="outside right center",
             ncols=-(-len(entries) // _LEGEND_ROWS),
         )
+        # The panels keep their width.
         figure.set_size_inches(width + legend.get_window_extent().width / figure.dpi, height)
         return figure
 
@@ -271,13 +262,14 @@ def plot(axes: Axes, panel: Panel) -> None:
         for index, text in line.notes:
             _annotate(axes, text, (line.x[index], line.y[index]), (6, 4), "left")
     if panel.trained_at is not None:
-        dashes: dict = {
-            "color": "#333333",
-            "linewidth": 1.3,
-            "linestyle": (0, (4, 3)),
-            "zorder": 1.9,  # above the grid, below the lines
-        }
-        axes.axvline(panel.trained_at, label="training length", **dashes)
+        axes.axvline(
+            panel.trained_at,
+            label="training length",
+            color="#333333",
+            linewidth=1.3,
+            linestyle=(0, (4, 3)),
+            zorder=1.9,  # above the grid, below the lines
+        )
     axes.margins(x=0.04 if panel.over_length else 0.15)
     if panel.over_length and (lengths := [x for line in panel.lines for x in line.x]):
         _length_axis(axes, min(lengths), max(lengths))

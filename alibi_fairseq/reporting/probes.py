@@ -21,21 +21,17 @@ Model = tuple[str, int]
 
 
 def by_length(cells: Iterable[dict]) -> dict[Model, dict[float, list[float]]]:
-    """Accuracies over all depths by model, in table order, and multiple of the training length.
-
-    There is one for each seed.
-    """
+    """Each seed's accuracy over all depths by model, in table order, and multiple of its length."""
     depths: dict = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for cell in cells:
         of_model = depths[cell["position_method"], cell["train_length"]]
         of_model[cell["length"] / cell["train_length"]][cell.get("seed")].append(cell["accuracy"])
-    order = sorted(depths, key=lambda model: (method_order(model[0]), model[1]))
     return {
         model: {
             multiple: [statistics.fmean(values) for values in of_seed.values()]
             for multiple, of_seed in sorted(depths[model].items())
         }
-        for model in order
+        for model in sorted(depths, key=lambda model: (method_order(model[0]), model[1]))
     }
 
 
@@ -62,10 +58,7 @@ def probe_columns(name: str, cells: Iterable[dict], multiples: Sequence[int] = (
 
 
 def accuracy_table(cells: Sequence[dict]) -> str:
-    """Accuracy in Markdown, a row per model and a column per multiple of its training length L.
-
-    Below it, the accuracy of guessing, and a sentence where no model is better at its training length.
-    """
+    """Accuracy in Markdown, a row per model and a column per multiple of its training length L."""
     found, names = by_length(cells), display_names(cells)
     multiples = sorted({multiple for at in found.values() for multiple in at})
     rows = [

@@ -26,12 +26,13 @@ def speeds(documents: Iterable[dict]) -> dict[str, Cases]:
                 continue
             case = (cell["position_method"], cell["length"], cell.get("backend", ""))
             found = groups[machine_of(document["provenance"], cell)][case]
-            phase = cell["phase"]
-            if phase == "train" and "train" not in found and cell.get("peak_memory_mb"):
-                found["memory"] = cell["peak_memory_mb"]
-            found.setdefault(phase, cell["tokens_per_second"])
-            if evaluated := cell.get("evaluation_tokens_per_second"):  # a whole row of Table 1
-                found.setdefault("evaluate", evaluated)
+            measured = {cell["phase"]: cell["tokens_per_second"]}
+            if cell["phase"] == "train" and "train" not in found:
+                measured["memory"] = cell.get("peak_memory_mb")
+            measured.setdefault("evaluate", cell.get("evaluation_tokens_per_second"))
+            for key, value in measured.items():
+                if value:
+                    found.setdefault(key, value)
     return dict(sorted(groups.items()))
 
 
@@ -101,11 +102,7 @@ def _sinusoidal(cases: Cases, case: Case, key: str) -> float | None:
 
 
 def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
-    """Training speed, evaluation speed and memory against length, a line per method and backend.
-
-    Args:
-        unit: of the text: words or tokens.
-    """
+    """Training speed, evaluation speed and memory against length, a line per method and backend."""
     axes = {
         "train": f"training (thousand {unit} per second)",
         "evaluate": f"evaluation (thousand {unit} per second)",
@@ -136,10 +133,8 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
     """GPU hours and perplexity of the paper's model on the validation split, in order of time.
 
     The training's own validations where they were at the wanted length; at another length the
-    evaluations of checkpoints that the run kept, at the hours it had taken until then.
-
-    Args:
-        case: ``position_method``, ``train_length`` and ``length`` of the evaluation.
+    evaluations of checkpoints that the run kept, at the hours it had taken until then. ``case`` holds
+    ``position_method``, ``train_length`` and ``length`` of the evaluation.
     """
     run = [
         cell
@@ -167,28 +162,24 @@ def time_curve(results: Results, corpus: str, case: dict) -> list[tuple[float, f
     return list(zip(at.tolist(), (found[count] for count in sorted(found)), strict=True))
 
 
-def times_as_fast(
-    fast: list[tuple[float, float]], slow: list[tuple[float, float]], samples: int = 5
-) -> float | None:
+def times_as_fast(fast: list[tuple[float, float]], slow: list[tuple[float, float]]) -> float | None:
     """How many times as fast one run reaches the perplexities of another (paper section 4.2).
 
-    The mean over perplexities evenly spaced, on a logarithmic scale, in the range that both curves
+    The mean over five perplexities evenly spaced, on a logarithmic scale, in the range that both curves
     pass through; None where they share none.
     """
     if not fast or not slow:
         return None
-    (fast_hours, fast_best), (slow_hours, slow_best) = _best_so_far(fast), _best_so_far(slow)
+    fast_hours, slow_hours = ([hours for hours, _ in curve] for curve in (fast, slow))
+    fast_best, slow_best = (
+        np.minimum.accumulate([perplexity for _, perplexity in curve]) for curve in (fast, slow)
+    )
     first, last = min(fast_best[0], slow_best[0]), max(fast_best[-1], slow_best[-1])
     if first <= last:
         return None
-    levels = -np.geomspace(first, last, samples)
+    levels = -np.geomspace(first, last, 5)
     ratios = np.interp(levels, -slow_best, slow_hours) / np.interp(levels, -fast_best, fast_hours)
     return float(ratios.mean())
-
-
-def _best_so_far(curve: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
-    hours, perplexities = np.array(curve).T
-    return hours, np.minimum.accumulate(perplexities)
 
 
 def time_saved(results: Results) -> str:
@@ -198,9 +189,8 @@ def time_saved(results: Results) -> str:
         keys = ("position_method", "train_length", "length")
         rows = [row for row in paper.rows("figure05") if row["panel"] == panel]
         slow, fast = ({key: row[key] for key in keys} for row in rows)
-        ratio = times_as_fast(
-            time_curve(results, "cc100-roberta", fast), time_curve(results, "cc100-roberta", slow)
-        )
+        curves = (time_curve(results, "cc100-roberta", case) for case in (fast, slow))
+        ratio = times_as_fast(*curves)
         labels = [model_label(row["position_method"], row["train_length"]) for row in (fast, slow)]
         shown = markdown.MISSING if ratio is None else f"{ratio - 1:+.0%}"
         lines.append([*labels, str(fast["length"]), printed, shown])

@@ -86,9 +86,8 @@ class Manifest(JsonObject):
 def load(data: str | os.PathLike) -> dict | None:
     """The manifest of a data folder, None when it has none.
 
-    Args:
-        data: the folder; of several joined by ``:`` (fairseq's shards) the first counts, and a
-            shard's manifest lies in the folder above it.
+    Of several folders joined by ``:`` (fairseq's shards) the first counts; a shard's manifest lies in
+    the folder above it.
 
     Raises:
         BadInput: the file is damaged or of a version this release does not know.
@@ -114,12 +113,7 @@ def save(manifest: dict, folder: str | os.PathLike) -> None:
 
 
 def summary(data: str | os.PathLike) -> dict | None:
-    """What tells whether two texts count alike: tokeniser, vocabulary, size of the training split.
-
-    Returns:
-        ``tokenizer``, ``vocabulary`` (entries), ``train_tokens``, ``train_bytes``; None without a
-        manifest.
-    """
+    """What tells whether two texts count alike, tokeniser and sizes; None without a manifest."""
     manifest = load(data)
     if manifest is None:
         return None
@@ -161,13 +155,12 @@ def describe(
     """The manifest of a finished folder of binary data; hashes every file in it.
 
     Args:
-        corpus: ``wikitext-103``, ``bookcorpus``, ``cc100-roberta``, or :func:`other_name`.
+        corpus: a name of the paper's, or :func:`other_name`.
         identified_by: what shows that it is that corpus of the paper; None for other text.
         splits: split -> at least ``lines, words, bytes, tokens``.
         tokenizer: at least ``kind``.
         sources: what the text was made from, each with ``bytes`` and ``sha256`` where known.
         settings: what decides about the output; the same settings give the same bytes.
-        seconds: wall-clock time of this run.
         more: further entries, e.g. ``throughput``.
     """
     folder = Path(data_bin)

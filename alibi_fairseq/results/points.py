@@ -84,11 +84,6 @@ class Point:
         return self.subset, self.data_sha256, self.tokens
 
     @property
-    def is_chance(self) -> bool:
-        """Whether it is about as good as a guess; see :func:`is_chance`."""
-        return self.perplexity is not None and is_chance(self.perplexity, self.vocabulary)
-
-    @property
     def nonoverlapping(self) -> bool:
         return self.stride == self.length
 
@@ -103,22 +98,13 @@ class Point:
         return self.display_name or method_name(self.position_method)
 
 
-def is_chance(perplexity: float, vocabulary: int | None) -> bool:
-    """Whether the bits per token are at least nine tenths of those of guessing any entry of the
-    dictionary: a perplexity from V^0.9 on. False where the dictionary is not known.
+def is_chance(perplexity: float | None, vocabulary: int | None) -> bool:
+    """Whether a perplexity is about as good as a guess: at least V^0.9, nine tenths of the bits per
+    token of guessing any entry of the dictionary. False where either is not known.
     """
-    return vocabulary is not None and math.log(perplexity) >= 0.9 * math.log(vocabulary)
-
-
-def bits_per_byte(loss_bits: float, tokens: int, size: int) -> float:
-    """The loss in a unit that texts tokenised in different ways share.
-
-    Args:
-        loss_bits: bits per token.
-        tokens: number of predicted tokens.
-        size: bytes of the text that they make up.
-    """
-    return loss_bits * tokens / size
+    if perplexity is None or vocabulary is None:
+        return False
+    return math.log(perplexity) >= 0.9 * math.log(vocabulary)
 
 
 @dataclass(frozen=True)
@@ -182,9 +168,8 @@ def document_points(*documents: dict) -> list[Point]:
         for cell in document["cells"]:
             length = cell.get("length", cell["train_length"])
             measured = {"length": length, "stride": length, "perplexity": 2 ** cell["loss_bits"]}
-            if "bytes" in cell and "tokens" in cell:
-                size = cell["loss_bits"], cell["tokens"], cell["bytes"]
-                measured["bits_per_byte"] = bits_per_byte(*size)
+            if {"bytes", "tokens"} <= cell.keys():
+                measured["bits_per_byte"] = cell["loss_bits"] * cell["tokens"] / cell["bytes"]
             measured |= {key: cell[key] for key in cell.keys() & known}
             if document["kind"] == "position_loss":
                 measured["tokens"] = None  # a part of the text's
@@ -212,23 +197,22 @@ def series(points: Iterable[Point], over: str = "length") -> list[Series]:
     """Points by model, in table order, each model's sorted; seeds are averaged.
 
     Methods that tables do not know, such as a plugin's, keep their place in the order of the points.
-
     Two checkpoints, update counts, precisions or overrides of one method, length and seed are
     different models, told apart by what differs.
 
     Args:
-        over: what the points of a model are sorted by: ``length`` or ``position_from``; or ``updates``,
+        over: what the points of a model are sorted by: ``length``, ``position_from``, or ``updates``,
             where each seed and split is a series of its own.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    for point in dict.fromkeys(points):
-        by_model[point.position_method, point.train_length].append(point)
     places, place = {}, (-1, 0)
-    for method in dict.fromkeys(method for method, _ in by_model):
-        # A plugin's method stays behind the one that it follows.
-        known = method in METHOD_NAMES
-        place = (method_order(method)[0], 0) if known else (place[0], place[1] + 1)
-        places[method] = place
+    for point in dict.fromkeys(points):
+        method = point.position_method
+        by_model[method, point.train_length].append(point)
+        if method not in places:  # a plugin's stays behind the one that it follows
+            known = method in METHOD_NAMES
+            place = (method_order(method)[0], 0) if known else (place[0], place[1] + 1)
+            places[method] = place
     return [
         Series(method, train_length, _average_seeds(members, over), variant)
         for method, train_length in sorted(by_model, key=lambda k: (places[k[0]], k[1]))
@@ -245,7 +229,7 @@ def _variants(points: list[Point], over: str) -> dict[str, list[Point]]:
         "updates": lambda p: f"{p.updates} updates",
         "precision": lambda p: str(p.precision),
         "model_overrides": lambda p: p.model_overrides or "as trained",
-        "checkpoint": lambda p: short[p.checkpoint],
+        "checkpoint": lambda p: short.get(p.checkpoint, "unnamed"),
     }
     if over == "updates":
         del described["updates"]
@@ -269,15 +253,12 @@ def _variants(points: list[Point], over: str) -> dict[str, list[Point]]:
 
 def _short_paths(paths: set[str | None]) -> dict[str | None, str]:
     """Each path without the folders that all of them share; still one name for one path."""
-    named = paths - {None}
+    named = [path for path in paths if path]
     try:
-        folder = os.path.commonpath([os.path.dirname(path or "") for path in named])
+        folder = os.path.commonpath([os.path.dirname(path) for path in named])
     except ValueError:  # none at all, or relative and absolute ones
         folder = ""
-    short: dict[str | None, str] = {
-        path: os.path.relpath(path, folder) if folder else path for path in named if path
-    }
-    return {None: "unnamed", **short}
+    return {path: os.path.relpath(path, folder) if folder else path for path in named}
 
 
 def _average_seeds(points: list[Point], over: str) -> list[Point]:
@@ -316,7 +297,9 @@ def caption(points: Iterable[Point]) -> str:
     parts += [f"mean and standard deviation of {max(seeds)} seeds"] if max(seeds) > 1 else []
     parts += [single] if 1 in seeds else []
     guessing = {
-        model_label(p.position_method, p.train_length, p.display_name) for p in ours if p.is_chance
+        model_label(p.position_method, p.train_length, p.display_name)
+        for p in ours
+        if is_chance(p.perplexity, p.vocabulary)
     }
     few = ", ".join(sorted(guessing)) if len(guessing) <= 4 else f"{len(guessing)} models"
     parts += [f"near chance: {few}"] if guessing else []

@@ -29,6 +29,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 STATE_KEY = "dictionary_sha256"
 
 _OVERWRITE_FLAG = "#fairseq:overwrite"
+_FAIRSEQ = ("fairseq-fixed", "fairseq")
 
 
 def collect_provenance(
@@ -43,11 +44,8 @@ def collect_provenance(
     """The ``provenance`` object of a results document, for work that has just been done.
 
     Args:
-        seconds: wall-clock time of the work.
         precision: ``fp32``, ``bf16`` or ``fp16``.
-        seed: the seed of the work, None when it has none.
-        data: fairseq's binary data folder; hashes its dictionary and the given ``subsets``.
-        subsets: the splits that were read, e.g. ``["valid"]``.
+        data: fairseq's binary data folder; its dictionary and the given ``subsets`` are hashed.
         command: what was run; this program's own command line by default.
     """
     import torch
@@ -68,14 +66,9 @@ def collect_provenance(
 
 
 def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
-    """SHA-256 of the binary files of splits of a fairseq data folder, in the order given.
+    """SHA-256 of the binary files of splits, in the order given; None when no split is named.
 
-    Args:
-        data: the folder of ``valid.bin``, ``valid.idx``, …; several folders may be joined by
-            ``:`` as for fairseq, then every folder that holds the split counts.
-
-    Returns:
-        64 hexadecimal digits, or None when no split is named.
+    Of several folders joined by ``:`` every one that holds a split counts.
 
     Raises:
         BadInput: a split is in none of the folders.
@@ -113,11 +106,7 @@ def fingerprint(dictionary) -> str:
 
 
 def dictionary_sha256(data: str | os.PathLike) -> str:
-    """:func:`symbols_sha256` of ``dict.txt`` in a fairseq data folder, or of that file itself.
-
-    Raises:
-        BadInput: the dictionary is missing or is not UTF-8 text.
-    """
+    """:func:`symbols_sha256` of ``dict.txt`` in a fairseq data folder, or of that file itself."""
     path = Path(data) if Path(data).is_file() else data_folders(data)[0] / "dict.txt"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -133,8 +122,7 @@ def bind_dictionary(task) -> None:
     """Check the task's dictionary against the checkpoint's, and record it in the task's state.
 
     Called when a model is built: by then fairseq has loaded the state of a checkpoint that is to
-    be evaluated, and has not yet saved that of a training run. A task without state, such as one
-    made by hand around a dictionary, is left alone.
+    be evaluated, and has not yet saved that of a training run. A task without state is left alone.
 
     Raises:
         BadInput: the checkpoint was trained with another dictionary.
@@ -172,30 +160,21 @@ def _git_state() -> dict:
     Clean means that no tracked file outside ``results/``, which runs write to, differs from the
     commit, and that the package has no other files. A user's own files elsewhere do not count.
     """
-    unknown = {"git_commit": None, "git_clean": None}
-    # An installed copy may lie inside another repository: ours tracks this file.
-    if _git("ls-files", "--error-unmatch", "__init__.py") is None:
-        return unknown
-    commit = _git("rev-parse", "HEAD")
     tracked = ("--untracked-files=no", "--", ":/", ":(top,exclude)results")
-    changes = [_git("status", "--porcelain", *which) for which in (tracked, ("--", "."))]
-    if commit is None or None in changes:
-        return unknown
-    return {"git_commit": commit, "git_clean": not any(changes)}
-
-
-def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(_PACKAGE), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        # An installed copy may lie inside another repository: ours tracks this file.
+        _git("ls-files", "--error-unmatch", "__init__.py")
+        changes = [_git("status", "--porcelain", *which) for which in (tracked, ("--", "."))]
+        return {"git_commit": _git("rev-parse", "HEAD"), "git_clean": not any(changes)}
     except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        return {"git_commit": None, "git_clean": None}
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(_PACKAGE), *arguments]
+    return subprocess.check_output(
+        command, stderr=subprocess.DEVNULL, text=True, timeout=60
+    ).strip()
 
 
 def version_of(distribution: str) -> str | None:
@@ -207,11 +186,11 @@ def version_of(distribution: str) -> str | None:
 
 
 def _versions() -> dict:
-    fairseq = [(name, version_of(name)) for name in ("fairseq-fixed", "fairseq")]
+    fairseq = (f"{name} {version_of(name)}" for name in _FAIRSEQ if version_of(name))
     return {
         "python": platform.python_version(),
         "torch": version_of("torch"),
-        "fairseq": next((f"{name} {version}" for name, version in fairseq if version), None),
+        "fairseq": next(fairseq, None),
         "numpy": version_of("numpy"),
         "alibi_fairseq": version_of("alibi-fairseq"),
     }
@@ -220,7 +199,12 @@ def _versions() -> dict:
 def _hardware() -> dict:
     import torch
 
-    cpu, gpu = _cpu(), None
+    try:
+        first, _, _ = Path("/proc/cpuinfo").read_text().partition("\n\n")
+    except OSError:  # not Linux
+        first = ""
+    pairs = (line.partition(":") for line in first.splitlines())
+    cpu, gpu = {key.strip(): value.strip() for key, _, value in pairs}, None
     if torch.cuda.is_available():
         count, gpu = torch.cuda.device_count(), torch.cuda.get_device_name(0)
         gpu = gpu if count == 1 else f"{count} x {gpu}"
@@ -234,13 +218,3 @@ def _hardware() -> dict:
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "gpu": gpu,
     }
-
-
-def _cpu() -> dict[str, str]:
-    """The first processor in ``/proc/cpuinfo``; empty where that is missing."""
-    try:
-        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
-    except OSError:  # not Linux
-        return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -44,7 +45,6 @@ NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Date = Annotated[str, AfterValidator(lambda date: _utc_date(date))]
 Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
 _ABSENT: Any = None  # the key may be left out, but not be null
 
@@ -52,6 +52,9 @@ _ABSENT: Any = None  # the key may be left out, but not be null
 def _utc_date(date: str) -> str:
     datetime.strptime(date, "%Y-%m-%dT%H:%M:%SZ")
     return date
+
+
+Date = Annotated[str, AfterValidator(_utc_date)]
 
 
 class JsonObject(BaseModel):
@@ -196,33 +199,21 @@ _MEASURED = (
 
 def cell_identity(kind: str, cell: dict) -> tuple:
     """What distinguishes this cell from the others of its document, as (key, value) pairs."""
+    keys: Iterable[str] = _IDENTITY.get(kind, ())
     if kind == "benchmark":
-        keys = [k for k, v in sorted(cell.items()) if not isinstance(v, float)]
-        return tuple((k, cell[k]) for k in keys if k not in _MEASURED and cell[k] is not None)
-    return tuple((k, cell[k]) for k in _IDENTITY[kind] if cell.get(k) is not None)
+        described = cell.keys() - {*_MEASURED}
+        keys = sorted(key for key in described if not isinstance(cell[key], float))
+    return tuple((key, cell[key]) for key in keys if cell.get(key) is not None)
 
 
 def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
-    """A valid document of this project's schema.
-
-    Args:
-        kind: ``evaluation``, ``training``, ``benchmark``, ``position_loss`` or ``probe``.
-        corpus: name of the text measured on, e.g. ``wikitext-103``.
-        provenance: as :func:`alibi_fairseq.results.provenance.collect_provenance` gives it.
-        cells: the measurements.
-
-    Raises:
-        BadInput: naming the key that is wrong.
-    """
+    """A document, validated; ``corpus`` names the text measured on."""
     document = {"schema": SCHEMA, "version": VERSION, "kind": kind, "corpus": corpus}
     return validate_document({**document, "provenance": provenance, "cells": cells})
 
 
 def validate_document(document: Any, source: str = "the results") -> dict:
     """Return the document if it is valid.
-
-    Args:
-        source: the file's name, for the error message.
 
     Raises:
         BadInput: naming ``source`` and the first key that is wrong.
@@ -244,11 +235,7 @@ def validate_document(document: Any, source: str = "the results") -> dict:
 
 
 def check(model: type[BaseModel], content: object, source: str) -> None:
-    """Check the content of a file.
-
-    Raises:
-        BadInput: naming ``source``, the first key that is wrong, and what it should be.
-    """
+    """Raise BadInput naming ``source``, the first key that is wrong, and what it should be."""
     try:
         model.model_validate(content)
     except ValidationError as error:
@@ -275,11 +262,7 @@ def save_document(document: dict, path: str | os.PathLike) -> None:
 
 
 def load_document(path: str | os.PathLike) -> dict:
-    """Read and validate one document.
-
-    Raises:
-        BadInput: the file cannot be read, is not JSON, holds NaN, or breaks the schema.
-    """
+    """Read and validate one document; see :func:`read_json` and :func:`validate_document`."""
     return validate_document(read_json(path), str(path))
 
 
@@ -330,10 +313,10 @@ def _common(parts: list[dict]) -> dict:
     common: dict = {}
     for key, value in parts[0].items():
         values: list[Any] = [part.get(key) for part in parts]
-        if all(isinstance(v, dict) for v in values):
+        if all(isinstance(each, dict) for each in values):
             common[key] = _common(values)
         else:
-            common[key] = value if all(v == value for v in values) else None
+            common[key] = value if values.count(value) == len(values) else None
     return common
 
 
@@ -366,9 +349,9 @@ def read_json(path: str | os.PathLike) -> Any:
 
 
 def _no_repeats(pairs: list[tuple[str, object]]) -> dict:
-    mapping: dict = {}
-    for key, value in pairs:
-        if key in mapping:
-            raise ValueError(f"the key {key!r} appears twice in one object")
-        mapping[key] = value
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} appears twice in one object")
     return mapping

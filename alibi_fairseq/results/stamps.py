@@ -39,25 +39,18 @@ class Stamp:
     def holds(self) -> bool:
         """Whether the step is done and settings, sources and outputs have not changed since."""
         kept = read_stamp(self.path)
-        return (
-            kept is not None
-            and kept["settings"] == self.settings
-            and all(files.keys() == kept[kind].keys() for kind, files in self._files.items())
-            and all(
-                unchanged(path, kept[kind][name])
-                for kind, files in self._files.items()
-                for name, path in files.items()
-            )
+        if kept is None or kept["settings"] != self.settings:
+            return False
+        return all(
+            files.keys() == kept[kind].keys()
+            and all(_unchanged(path, kept[kind][name]) for name, path in files.items())
+            for kind, files in self._files.items()
         )
 
     def write(self, result: object = None) -> None:
-        """Record that the step is done.
-
-        Args:
-            result: a JSON value to keep with it.
-        """
+        """Record that the step is done, and a JSON value with it."""
         hashes = {
-            kind: {name: fingerprint(path) for name, path in files.items()}
+            kind: {name: _fingerprint(path) for name, path in files.items()}
             for kind, files in self._files.items()
         }
         with atomic_write(self.path) as stream:
@@ -83,25 +76,17 @@ def once(stamp: Stamp, make: Callable[[], Any]) -> Any:
 
 
 def write_settings(path: Path, settings: dict) -> None:
-    """Write the settings of work into its folder, before it begins.
-
-    A stamp says that an output is finished; these say to what unfinished work belongs.
-    """
+    """Write the settings of unfinished work into its folder, before it begins."""
     with atomic_write(path) as stream:
         json.dump(_json(settings), stream, indent=1)
 
 
 def check_settings(found: dict | None, wanted: dict, work: str, advice: str) -> None:
-    """Compare the settings of work that is there with those it should have.
-
-    Args:
-        found: what :func:`read_stamp` reads; None: no work is there.
-        wanted: the settings it should have.
-        work: what is there, the beginning of the message: "… with other settings".
-        advice: what to do about it, the end of the message.
+    """Compare the settings of work that is there (None: no work is there) with those it should have.
 
     Raises:
-        BadInput: a setting differs; the first one is named.
+        BadInput: a setting differs; the sentence begins with ``work``, names the first one and ends with
+            ``advice``.
     """
     if found is None:
         return
@@ -114,8 +99,7 @@ def check_settings(found: dict | None, wanted: dict, work: str, advice: str) -> 
             raise BadInput(f"{work} with other settings ({difference}); {advice}.")
 
 
-def fingerprint(path: Path) -> dict:
-    """Size, modification time and SHA-256 of a file."""
+def _fingerprint(path: Path) -> dict:
     status = path.stat()
     return {
         "bytes": status.st_size,
@@ -124,7 +108,7 @@ def fingerprint(path: Path) -> dict:
     }
 
 
-def unchanged(path: Path, kept: dict) -> bool:
+def _unchanged(path: Path, kept: dict) -> bool:
     """Whether a file matches its fingerprint; reads it only if its modification time differs."""
     if not path.is_file() or path.stat().st_size != kept["bytes"]:
         return False

@@ -5,6 +5,8 @@ Shapes: B rows of this process, T tokens per segment.
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+
 import numpy as np
 import torch
 from fairseq.data import FairseqDataset
@@ -13,7 +15,40 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from .segment_memory import Segment, SegmentMemory
-from .stretches import Stretches
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Division of a corpus so that every batch row continues where it stopped.
+
+    Each row of all processes has one contiguous stretch of the N tokens, of equal length up to one
+    token. Segment s of a row is its tokens s·T … s·T + T − 1. Each token is the target of exactly one
+    position for any N, number of rows and T.
+
+    Attributes:
+        tokens: tokens N of the corpus, at least one per row.
+        rows: rows of all processes together.
+        length: tokens T per segment.
+    """
+
+    tokens: int
+    rows: int
+    length: int
+
+    @property
+    def segments(self) -> int:
+        """Segments per row, the same number for all rows, so that processes stay in step."""
+        longest = -(-self.tokens // self.rows)
+        return -(-longest // self.length)
+
+    def targets(self, row: int, segment: int) -> range:
+        """Positions in the corpus that a row predicts in a segment.
+
+        The last segment of a row may be shorter than T, or empty where another row's stretch is
+        one token longer.
+        """
+        stretch = range(self.tokens * row // self.rows, self.tokens * (row + 1) // self.rows)
+        return stretch[segment * self.length : (segment + 1) * self.length]
 
 
 class TokenStream(FairseqDataset):
@@ -45,7 +80,6 @@ class SegmentDataset(FairseqDataset):
     """Item s is a whole batch: segment s of all rows of one process.
 
     Args:
-        stream: the corpus.
         plan: how the corpus is divided among the rows of all processes.
         rows: the rows that belong to this process.
     """
@@ -95,14 +129,12 @@ class SequentialBatches(CountingIterator):
     """
 
     def __init__(self, batches: CountingIterator, memory: SegmentMemory):
-        self._batches = batches
-        with_memory = (self._with_memory(batch, memory) for batch in batches)
-        super().__init__(with_memory, start=batches.n, total=len(batches))
+        def with_memory(batch: dict) -> dict:
+            segment = Segment(batch["segment"], memory)
+            return {**batch, "net_input": {**batch["net_input"], "segment": segment}}
 
-    @staticmethod
-    def _with_memory(batch: dict, memory: SegmentMemory) -> dict:
-        segment = Segment(batch["segment"], memory)
-        return {**batch, "net_input": {**batch["net_input"], "segment": segment}}
+        self._batches = batches
+        super().__init__(map(with_memory, batches), start=batches.n, total=len(batches))
 
     def take(self, n: int):
         """End after n batches; the underlying iterator has to know as well."""
@@ -126,14 +158,10 @@ class SegmentIterator(EpochBatchIterator):
     def state_dict(self) -> dict:
         """Position in the epoch, and the memory unless the epoch is over."""
         memory = {} if self.end_of_epoch() else self.memory.state_dict()
-        return {**super().state_dict(), "memory": memory, "plan": self._plan()}
+        return {**super().state_dict(), "memory": memory, "plan": asdict(self.dataset.plan)}
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Restore both. The memory stays empty if the corpus was divided into other rows."""
         super().load_state_dict(state_dict)
-        if state_dict.get("plan") == self._plan():
+        if state_dict.get("plan") == asdict(self.dataset.plan):
             self.memory.load_state_dict(state_dict["memory"])
-
-    def _plan(self) -> dict:
-        plan = self.dataset.plan
-        return {"tokens": plan.tokens, "rows": plan.rows, "length": plan.length}

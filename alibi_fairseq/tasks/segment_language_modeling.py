@@ -16,8 +16,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from ..errors import BadInput
-from .segment_dataset import SegmentDataset, SegmentIterator, TokenStream
-from .stretches import Stretches
+from .segment_dataset import SegmentDataset, SegmentIterator, Stretches, TokenStream
 
 #: Options of ``language_modeling`` that would reorder the text or change the targets, and their
 #: required values.
@@ -138,8 +137,6 @@ def rows_per_process(
 
     Args:
         length: tokens per row.
-        max_tokens: maximum tokens per batch, or None.
-        max_sentences: maximum rows per batch, or None.
         multiple: the result is a multiple of this, unless it is smaller.
     """
     if max_tokens is not None and max_tokens < length:

@@ -28,34 +28,25 @@ class SegmentMemory:
     """
 
     def __init__(self):
-        self._kept: dict[int, States] = {}
+        self.kept: dict[int, States] = {}
         self._gathered: tuple[int, dict[int, States]] | None = None
-
-    def past(self, segment: int) -> States | None:
-        """The states of the previous segment, or None."""
-        return self._kept.get(segment - 1)
-
-    def leave(self, segment: int, states: States) -> None:
-        """Store the states of a segment."""
-        before = {n: kept for n, kept in self._kept.items() if n == segment - 1}
-        self._kept = {**before, segment: states}
 
     def gather(self) -> None:
         """Gather the states of all processes on rank 0, which saves them.
 
         All processes must call this together.
         """
-        if world_size() == 1 or not self._kept:
+        if world_size() == 1 or not self.kept:
             return
-        newest = max(self._kept)
-        self._gathered = (newest, gather_to_first(self._kept[newest]))
+        newest = max(self.kept)
+        self._gathered = (newest, gather_to_first(self.kept[newest]))
 
     def state_dict(self) -> dict:
         """The newest states of all processes, on the CPU; empty before the first segment."""
-        if not self._kept:
+        if not self.kept:
             return {}
-        newest = max(self._kept)
-        states = {rank(): to_cpu(self._kept[newest])}
+        newest = max(self.kept)
+        states = {rank(): to_cpu(self.kept[newest])}
         if self._gathered is not None and self._gathered[0] == newest:
             states = self._gathered[1]
         elif world_size() > 1:
@@ -67,9 +58,9 @@ class SegmentMemory:
 
     def load_state_dict(self, state: dict) -> None:
         """Restore the states of this process."""
-        self._kept = {}
+        self.kept = {}
         if rank() in state.get("states", {}):
-            self._kept = {state["segment"]: state["states"][rank()]}
+            self.kept = {state["segment"]: state["states"][rank()]}
 
 
 @dataclass(frozen=True)
@@ -81,11 +72,13 @@ class Segment:
 
     def past(self) -> States | None:
         """The states of the previous segment, or None."""
-        return self.memory.past(self.number)
+        return self.memory.kept.get(self.number - 1)
 
     def leave(self, states: States) -> None:
         """Store the states of this segment."""
-        self.memory.leave(self.number, states)
+        kept = self.memory.kept
+        before = {n: past for n, past in kept.items() if n == self.number - 1}
+        self.memory.kept = {**before, self.number: states}
 
 
 def world_size() -> int:

@@ -11,36 +11,13 @@ from tokenizers.implementations import ByteLevelBPETokenizer
 
 from alibi_fairseq.data.tokenisers import SPECIAL, ByteLevelBpe
 
-WORDS = [
-    "the",
-    "of",
-    "and",
-    "to",
-    "in",
-    "a",
-    "is",
-    "that",
-    "it",
-    "was",
-    "for",
-    "on",
-    "are",
-    "as",
-    "with",
-    "his",
-    "they",
-    "at",
-    "be",
-    "this",
-    "from",
-    "I",
-]
+COMMON = "the of and to in a is that it was for on are as with his they at be this from I"
 
 
 def sentences(seed: int, count: int) -> list[str]:
     """Random sentences; two seeds share no run of eight words to speak of."""
     draw = random.Random(seed)
-    words = WORDS + [f"w{seed}x{n}" for n in range(30)]
+    words = COMMON.split() + [f"w{seed}x{n}" for n in range(30)]
     return [" ".join(draw.choices(words, k=draw.randint(4, 20))) for _ in range(count)]
 
 
@@ -49,12 +26,8 @@ def wikitext_files(folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True)
     paths = {}
     for number, (split, count) in enumerate((("train", 400), ("valid", 20), ("test", 30))):
-        lines = [
-            " ",
-            " = Title = ",
-            " ",
-            *(f" {s} @-@ <unk> € . " for s in sentences(number, count)),
-        ]
+        text = [f" {s} @-@ <unk> € . " for s in sentences(number, count)]
+        lines = [" ", " = Title = ", " ", *text]
         paths[split] = folder / f"wiki.{split}.tokens"
         paths[split].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return paths

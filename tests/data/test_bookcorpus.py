@@ -1,6 +1,5 @@
 import pytest
 from fairseq.data import Dictionary, data_utils
-from killing import files_of, killed_at
 from preparations import books, sentences, tarred
 from sacremoses import MosesPunctNormalizer
 
@@ -73,24 +72,12 @@ def test_near_duplicates_are_in_one_split(prepared):
     assert prepared[1]["near_duplicate_groups"] == 11
 
 
-def test_archive_gives_the_same_data_and_the_list_the_same_split(prepared, folder, tmp_path):
-    archive = tarred(folder, tmp_path / "books.tar.xz")
-    prepare(BookCorpus([archive], **SETTINGS), tmp_path / "a")
-    assert files_of(tmp_path / "a") == files_of(prepared[0])
+def test_list_gives_the_same_split(prepared, folder, tmp_path):
     shared = prepared[0] / "data-bin" / "splits.tsv"
     prepare(BookCorpus([folder], seed=2, **SETTINGS), tmp_path / "c")
     assert split_of(tmp_path / "c") != split_of(prepared[0])
     prepare(BookCorpus([folder], seed=2, split_list=shared, **SETTINGS), tmp_path / "d")
     assert split_of(tmp_path / "d") == split_of(prepared[0])
-
-
-def test_killed_again_and_again_gives_the_same_bytes(prepared, folder, tmp_path):
-    """Each run gets a little further than the one before, and is killed there."""
-    text, kills = BookCorpus([folder], **SETTINGS), 0
-    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path):
-        kills += 1
-    assert kills >= 5
-    assert files_of(tmp_path) == files_of(prepared[0])
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 from fairseq.data import Dictionary, data_utils
-from killing import files_of, killed_at
+from killing import files_of
 from preparations import documents_file, sentences, train_byte_level_bpe
 
 from alibi_fairseq.data import cc100_roberta, documents, pipeline
@@ -111,15 +111,6 @@ def test_packing_portions_runs_and_workers_do_not_matter(prepared, source, tmp_p
     for name, path in (("packed", packed), ("plain", source)):
         prepare(Cc100Roberta([path], **SETTINGS), tmp_path / name)
         assert files_of(tmp_path / name) == files_of(prepared[0])
-
-
-def test_killed_again_and_again_gives_the_same_bytes(prepared, source, tmp_path):
-    """Each run gets a little further than the one before, and is killed there."""
-    text, kills = Cc100Roberta([source], **SETTINGS), 0
-    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path):
-        kills += 1
-    assert kills >= 5
-    assert files_of(tmp_path) == files_of(prepared[0])
 
 
 def test_gpt2s_files_are_taken(source, tmp_path):

@@ -9,11 +9,12 @@ from preparations import sentences, train_byte_level_bpe
 
 from alibi_fairseq.data import pipeline
 from alibi_fairseq.data.own_text import OwnText
-from alibi_fairseq.data.pipeline import Text, Workspace, binarise, prepare
+from alibi_fairseq.data.pipeline import binarise, prepare, text_parts
 from alibi_fairseq.data.sources import single_spaced
 from alibi_fairseq.data.tokenisers import Words, train_sentencepiece
 from alibi_fairseq.data.wikitext103 import count_words
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.files import locked
 
 ODD = [
     "",
@@ -45,7 +46,7 @@ def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, work
             tokeniser = train_byte_level_bpe(texts["train"], tmp_path, 330)
         tokeniser.write_dictionary(tmp_path / "dict.txt")
         given = ["--srcdict", str(tmp_path / "dict.txt")]
-    parts = Text.of_files(splits, {}).parts(tokeniser)
+    parts = [part for split, path in splits.items() for part in text_parts(path, split)]
     found = binarise(parts, tmp_path / "parts", tmp_path / "ours", tokeniser, workers)
     for split, path in splits.items():
         if kind == "words":
@@ -70,41 +71,47 @@ def test_unknown_words_are_counted(tmp_path):
     (tmp_path / "dict.txt").write_text("a 2\nb 1\n")
     (tmp_path / "text").write_text("a b c\n\n<unk> a\n")
     words = Words(tmp_path / "dict.txt")
-    parts = pipeline.text_parts(tmp_path / "text", "test")
+    parts = text_parts(tmp_path / "text", "test")
     found = binarise(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
     assert found == {"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2, "items": 3}
 
 
-def test_steps_are_done_once(tmp_path):
-    calls = []
-    for _ in range(2):
-        workspace = Workspace(tmp_path / "out", {"seed": 1})
-        with workspace.locked():
-            result = workspace.step("one", lambda: calls.append(1) or {"n": len(calls)})
-        assert result == {"n": 1}
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+    """Prepares a text with a seed, until the text has been read."""
+    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
+
+    def run(seed: int):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(pipeline, "binarise", interrupt)
+            prepare(OwnText([tmp_path / "text.txt"], "words", seed=seed), tmp_path)
+
+    return run
 
 
-def test_unfinished_data_of_other_settings_is_refused(tmp_path):
-    workspace = Workspace(tmp_path, {"seed": 1})
-    with workspace.locked():
-        workspace.step("one", dict)
-    with pytest.raises(BadInput, match="unfinished"), Workspace(tmp_path, {"seed": 2}).locked():
-        pass
-    with workspace.locked():  # and the refusal did not keep the lock
-        pass
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
-def test_two_processes_do_not_work_in_one_folder(tmp_path):
-    with Workspace(tmp_path, {}).locked(), pytest.raises(BadInput, match="another preparation"):
-        Workspace(tmp_path, {}).locked().__enter__()
+def test_a_text_is_read_once(interrupted, monkeypatch):
+    interrupted(1)
+    monkeypatch.setattr(OwnText, "read", None)
+    interrupted(1)
 
 
-def test_bad_input_at_the_beginning_leaves_nothing(tmp_path):
-    for out in (tmp_path / "new" / "out", tmp_path):
-        with pytest.raises(BadInput), Workspace(out, {}).locked():
-            raise BadInput("wrong archive")
-        assert not (out / "work").exists()
-    assert not (tmp_path / "new" / "out").exists()
+def test_unfinished_data_of_other_settings_is_refused(interrupted):
+    interrupted(1)
+    with pytest.raises(BadInput, match="unfinished"):
+        interrupted(2)
+    interrupted(1)  # and the refusal did not keep the lock
+
+
+def test_two_processes_do_not_work_in_one_folder(interrupted, tmp_path):
+    with (
+        locked(tmp_path / "work" / "lock", "--out", "preparation"),
+        pytest.raises(BadInput, match="another preparation"),
+    ):
+        interrupted(1)
 
 
 def test_data_of_somebody_else_is_not_touched(tmp_path):

@@ -7,7 +7,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from fairseq.data import Dictionary, data_utils
-from killing import files_of, killed_at
 from preparations import wikitext_zip
 
 from alibi_fairseq.data import wikitext103
@@ -57,22 +56,7 @@ def test_manifest_of_other_text_never_says_wikitext(prepared):
     assert "wikitext" not in written.replace("-", "").replace("_", "")
 
 
-def test_folder_gives_the_same_data_as_the_archive(prepared, archive, tmp_path):
-    text = WikiText103(from_dir=archive.parent / "text", allow_other_text=True)
-    prepare(text, tmp_path, workers=2)
-    assert files_of(tmp_path) == files_of(prepared[0])
-
-
-def test_killed_again_and_again_gives_the_same_bytes(prepared, archive, tmp_path):
-    """Each run gets a little further than the one before, and is killed there."""
-    text, kills = WikiText103(archive, allow_other_text=True), 0
-    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path):
-        kills += 1
-    assert kills >= 3
-    assert files_of(tmp_path) == files_of(prepared[0])
-
-
-def test_genuine_text_is_called_by_its_name(archive, tmp_path, monkeypatch):
+def test_genuine_text_is_called_by_its_name(prepared, archive, tmp_path, monkeypatch):
     """With the published figures replaced by those of the small text."""
     folder = archive.parent / "text"
     counts = {s: count_words(folder / f"wiki.{s}.tokens") for s in SPLITS}
@@ -85,8 +69,8 @@ def test_genuine_text_is_called_by_its_name(archive, tmp_path, monkeypatch):
     text = WikiText103(mirror=["https://example.org/wikitext-103-v1.zip"])
     with pytest.raises(BadInput, match=r"dictionary has [\d,]+ entries, expected 267,744"):
         prepare(text, tmp_path / "out")
-    assert not (tmp_path / "out" / "data-bin").exists()
-    entries = wikitext103.Words(tmp_path / "out" / "work" / "dict.txt").entries
+    assert not (tmp_path / "out").exists()
+    entries = prepared[1]["dictionary"]["entries"]
     monkeypatch.setattr(wikitext103, "DICTIONARY", (entries + 1, entries))
     manifest, _ = prepare(text, tmp_path / "out")
     assert manifest["corpus"] == "wikitext-103"

@@ -81,19 +81,8 @@ def test_effective_context_is_the_shortest_window_within_the_band(percent, expec
 
 def test_eval_adds_both(checkpoint, data_bin, tmp_path, capsys):
     out = tmp_path / "results.json"
-    words = [
-        "eval",
-        data_bin,
-        "--path",
-        checkpoint,
-        "--lengths",
-        "8,16",
-        "--stride",
-        "4",
-        "--out",
-        out,
-    ]
-    words += ["--score-from", "16", "--effective-context"]
+    words = ["eval", data_bin, "--path", checkpoint, "--lengths", "8,16", "--stride", 4]
+    words += ["--out", out, "--score-from", 16, "--effective-context"]
     assert main([str(word) for word in words]) == 0
     printed = capsys.readouterr().out
     assert "effective" in printed and "8–15" in printed
@@ -101,4 +90,3 @@ def test_eval_adds_both(checkpoint, data_bin, tmp_path, capsys):
     assert short["tokens"] == long["tokens"]
     assert [len(cell["attention_mass"]) for cell in (short, long)] == [4, 5]
     assert sum(long["attention_mass"]) == pytest.approx(1)
-    assert main([*map(str, words), "-1"]) == 2

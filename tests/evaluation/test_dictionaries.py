@@ -6,14 +6,11 @@ import shutil
 
 import pytest
 import torch
+from commands import in_process
 from conftest import dictionary_of, small_model
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq_cli import eval_lm
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
 from alibi_fairseq.results.provenance import (
     STATE_KEY,
     bind_dictionary,
@@ -22,22 +19,14 @@ from alibi_fairseq.results.provenance import (
 )
 
 
-def swapped(data, folder):
+@pytest.fixture
+def other_data(trained, tmp_path):
     """The data folder with two words of the dictionary in each other's place."""
-    shutil.copytree(data, folder)
+    folder = shutil.copytree(trained.data, tmp_path / "other")
     lines = (folder / "dict.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     lines[7], lines[8] = lines[8], lines[7]
     (folder / "dict.txt").write_text("".join(lines), encoding="utf-8")
     return folder
-
-
-@pytest.fixture
-def other_data(trained, tmp_path):
-    return swapped(trained.data, tmp_path / "other")
-
-
-def sweep_of(data, checkpoint, out, **changes) -> Sweep:
-    return Sweep(data, [checkpoint], ["valid"], [32], [None], out, **changes)
 
 
 def without_fingerprint(checkpoint, path):
@@ -49,49 +38,35 @@ def without_fingerprint(checkpoint, path):
     return path
 
 
-def test_checkpoints_remember_their_dictionary(trained):
+def test_our_checkpoint_on_other_data(sweep, trained, other_data, tmp_path):
     state = torch.load(trained("alibi"), weights_only=True)
     assert state["task_state"][STATE_KEY] == dictionary_sha256(trained.data)
-
-
-def test_our_checkpoint_on_other_data(trained, other_data, tmp_path):
-    out = tmp_path / "results.json"
     with pytest.raises(BadInput, match="not the one this checkpoint was trained with"):
-        run_sweep(sweep_of(other_data, trained("alibi"), out))
-    assert not out.exists()
-
-
-def test_fairseq_itself_stops_too(trained, other_data):
-    flags = [str(other_data), "--path", str(trained("alibi")), "--gen-subset", "valid", "--cpu"]
-    args = options.parse_args_and_arch(options.get_eval_lm_parser(), flags)
+        sweep(data=other_data)
+    assert not (tmp_path / "results.json").exists()
     with pytest.raises(BadInput, match="not the one this checkpoint was trained with"):
-        eval_lm.main(convert_namespace_to_omegaconf(args))
+        in_process("eval_lm", other_data, "--path", trained("alibi"), "--cpu")
 
 
-def test_foreign_checkpoint_with_a_dictionary_beside_it(trained, other_data, tmp_path):
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_foreign_checkpoint_with_its_dictionary(sweep, trained, other_data, tmp_path, beside):
     checkpoint = without_fingerprint(trained("alibi"), tmp_path / "foreign" / "model.pt")
-    shutil.copy(trained.data / "dict.txt", checkpoint.parent)
+    dictionary = trained.data / "dict.txt"
+    if beside:
+        shutil.copy(dictionary, checkpoint.parent)
+    changes = {} if beside else {"trained_with": dictionary}
     with pytest.raises(BadInput, match="another dictionary"):
-        run_sweep(sweep_of(other_data, checkpoint, tmp_path / "a.json"))
-    assert run_sweep(sweep_of(trained.data, checkpoint, tmp_path / "b.json"))
-
-
-def test_foreign_checkpoint_with_a_dictionary_named(trained, other_data, tmp_path):
-    checkpoint = without_fingerprint(trained("alibi"), tmp_path / "model.pt")
-    named = trained.data / "dict.txt"
-    with pytest.raises(BadInput, match="another dictionary"):
-        run_sweep(sweep_of(other_data, checkpoint, tmp_path / "a.json", trained_with=named))
+        sweep(checkpoint, data=other_data, **changes)
+    assert sweep(checkpoint, **changes)
 
 
 @pytest.mark.parametrize("name", ["alibi", "alibi-adaptive"])
-def test_dictionary_of_another_size(trained, tmp_path, name):
-    data = tmp_path / "longer"
-    shutil.copytree(trained.data, data)
+def test_dictionary_of_another_size(sweep, trained, tmp_path, name):
+    data = shutil.copytree(trained.data, tmp_path / "longer")
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
-    checkpoint = without_fingerprint(trained(name), tmp_path / "model.pt")
     with pytest.raises(BadInput, match="dictionary of another size"):
-        run_sweep(sweep_of(data, checkpoint, tmp_path / "results.json"))
+        sweep(without_fingerprint(trained(name), tmp_path / "model.pt"), data=data)
 
 
 def test_counts_do_not_matter_but_order_does():

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import dictionary_of
+from conftest import dictionary_of, without_times
 from fairseq import checkpoint_utils
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import Split, document_starts
 from alibi_fairseq.evaluation.measure import TextSize
 from alibi_fairseq.evaluation.merge import merge_shards
-from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.schema import load_document
 
@@ -34,11 +33,10 @@ def data(trained, tmp_path_factory):
 
 
 @pytest.fixture
-def sweep(trained, data, tmp_path):
-    def run(name: str = "results", model: str = "alibi", **changes) -> list[dict]:
-        settings = {"subsets": ["valid"], "lengths": [16, 48], "strides": [None, 4]}
-        settings |= {"out": tmp_path / f"{name}.json", "documents": "empty-lines", **changes}
-        return run_sweep(Sweep(data, [trained(model)], **settings))
+def documents(sweep, data):
+    def run(*arguments, **changes) -> list[dict]:
+        settings = {"data": data, "lengths": [16, 48], "strides": [None, 4]}
+        return sweep(*arguments, **{**settings, "documents": "empty-lines", **changes})
 
     return run
 
@@ -71,9 +69,9 @@ def test_the_same_tokens_at_every_length_and_stride(sizes, one, other, score_fro
 
 
 @pytest.mark.parametrize("score_from, stride", [(48, 1), (20, 16), (0, 5)])
-def test_losses_of_documents(sweep, trained, data, score_from, stride):
+def test_losses_of_documents(documents, trained, data, score_from, stride):
     """Against the model's own scores, window by window."""
-    (cell,) = sweep(lengths=[32], strides=[stride], score_from=score_from, score_to=100)
+    (cell,) = documents(lengths=[32], strides=[stride], score_from=score_from, score_to=100)
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(trained("alibi"))])
     task.load_dataset("valid")
     tokens = torch.cat([line["target"] for line in task.dataset("valid")])
@@ -94,8 +92,8 @@ def test_losses_of_documents(sweep, trained, data, score_from, stride):
     assert cell["loss_bits"] * cell["tokens"] == pytest.approx(sum(cell["document_bits"]))
 
 
-def test_without_a_choice_of_tokens_only_the_sums_are_of_documents(sweep):
-    for cell, whole in zip(sweep(), sweep("whole", documents=None)):
+def test_without_a_choice_of_tokens_only_the_sums_are_of_documents(documents):
+    for cell, whole in zip(documents(), documents(out="whole", documents=None)):
         assert cell["loss_bits"] == pytest.approx(whole["loss_bits"], rel=1e-12)
         assert cell["mean_context"] == whole["mean_context"]
         assert cell["bits_per_byte"] == pytest.approx(whole["bits_per_byte"], rel=1e-12)
@@ -103,33 +101,24 @@ def test_without_a_choice_of_tokens_only_the_sums_are_of_documents(sweep):
         assert "document_tokens" not in whole
 
 
-def test_lengths_and_strides_share_their_tokens(sweep):
-    cells = sweep(score_from=48)
+def test_lengths_strides_and_memories_share_their_tokens(documents):
+    cells = documents(score_from=48)
     counts = [cell["document_tokens"] for cell in cells]
     assert counts == 4 * [counts[0]] and counts[0][:3] == [72, 72, 0]
     assert [cell["min_context"] for cell in cells] == [1, 13, 1, 45]
     assert len({cell["bytes"] for cell in cells}) == 1
-
-
-def test_a_memory_reads_all_and_counts_the_same_tokens(sweep):
-    (cell,) = sweep(model="transformer-xl", lengths=[16], strides=[None], score_from=48)
-    (other,) = sweep("other", lengths=[16], strides=[None], score_from=48)
-    assert cell["document_tokens"] == other["document_tokens"]
-    assert cell["memory_length"] == 24 and cell["loss_bits"] != other["loss_bits"]
+    (other,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
+    assert other["document_tokens"] == counts[0]
+    assert other["memory_length"] == 24 and other["loss_bits"] != cells[0]["loss_bits"]
 
 
 @pytest.mark.parametrize("changes", [{}, {"score_from": 20}, {"documents": None, "score_from": 9}])
-def test_shards_are_the_whole_bit_for_bit(sweep, tmp_path, changes):
-    noise = ("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb")
-    settings = {"lengths": [24], "strides": [None, 4], "memory_budget": 300_000, **changes}
-    whole, parts = sweep(**settings), []
-    for index in (1, 2):
-        sweep(str(index), shard=(index, 2), **settings)
-        parts.append(load_document(tmp_path / f"{index}.json"))
-    for one, other in zip(whole, merge_shards(parts)["cells"], strict=True):
-        assert {k: v for k, v in one.items() if k not in noise} == {
-            k: v for k, v in other.items() if k not in noise
-        }
+def test_shards_are_the_whole_bit_for_bit(documents, shards, data, changes):
+    settings = {"lengths": [24], "strides": [None, 4], "memory_budget": 300_000}
+    settings |= {"documents": "empty-lines", **changes}
+    parts = shards(2, data=data, **settings)
+    for one, other in zip(documents(**settings), merge_shards(parts)["cells"], strict=True):
+        assert without_times(one) == without_times(other)
 
 
 WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
@@ -154,28 +143,21 @@ def test_where_documents_begin(tmp_path, kind, lines, starts):
     assert document_starts(tmp_path, split, kind) == starts
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_on_the_command_line(trained, data, tmp_path, refuse):
+    out = tmp_path / "out.json"
+    command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
+    command += ["--out", str(out)]
+    for wrong in (
         ["--per-document", "titles", "--subset", "test"],
         ["--per-document", "lines"],
         ["--score-from", "-1"],
         ["--score-from", "100000"],
         ["--score-from", "20", "--score-to", "20"],
-    ],
-)
-def test_mistakes(trained, data, tmp_path, capsys, options):
-    command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16"]
-    assert main([*command, "--out", str(tmp_path / "out.json"), *options]) == 2
-    assert options[0] in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-def test_on_the_command_line(trained, data, tmp_path):
-    out = tmp_path / "out.json"
-    command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
-    assert main([*command, "--out", str(out), "--per-document", "--score-from", "32"]) == 0
+    ):
+        assert wrong[0] in refuse(*command, *wrong)
+        assert not list(tmp_path.iterdir())
+    assert main([*command, "--per-document", "--score-from", "32"]) == 0
     for cell in load_document(out)["cells"]:
         assert (cell["documents"], cell["score_from"]) == ("empty-lines", 32)
     assert f'"document_tokens": [{", ".join(map(str, cell["document_tokens"]))}]' in out.read_text()
-    assert main([*command, "--out", str(out), "--per-document", "--score-from", "16"]) == 2
+    assert "score_from" in refuse(*command, "--per-document", "--score-from", "16")

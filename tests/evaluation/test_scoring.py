@@ -1,70 +1,84 @@
-"""Scores of single targets against fairseq's full distributions."""
+"""Scores of single targets against fairseq's full distributions, and the memory they take."""
 
 from __future__ import annotations
 
+import mmap
+
 import pytest
 import torch
-from conftest import random_tokens, small_model
-from fairseq.modules import AdaptiveInput, AdaptiveSoftmax
+from conftest import build_model, random_tokens, small_model
 
-from alibi_fairseq.evaluation import measure as scoring
+from alibi_fairseq.evaluation.checkpoint import token_losses
+from alibi_fairseq.evaluation.memory_usage import PeakMemory
+from alibi_fairseq.models.decoder import AlibiDecoder
 
-METHODS = ["alibi", "sinusoidal", "none"]
-
-
-def adaptive_softmax(tied: bool, vocabulary: int = 50) -> AdaptiveSoftmax:
-    cutoff, width = [10, 25], 16
-    words = AdaptiveInput(vocabulary, 1, width, 2.0, width, cutoff) if tied else None
-    softmax = AdaptiveSoftmax(
-        vocabulary, width, cutoff, 0.2, factor=2.0, adaptive_inputs=words, tie_proj=tied
-    )
-    for parameter in softmax.parameters():
-        torch.nn.init.normal_(parameter)
-    return softmax.eval()
+CUTOFFS = ["--adaptive-softmax-cutoff", "10,30", "--no-share-decoder-input-output-embed"]
+TIED = ["--adaptive-input", "--adaptive-input-cutoff", "10,30", "--tie-adaptive-weights"]
 
 
-@pytest.mark.parametrize("chunk", [1, 60, 2**25])
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("words", [(0, 50), (0, 10), (25, 50), (10, 11)])
-def test_adaptive_softmax_as_fairseq(monkeypatch, chunk, tied, words):
-    monkeypatch.setitem(scoring.CHUNK, "cpu", chunk)
-    softmax = adaptive_softmax(tied)
-    features, targets = torch.randn(1, 40, 16), torch.randint(*words, (1, 40))
-    with torch.no_grad():
-        everything = softmax.get_log_prob(features, None)
-        ours = scoring.adaptive_losses(softmax, features[0], targets[0])
-    expected = -everything.gather(2, targets.unsqueeze(-1))[0, :, 0]
-    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("chunk", [1, 300, 2**25])
+@pytest.mark.parametrize("plugin", [False, True])
 @pytest.mark.parametrize(
-    "flags",
-    [
-        [],
-        ["--no-share-decoder-input-output-embed"],
-        ["--adaptive-softmax-cutoff", "10,30", "--no-share-decoder-input-output-embed"],
-    ],
+    "flags", [[], CUTOFFS[2:], CUTOFFS, [*CUTOFFS, *TIED], [*CUTOFFS, *TIED, "--tie-adaptive-proj"]]
 )
-def test_losses_of_a_model_as_fairseq(monkeypatch, chunk, flags):
-    monkeypatch.setitem(scoring.CHUNK, "cpu", chunk)
+@torch.no_grad()
+def test_losses_of_a_model_as_fairseq(monkeypatch, flags, plugin):
     model = small_model("alibi", *flags)
+    if plugin and not flags:  # a decoder with an output layer of its own
+        output_layer = AlibiDecoder.output_layer
+        monkeypatch.setattr(AlibiDecoder, "output_layer", lambda *x: 2 * output_layer(*x))
     tokens, targets = random_tokens(3, 12), random_tokens(3, 12)
-    with torch.no_grad():
-        scores = model.get_normalized_probs(model(tokens), log_probs=True)
-        features, _ = model.decoder.extract_features(tokens, last=5)
-        ours = scoring.token_losses(model.decoder, features, targets[:, -5:])
+    scores = model.get_normalized_probs(model(tokens), log_probs=True)
+    features, _ = model.decoder.extract_features(tokens, last=5)
+    ours = token_losses(model.decoder, features, targets[:, -5:])
     expected = -scores.gather(2, targets.unsqueeze(-1))[:, -5:, 0]
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
 
 
+@torch.no_grad()
 def test_half_scores_are_summed_in_fp32():
     model = small_model("alibi").to(torch.bfloat16)
     tokens = random_tokens(2, 8)
-    with torch.no_grad():
-        features, _ = model.decoder.extract_features(tokens)
-        losses = scoring.token_losses(model.decoder, features, tokens)
-        scores = model.decoder.output_layer(features).double().log_softmax(2)
+    features, _ = model.decoder.extract_features(tokens)
+    losses = token_losses(model.decoder, features, tokens)
+    scores = model.decoder.output_layer(features).double().log_softmax(2)
     assert losses.dtype == torch.float32
     expected = -scores.gather(2, tokens.unsqueeze(-1))[:, :, 0].float()
     torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
+
+
+CPU = torch.device("cpu")
+SHAPE = ["--arch", "alibi_lm", "--decoder-layers", "2", "--decoder-ffn-embed-dim", "64"]
+SHAPE += ["--decoder-embed-dim", "64"]
+ADAPTIVE = [*TIED, "--adaptive-input-cutoff", "20000,60000", "--tie-adaptive-proj"]
+ADAPTIVE += ["--adaptive-softmax-cutoff", "20000,60000", "--no-share-decoder-input-output-embed"]
+
+
+def test_counter_sees_what_was_held_and_let_go():
+    peak = PeakMemory(CPU)
+    before = peak.mb()
+    # Pages of their own: malloc may hold as many that earlier tests have touched and freed.
+    with mmap.mmap(-1, 200_000_000) as pages:
+        torch.frombuffer(pages, dtype=torch.uint8).fill_(1)
+    assert 150 < peak.mb() - before < 260
+    assert PeakMemory(CPU).mb() < before + 100
+
+
+@pytest.mark.parametrize(
+    ("length", "scored", "words", "flags", "most_mb"),
+    [
+        (2048, 2048, 80_000, [], 480),  # the matrix of scores would take 655 MB
+        (4096, 1, 60, [], 250),  # that of attention 1,074 MB
+        # The paper's output layer and a long window.
+        pytest.param(16_384, 16_384, 267_740, ADAPTIVE, 1000, marks=pytest.mark.slow),
+    ],
+)
+@torch.no_grad()
+def test_neither_scores_nor_attention_is_a_whole_matrix(length, scored, words, flags, most_mb):
+    decoder = build_model(*SHAPE, *flags, words=words).eval().decoder
+    tokens = random_tokens(1, length, words)
+    peak = PeakMemory(CPU)
+    before = peak.mb()
+    features, _ = decoder.extract_features(tokens, last=scored)
+    losses = token_losses(decoder, features, tokens[:, -scored:])
+    assert losses.isfinite().all()
+    assert peak.mb() - before < most_mb

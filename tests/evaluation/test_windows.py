@@ -16,52 +16,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.windows import Window, context_of, plan_windows, share_start
+from alibi_fairseq.evaluation.windows import context_of, plan_windows, share_start
 
 
-def test_non_overlapping_windows_tile_the_stream():
-    assert plan_windows(10, 4, 4) == [Window(0, 0, 4), Window(4, 4, 8), Window(8, 8, 10)]
-
-
-def test_sliding_by_one_token():
-    assert plan_windows(5, 3, 1) == [
-        Window(0, 0, 1),
-        Window(0, 1, 2),
-        Window(0, 2, 3),
-        Window(1, 3, 4),
-        Window(2, 4, 5),
-    ]
-
-
-def test_a_stride_that_does_not_divide_the_context():
-    # Six inputs of context: the second window reaches back to the start, the third does not.
-    assert plan_windows(15, 10, 4) == [
-        Window(0, 0, 4),
-        Window(0, 4, 8),
-        Window(2, 8, 12),
-        Window(6, 12, 15),
-    ]
-
-
-def test_a_stream_shorter_than_one_window():
-    assert plan_windows(3, 8, 8) == [Window(0, 0, 3)]
-    assert plan_windows(0, 8, 8) == []
-
-
-def test_windows_that_begin_the_stream_become_one_pass():
-    assert share_start(plan_windows(15, 10, 4)) == [
-        Window(0, 0, 8),
-        Window(2, 8, 12),
-        Window(6, 12, 15),
-    ]
-    assert share_start(plan_windows(5, 3, 1)) == [Window(0, 0, 3), Window(1, 3, 4), Window(2, 4, 5)]
-    assert share_start(plan_windows(10, 4, 4)) == plan_windows(10, 4, 4)
-
-
-def test_least_and_average_context():
-    assert context_of(plan_windows(10, 4, 4)) == (1, (2 * (1 + 2 + 3 + 4) + 1 + 2) / 10)
-    assert context_of(plan_windows(6, 3, 1)) == (1, (1 + 2 + 3 + 3 + 3 + 3) / 6)
-    assert context_of([Window(4, 6, 8)]) == (3, 3.5)
+@pytest.mark.parametrize(
+    ("shape", "windows", "shared"),
+    [
+        ((10, 4, 4), [(0, 0, 4), (4, 4, 8), (8, 8, 10)], [(0, 0, 4), (4, 4, 8), (8, 8, 10)]),
+        (
+            (5, 3, 1),
+            [(0, 0, 1), (0, 1, 2), (0, 2, 3), (1, 3, 4), (2, 4, 5)],
+            [(0, 0, 3), (1, 3, 4), (2, 4, 5)],
+        ),
+        # Six inputs of context: the second window reaches back to the start, the third does not.
+        (
+            (15, 10, 4),
+            [(0, 0, 4), (0, 4, 8), (2, 8, 12), (6, 12, 15)],
+            [(0, 0, 8), (2, 8, 12), (6, 12, 15)],
+        ),
+        ((3, 8, 8), [(0, 0, 3)], [(0, 0, 3)]),
+        ((0, 8, 8), [], []),
+    ],
+)
+def test_windows_by_hand(shape, windows, shared):
+    assert plan_windows(*shape) == windows
+    assert share_start(plan_windows(*shape)) == shared
 
 
 sizes = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).map(

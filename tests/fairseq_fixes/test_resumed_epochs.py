@@ -6,16 +6,8 @@ import pytest
 import torch
 from fairseq_runs import run_train, write_corpus
 
-from alibi_fairseq.fairseq_fixes import stopping
-
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 LAST = 13
-
-
-@pytest.fixture(autouse=True)
-def signals():
-    with stopping.restored_signals():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +19,7 @@ def corpora(tmp_path_factory):
 
 
 def train(corpora, folder, updates: int) -> dict:
-    with stopping.restored_signals():
-        return run_train(":".join(corpora), folder, *FLAGS, "--max-update", str(updates))
+    return run_train(":".join(corpora), folder, *FLAGS, "--max-update", str(updates))
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,6 @@ from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.fairseq_fixes import stopping
 
-
-@pytest.fixture(autouse=True)
-def signals():
-    with stopping.restored_signals():
-        yield
-
-
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 
 
@@ -31,8 +24,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """The last checkpoint of a run that nothing disturbed."""
-    with stopping.restored_signals():
-        return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
+    return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
 
 
 def signal_at_update(monkeypatch, update: int, number: int) -> None:
@@ -106,7 +98,7 @@ def started(train_step=None) -> SimpleNamespace:
 
 def test_signal_handlers_are_restored():
     before = [signal.getsignal(number) for number in stopping.SIGNALS]
-    with stopping.restored_signals():
+    with stopping.listening():
         started()
         assert [signal.getsignal(number) for number in stopping.SIGNALS] != before
     assert [signal.getsignal(number) for number in stopping.SIGNALS] == before

@@ -8,7 +8,6 @@ import logging
 import pytest
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
-from alibi_fairseq.fairseq_fixes import stopping
 from alibi_fairseq.results.schema import TRAINING_FILE, load_document
 
 FLAGS = (
@@ -17,12 +16,6 @@ FLAGS = (
 )
 #: What a machine's load or a restart may change.
 TIMES = ("hours", "tokens_per_second", "peak_memory_mb")
-
-
-@pytest.fixture(autouse=True)
-def signals():
-    with stopping.restored_signals():
-        yield
 
 
 @pytest.fixture(scope="module")

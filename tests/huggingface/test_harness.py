@@ -13,6 +13,7 @@ from commands import ROOT, as_process, in_process
 from trained import TRAIN_LENGTH, text_of, train
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.errors import BadInput
 
 pytest.importorskip("accelerate", reason="the harness's hf model needs it")
 lm_eval = pytest.importorskip("lm_eval", reason="pip install 'alibi-fairseq[harness]'")
@@ -63,18 +64,6 @@ def wikitext(text: str, folder) -> str:
     return str(folder / "ours.yaml")
 
 
-CHOICES = {
-    "task": "ours",
-    "dataset_path": "json",
-    "test_split": "test",
-    "output_type": "multiple_choice",
-    "doc_to_text": "{{question}}",
-    "doc_to_choice": "{{choices}}",
-    "doc_to_target": "{{answer}}",
-    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
-}
-
-
 def models(words, length: int):
     """The exported folder with the harness's own model, and the checkpoint with ours."""
     from lm_eval.models.huggingface import HFLM
@@ -108,27 +97,6 @@ def test_rolling_perplexity_equals_eval(words, factor, tmp_path):
         assert metrics["bits_per_byte,none"] == pytest.approx(bits, rel=1e-5)
 
 
-def test_multiple_choice_from_a_file(words, tmp_path):
-    lines = text_of("train")[:20]
-    documents = [
-        {
-            "question": " ".join(line.split()[:5]),
-            "choices": [line.split()[5], lines[number - 1].split()[2], "the and of"],
-            "answer": 0,
-        }
-        for number, line in enumerate(lines)
-    ]
-    (tmp_path / "choices.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
-    task = {**CHOICES, "dataset_kwargs": {"data_files": {"test": str(tmp_path / "choices.jsonl")}}}
-    by_model = []
-    for model in models(words, TRAIN_LENGTH):
-        found = lm_eval.simple_evaluate(model, tasks=[task], log_samples=True)
-        assert 0 < found["results"]["ours"]["acc,none"] < 1
-        samples = sorted(found["samples"]["ours"], key=lambda sample: sample["doc_id"])
-        by_model.append([s for x in samples for s, *_ in [r[0] for r in x["resps"]]])
-    assert by_model[0] == pytest.approx(by_model[1], abs=1e-4)
-
-
 def test_the_command(words, tmp_path):
     _, data, checkpoint, _ = words
     (tmp_path / "pages.jsonl").write_text(json.dumps({"text": "the of and"}) + "\n")
@@ -149,12 +117,14 @@ def test_the_command(words, tmp_path):
     assert "bits_per_byte" in done.stdout
 
 
-def test_a_continuation_longer_than_the_window_is_refused(words):
+def test_windows_too_short_for_a_score_are_refused(words):
     """Scoring its end only would be a wrong number."""
     from alibi_fairseq.huggingface.harness import FairseqLM
 
     _, data, checkpoint, _ = words
     model = FairseqLM(path=str(checkpoint), data=str(data), length=8)
+    with pytest.raises(BadInput):
+        FairseqLM(path=str(checkpoint), data=str(data), length=0)
     with pytest.raises(AssertionError):
         model._loglikelihood_tokens([(("", ""), [2], [*range(4, 23)])], disable_tqdm=True)
 
@@ -172,12 +142,3 @@ def test_generation(words):
         ]
         said.append(model.generate_until(requests, disable_tqdm=True))
     assert said[0] == said[1] and len(said[0][0].split()) > 5
-
-
-def test_a_window_of_no_tokens_is_refused(words):
-    from alibi_fairseq.errors import BadInput
-    from alibi_fairseq.huggingface.harness import FairseqLM
-
-    _, data, checkpoint, _ = words
-    with pytest.raises(BadInput):
-        FairseqLM(path=str(checkpoint), data=str(data), length=0)

@@ -65,16 +65,47 @@ def test_methods_differ_without_colour():
     assert len({look.marker for look in by_length}) == 8
 
 
-def test_every_split_and_stride_is_a_panel(tmp_path):
-    cells = [
-        evaluation_cell(subset=s, stride=n)
-        for s, n in itertools.product(("valid", "test"), (1, 128))
+def cells_by(**values):
+    """A cell for each combination of values."""
+    return [
+        evaluation_cell(**dict(zip(values, combination)))
+        for combination in itertools.product(*values.values())
     ]
-    path = tmp_path / "panels.svg"
-    draw(document(*cells), path)
-    text = path.read_text()
-    for subset, inference in itertools.product(("valid", "test"), ("S=1", "non-overlapping")):
-        assert f"<!-- {subset}, {inference} -->" in text
+
+
+TWO = {"train_length": (32, 64), "length": (64, 128)}
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown", "hidden"),
+    [
+        (
+            cells_by(subset=("valid", "test"), stride=(1, 128)),
+            ["valid, S=1", "valid, non-overlapping", "test, S=1", "test, non-overlapping"],
+            [],
+        ),
+        # Nothing can be seen in a panel with a single point.
+        (
+            [*cells_by(length=(64, 128)), evaluation_cell(length=64, stride=1)],
+            ["valid, non-overlapping"],
+            ["valid, S=1"],
+        ),
+        # The panels give the length, so that one legend serves all.
+        (
+            cells_by(position_method=("alibi", "t5"), **TWO),
+            ["valid, non-overlapping, trained at L=64", "T5 bias"],
+            ["T5 bias, L=64"],
+        ),
+        (cells_by(**TWO), ["valid, non-overlapping", "ALiBi, L=32", "ALiBi, L=64"], ["ALiBi"]),
+    ],
+)
+def test_splits_strides_and_training_lengths_are_panels(tmp_path, cells, shown, hidden):
+    draw(document(*cells), tmp_path / "panels.svg")
+    text = (tmp_path / "panels.svg").read_text()
+    assert [text.count(f"<!-- {name} -->") for name in (*shown, *hidden)] == [
+        *(1 for _ in shown),
+        *(0 for _ in hidden),
+    ]
 
 
 def test_ticks_are_round():
@@ -145,14 +176,6 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
     assert corners.max() == pytest.approx(21.0 + 2**0.5)
 
 
-def test_the_papers_methods_have_okabe_and_itos_colours():
-    expected = {
-        **{"alibi": "#0072B2", "sinusoidal": "#D55E00", "rotary": "#009E73", "t5": "#E69F00"},
-        **{"learned": "#CC79A7", "none": "#000000", "transformer_xl": "#56B4E9"},
-    }
-    assert {method: plots.method_look(method).color for method in expected} == expected
-
-
 def test_a_diverged_model_does_not_press_the_others_together():
     perplexities = {"alibi": (20.0, 19.0), "sinusoidal": (21.0, 5.9e9)}
     cells = [
@@ -179,24 +202,3 @@ def test_a_figure_says_what_it_shows(tmp_path):
     for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):
         assert part in text
     assert text.count("<!-- training length -->") == 1
-
-
-def test_panels_of_single_points_are_left_out(tmp_path):
-    cells = [evaluation_cell(20.0, length=n) for n in (64, 128)]
-    cells.append(evaluation_cell(21.0, length=64, stride=1))
-    draw(document(*cells), tmp_path / "figure.svg")
-    text = (tmp_path / "figure.svg").read_text()
-    assert "valid, non-overlapping" in text and "S=1" not in text
-
-
-def test_methods_are_compared_at_each_training_length(tmp_path):
-    cells = [
-        evaluation_cell(20.0, position_method=method, train_length=trained, length=length)
-        for method, trained, length in itertools.product(("alibi", "t5"), (32, 64), (64, 128))
-    ]
-    draw(document(*cells), tmp_path / "figure.svg")
-    text = (tmp_path / "figure.svg").read_text()
-    assert "trained at L=32 -->" in text and "trained at L=64 -->" in text
-    assert (
-        text.count("<!-- T5 bias -->") == 1
-    )  # one legend, whose labels leave the length to the panels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_runs import write_corpus
 
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.tasks.segment_language_modeling import rows_per_process
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
 TOKENS, EOS, PAD = 211, 2, 1
@@ -40,31 +42,23 @@ def text_of(corpus, task) -> torch.Tensor:
     return torch.cat([lines[number] for number in range(len(lines))]).long()
 
 
-@pytest.mark.parametrize(
-    "rows,length,processes",
-    [
-        (1, 16, 1),
-        (1, 500, 1),
-        (4, 16, 1),
-        (3, 7, 2),
-        (5, 1, 3),
-        (500, 3, 1),
-        (2, 53, 2),
-        (1, 105, 2),
-    ],
-)
+PLANS = [(1, 16, 1), (1, 500, 1), (4, 16, 1), (3, 7, 2), (5, 1, 3), (500, 3, 1), (2, 53, 2)]
+
+
+@pytest.mark.parametrize(("rows", "length", "processes"), [*PLANS, (1, 105, 2)])
 def test_every_token_is_predicted_once_from_the_one_before_it(corpus, rows, length, processes):
     task = task_for(corpus, length)
     text = text_of(corpus, task)
     before = torch.cat([torch.tensor([EOS]), text[:-1]])
     read: dict[int, list] = {}
-    steps = set()
+    steps, targets_of = set(), Counter()
     for shard in range(processes):
         batches = task.eval_lm_dataloader(
             task.dataset("test"), batch_size=rows, num_shards=processes, shard_id=shard
         )
         steps.add(len(batches))
-        for batch in batches:
+        for step, batch in enumerate(batches):
+            targets_of[step] += batch["ntokens"]
             inputs, targets = batch["net_input"]["src_tokens"], batch["target"]
             assert inputs.shape == targets.shape
             assert batch["ntokens"] == int(targets.ne(PAD).sum())
@@ -72,7 +66,10 @@ def test_every_token_is_predicted_once_from_the_one_before_it(corpus, rows, leng
             for row, pair in zip(batch["id"].tolist(), torch.stack([inputs, targets], 2)):
                 read.setdefault(row, []).append(pair[pair[:, 1] != PAD])
     assert len(steps) == 1  # so that no process waits for another
+    assert all(targets_of.values())  # there is no step without a token
     assert sorted(read) == list(range(len(read)))
+    lengths = {sum(map(len, row)) for row in read.values()}
+    assert max(lengths) - min(lengths) <= 1
     pairs = torch.cat([torch.cat(read[row]) for row in sorted(read)])
     assert torch.equal(pairs[:, 1], text)
     assert torch.equal(pairs[:, 0], before)
@@ -148,3 +145,13 @@ def test_segments_that_do_not_follow_have_no_past():
     assert third.past() is states.second
     assert second.past() is states.first  # computed again: the same past
     assert first.past() is None  # another pass over the text starts afresh
+
+
+def test_rows_are_what_fits():
+    assert rows_per_process(64, max_tokens=9216, max_sentences=None, multiple=1) == 144
+    assert rows_per_process(64, max_tokens=9216, max_sentences=5, multiple=1) == 5
+    assert rows_per_process(64, max_tokens=None, max_sentences=7, multiple=1) == 7
+    assert rows_per_process(64, max_tokens=1216, max_sentences=None, multiple=8) == 16
+    assert rows_per_process(64, max_tokens=256, max_sentences=None, multiple=8) == 4
+    with pytest.raises(BadInput, match="--max-tokens 63 is less than one row"):
+        rows_per_process(64, max_tokens=63, max_sentences=None, multiple=1)

@@ -105,14 +105,7 @@ def test_an_update_of_several_batches_reads_on(corpus, tmp_path, memories):
 def test_an_epoch_may_end_before_its_last_short_batch(corpus, tmp_path, memories):
     flags = [*XL.split(), "--update-freq", "3", "--skip-remainder-batch", "--disable-validation"]
     run_train(corpus, tmp_path / "a", *flags, "--max-update", "5")
-    assert [remembered for _, remembered in memories] == ([0, 8] + [12] * 7) + [
-        0,
-        8,
-        12,
-        12,
-        12,
-        12,
-    ]
+    assert [remembered for _, remembered in memories] == [0, 8, *[12] * 7, 0, 8, *[12] * 4]
 
 
 def test_rows_that_were_cut_differently_start_without_a_past(corpus, tmp_path, memories):

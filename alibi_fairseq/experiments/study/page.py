@@ -26,7 +26,7 @@ def write_page(
     """Write ``README.md`` and the figure into the results folder.
 
     Args:
-        note: Markdown under the title: what was trained on what, and the command.
+        note: Markdown under the title.
         points: perplexities of non-overlapping windows on the models' own corpus.
         missing: names of the models that are not finished, the most important first.
     """

@@ -38,32 +38,20 @@ SETTINGS, EVALUATION, SPEEDS = "cell.json", "evaluation.json", "speeds.json"
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
 class Description:
-    """A study as YAML describes it.
-
-    Attributes:
-        title: of the page.
-        corpora: as in a comparison, some without their text.
-        parts: comparisons of them, the most important first.
-        training, evaluation: what all parts share.
-        note: for the page, in Markdown.
-    """
+    """A study as YAML describes it."""
 
     title: str
-    corpora: list[dict]
-    parts: list[dict]
-    training: dict = field(default_factory=dict)
-    evaluation: dict = field(default_factory=dict)
-    note: str = ""
+    corpora: list[dict]  # as in a comparison, some without their text
+    parts: list[dict]  # comparisons of them, the most important first
+    training: dict = field(default_factory=dict)  # what all parts share
+    evaluation: dict = field(default_factory=dict)  # likewise
+    note: str = ""  # in Markdown
 
     def __post_init__(self):
         self.comparisons({})
 
     def comparisons(self, texts: Mapping[str, Path]) -> tuple[Comparison, ...]:
-        """The parts; in place of texts that are missing stands the corpus's name.
-
-        Args:
-            texts: by corpus, where the description does not name them.
-        """
+        """The parts, with texts that the description does not name; in place of none stands a name."""
         corpora = []
         for corpus in self.corpora:
             name = str(corpus.get("name"))
@@ -85,17 +73,11 @@ def name_of(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class KeptRun(Run):
-    """A run that is done where its results are kept, wherever it was trained.
-
-    Attributes:
-        corpus: name of the corpus of its model.
-        cell: what determines the results; the hashes of data are None before it is there.
-        kept: the folder of the JSON.
-    """
+    """A run that is done where its results are kept, wherever it was trained."""
 
     corpus: str = ""
-    cell: dict = field(default_factory=dict)
-    kept: Path = Path()
+    cell: dict = field(default_factory=dict)  # what determines the results, see settings_of
+    kept: Path = Path()  # the folder of the JSON
 
     @property
     def done(self) -> bool:
@@ -139,21 +121,13 @@ class KeptRun(Run):
 
 @dataclass(frozen=True)
 class Study(Experiment):
-    """A study as an :class:`..runner.Experiment`.
-
-    Attributes:
-        description: what is trained and evaluated.
-        texts: by corpus, where the description does not name them.
-        folder: for data and checkpoints.
-        results: for the JSON of finished runs and the page.
-        pattern: only runs with such names, as a shell matches file names.
-    """
+    """A study as an :class:`..runner.Experiment`."""
 
     description: Description
-    texts: Mapping[str, Path]
-    folder: Path
-    results: Path
-    pattern: str = "*"
+    texts: Mapping[str, Path]  # by corpus, where the description does not name them
+    folder: Path  # for data and checkpoints
+    results: Path  # for the JSON of finished runs and the page
+    pattern: str = "*"  # of the names of runs, as a shell matches file names
 
     threads = 1
     partial = True
@@ -231,7 +205,10 @@ class Study(Experiment):
 
 
 def settings_of(part: Comparison, run: Run) -> dict:
-    """What determines a run's results. Of a rate that is chosen: among which, and how."""
+    """What determines a run's results: the hashes of data are None before it is there.
+
+    Of a rate that is chosen: among which, and how.
+    """
     options = list(run.settings["options"])
     if len(part.lr) > 1:
         rates = ",".join(map(str, part.lr))

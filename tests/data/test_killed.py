@@ -1,0 +1,41 @@
+"""A preparation that is killed again and again gives the bytes of an undisturbed one, from every source."""
+
+import pytest
+from killing import files_of, killed_at
+from preparations import books, documents_file, tarred, wikitext_zip
+
+from alibi_fairseq.data.bookcorpus import BookCorpus
+from alibi_fairseq.data.cc100_roberta import Cc100Roberta
+from alibi_fairseq.data.own_text import OwnText
+from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.wikitext103 import WikiText103
+
+
+def corpora(folder):
+    """Corpora by name, and the same text in another form with as much of the work in processes."""
+    archive = wikitext_zip(folder / "wikitext-103-v1.zip", folder / "text")
+    lines = documents_file(folder / "text.txt")
+    whole = books(folder / "books")
+    packed = tarred(whole, folder / "books.tar.xz")
+    other, share = {"allow_other_text": True}, {"held_out": 10, "vocab_size": 400}
+    web = {"vocab_size": 350, "valid_tokens": 300, "shards": 3}
+    own = {"held_out": 10, "tokenizer": "words"}
+    return {
+        "wikitext": (WikiText103(archive, **other), WikiText103(from_dir=folder / "text", **other)),
+        "books": (BookCorpus([whole], **share), BookCorpus([packed], **share)),
+        "web": (Cc100Roberta([lines], **web), Cc100Roberta([lines], **web)),
+        "own": (OwnText([packed], **own), OwnText([whole], **own)),
+    }
+
+
+@pytest.mark.parametrize("name", ["wikitext", "books", "web", "own"])
+def test_killed_again_and_again_gives_the_same_bytes(tmp_path, name):
+    """Each run gets a little further than the one before, and is killed there."""
+    text, same = corpora(tmp_path)[name]
+    prepare(same, tmp_path / "whole", workers=2)
+    kills = 0
+    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path / "killed"):
+        kills += 1
+    assert kills >= 5
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["data-bin"]
+    assert files_of(tmp_path / "killed") == files_of(tmp_path / "whole")

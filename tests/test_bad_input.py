@@ -1,0 +1,372 @@
+"""Whatever is wrong with what a command is given: a sentence that names it, exit code 2, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import PACKAGE, ROOT, SHORT, as_process
+from fairseq.data import Dictionary, indexed_dataset
+from hydra.errors import MissingConfigException
+from results_documents import document, evaluation_cell
+from torch.multiprocessing import ProcessRaisedException
+
+from alibi_fairseq import cli
+from alibi_fairseq.errors import BadInput, explain
+
+
+def mostly_slow(cases, quick: int) -> list:
+    """So many of the cases in every run of the tests, and all of them in a slow one."""
+    cases = list(cases)
+    return cases[:quick] + [pytest.param(case, marks=pytest.mark.slow) for case in cases[quick:]]
+
+
+def evaluate(data, checkpoint, out) -> list:
+    flags = ["--path", checkpoint, "--lengths", 16, "--device", "cpu", "--out", out]
+    return ["eval", data, *flags]
+
+
+def token_out_of_range(data):
+    for split in ("valid", "train"):
+        tokens = np.fromfile(data / f"{split}.bin", np.uint16)
+        tokens[3:] = 60_000
+        tokens.tofile(data / f"{split}.bin")
+
+
+def change(name, how):
+    """Harm all splits, so that training notices it as evaluation does."""
+
+    def harm(data):
+        for path in data.glob(name):
+            path.write_bytes(how(path.read_bytes()))
+
+    return harm
+
+
+#: What harms a data folder, and the file that is to be named.
+DATA = {
+    "an index that is cut off": (change("*.idx", lambda b: b[:40]), ".idx"),
+    "a dictionary without counts": (
+        change("dict.txt", lambda b: b.replace(b" ", b"-")),
+        "dict.txt",
+    ),
+    "half of the numbers": (change("*.bin", lambda b: b[: len(b) // 2]), ".bin"),
+    "a token out of range": (token_out_of_range, "dict"),
+    "no index": (change("*.idx", lambda b: b""), ""),
+    "floats": (change("*.idx", lambda b: b[:17] + b"\x06" + b[18:]), ".idx"),
+    "a version of the future": (change("*.idx", lambda b: b[:9] + b"\x07" + b[10:]), ".idx"),
+    "a word twice": (change("dict.txt", lambda b: b + b.splitlines()[0]), "dict.txt"),
+    "latin-1": (change("dict.txt", lambda b: "n\u00e4 1\n".encode("latin-1") + b), "dict.txt"),
+    "a blank line": (change("dict.txt", lambda b: b"\n" + b), "dict.txt"),
+}
+
+
+@pytest.mark.parametrize("harm", mostly_slow(DATA, 4))
+def test_damaged_data(data_bin, checkpoint, tmp_path, refuse, harm):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    damage, named = DATA[harm]
+    damage(data)
+    assert named in refuse(*evaluate(data, checkpoint, tmp_path / "out.json"))
+    assert named in refuse("train", data, *SHORT, "--save-dir", tmp_path / "run")
+    assert not [*tmp_path.glob("out.json"), *tmp_path.rglob("checkpoint_last.pt")]
+
+
+@pytest.mark.parametrize("length", [-1, 10**6])
+def test_an_index_of_the_older_format_that_leads_outside(tmp_path, length):
+    """It would be read beyond the end of the numbers without a word."""
+    builder = indexed_dataset.make_builder(str(tmp_path / "valid.bin"), "cached")
+    for size in (3, 4):
+        builder.add_item(torch.arange(size))
+    builder.finalize(str(tmp_path / "valid.idx"))
+    prefix = str(tmp_path / "valid")
+    assert indexed_dataset.make_dataset(prefix, "cached").sizes.tolist() == [3, 4]
+    written = np.fromfile(f"{prefix}.idx", np.int64)
+    written[-4] += length  # the end of the last line
+    written[-1] += length  # its size
+    for damaged in (written, written[:-1]):
+        damaged.tofile(f"{prefix}.idx")
+        with pytest.raises(BadInput, match="valid.idx"):
+            indexed_dataset.make_dataset(prefix, "cached")
+
+
+#: Options of a training, each with what the sentence names.
+TRAINING = {
+    "--dropout 2": "--dropout",
+    "--decoder-attention-heads 5": "5 attention heads",
+    "--restore-file CHECKPOINT --decoder-embed-dim 64": "embed_tokens",
+    "--restore-file CHECKPOINT --decoder-layers 2": "layers.1",
+    "--adaptive-input --adaptive-input-cutoff 20,10": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff 1000": "cutoff",
+    # fairseq would train nothing and end with 0, hang, or die of a signal.
+    "--distributed-init-method nosuch": "--distributed-init-method",
+    "--write-checkpoints-asynchronously": "without an update",
+    "--alibi-slopes /dev/zero": "--alibi-slopes",
+    "--required-batch-size-multiple 0": "--required-batch-size-multiple",
+    "--adaptive-input": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff abc": "--adaptive-input-cutoff",
+    "--adaptive-input --adaptive-input-cutoff 9 --adaptive-input-factor 0": "smaller factor",
+    "--criterion adaptive_loss --adaptive-softmax-cutoff 0,9": "--adaptive-softmax-cutoff",
+    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
+    "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",
+}
+
+
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 10))
+def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
+    words = [checkpoint if word == "CHECKPOINT" else word for word in flags.split()]
+    run = tmp_path / "run"
+    assert TRAINING[flags] in refuse("train", data_bin, *SHORT, *words, "--save-dir", run)
+    assert not run.exists()
+
+
+#: Nobody checks these first: fairseq, NumPy or torch raise where they trip over them.
+UNEXPECTED = (
+    *("--adam-betas x", "--adam-betas (0.9)", "--lr =", "--criterion ctc", "--task masked_lm"),
+    *("--log-file /nosuch/x", "--seed -1", "--update-freq 0", "--num-workers -1"),
+    "--lr-scheduler inverse_sqrt --warmup-updates 0",
+)
+
+
+@pytest.mark.parametrize("flags", mostly_slow(UNEXPECTED, 4))
+def test_what_nobody_expected(data_bin, tmp_path, fail, capsys, monkeypatch, flags):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code, said = fail("train", data_bin, *SHORT, *flags.split(), "--save-dir", tmp_path / "run")
+    assert code in (1, 2) and "Traceback" not in capsys.readouterr().err
+    if code == 1:
+        trace = Path(said.partition("its traceback is in ")[2]).read_text()
+        assert said.partition(": ")[0] in trace and "Traceback" in trace
+    assert not list(tmp_path.rglob("*.pt")) and not list(tmp_path.rglob("*.lock"))
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("train DATA --arch alibi_lm_tiny --max-tokens 64", "--task language_modeling"),
+        (f"train nowhere {' '.join(SHORT)}", "nowhere"),
+        (f"train EMPTY {' '.join(SHORT)}", "dict.txt"),
+        ("eval-lm DATA --cpu --path none.pt", "none.pt"),
+        ("eval-lm DATA --cpu --path CHECKPOINT --gen-subset dev", "dev"),
+        (
+            "eval-lm DATA --cpu --path CHECKPOINT --tokens-per-sample 16 --max-tokens 8",
+            "max_tokens",
+        ),
+        ("eval DATA --path CHECKPOINT --lengths 8 --out r.json --memory-gb inf", "--memory-gb"),
+        ("compair", "Did you mean 'compare'?"),
+        ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
+        ("prepare wikitext-103 --out x --mirror https://[", "https://["),
+    ],
+)
+def test_other_options(data_bin, checkpoint, tmp_path, refuse, words, named, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = {"DATA": data_bin, "CHECKPOINT": checkpoint, "EMPTY": tmp_path}
+    assert named in refuse(*(places.get(word, word) for word in words.split()))
+
+
+def without(state: dict, *keys: str) -> dict:
+    return {key: value for key, value in state.items() if key not in keys}
+
+
+#: What a checkpoint holds after some harm.
+CHECKPOINTS = {
+    "other weights": lambda state: {"weights": torch.ones(1)},
+    "no model": lambda state: {**state, "model": None},
+    "no options": lambda state: {**state, "cfg": None, "args": None},
+    "a number for options": lambda state: {**state, "cfg": {"model": 3}},
+    "one tensor more": lambda state: {**state, "model": {**state["model"], "more": torch.ones(1)}},
+    "an odd history": lambda state: {**state, "optimizer_history": [3]},
+    "an odd state of the task": lambda state: {**state, "task_state": 3},
+    "an unknown model": lambda state: {
+        **state,
+        "cfg": {**state["cfg"], "model": {**state["cfg"]["model"], "_name": "of_a_stranger"}},
+    },
+    "5": None,  # that many bytes of it
+    "5000": None,
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_damaged_checkpoints(data_bin, checkpoint, tmp_path, refuse, name):
+    path, harm = tmp_path / "odd.pt", CHECKPOINTS[name]
+    if harm:
+        torch.save(harm(torch.load(checkpoint, weights_only=True)), path)
+    else:
+        path.write_bytes(checkpoint.read_bytes()[: int(name)])
+    assert refuse(*evaluate(data_bin, path, tmp_path / "out.json"))
+    flags = ["--dict", data_bin / "dict.txt", "--out", tmp_path]
+    assert refuse("import-checkpoint", path, *flags)
+    assert [file.name for file in tmp_path.iterdir()] == ["odd.pt"]
+
+
+def test_a_dictionary_of_another_size(data_bin, checkpoint, tmp_path, refuse):
+    dictionary = Dictionary.load(str(data_bin / "dict.txt"))
+    dictionary.add_symbol("more")
+    dictionary.save(str(tmp_path / "dict.txt"))
+    assert "dictionary" in refuse("eval-lm", tmp_path, "--path", checkpoint, "--cpu")
+    # Checkpoints of others do not remember their dictionary; there the shapes tell.
+    torch.save(without(torch.load(checkpoint), "task_state"), tmp_path / "other.pt")
+    said = refuse("eval-lm", tmp_path, "--path", tmp_path / "other.pt", "--cpu")
+    assert "dictionary" in said and "embed_tokens" in said
+
+
+def with_cell(**values) -> str:
+    return json.dumps(document(evaluation_cell() | values))
+
+
+RESULTS = {
+    "a missing key": json.dumps(without(document(evaluation_cell()), "corpus")),
+    "a missing key of a cell": json.dumps(document(without(evaluation_cell(), "tokens"))),
+    "a huge number": with_cell(tokens=10**400),
+    "too many digits": with_cell(tokens=5).replace(": 5", ": " + "9" * 5000),
+    "deep nesting": '{"a":' * 3000,
+    "half a surrogate pair": with_cell(model="\ud800"),
+    "NaN": with_cell(seconds=float("nan")),
+    "overrides that are no JSON": with_cell(model_overrides="{'a': 1}"),
+    "text that is no object": json.dumps(document(evaluation_cell(), text=5)),
+    "no JSON": "hello",
+    "latin-1": "n\u00e4".encode("latin-1"),
+    "another document": "[]",
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_damaged_results(tmp_path, refuse, name):
+    content = RESULTS[name]
+    path = tmp_path / "results.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    for verb in ("report", "merge-shards"):
+        assert str(path) in refuse(verb, path, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+NASTY = "<script>x</script> | **b** ![i](http://e) `c` $x^{$ " + "long" * 100
+
+
+def test_text_of_results_is_no_markup(tmp_path, arguments_of_pytest_stay):
+    cells = [evaluation_cell(16.0, length=length, model=NASTY) for length in (64, 128)]
+    (tmp_path / "results.json").write_text(json.dumps(document(*cells, corpus=NASTY)))
+    out = tmp_path / "out"
+    assert cli.main(["report", str(tmp_path / "results.json"), "--out", str(out)]) == 0
+    for page in out.rglob("*.md"):
+        text = page.read_text()
+        assert "<script" not in text and "&lt;script&gt;" in text
+        assert "**b**" not in text and "![i](" not in text and " | **" not in text
+        assert len(page.name) < 200
+    assert list(out.rglob("*.png"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "a: [", "\tx", "2026-99-99", "!!python/object/apply:os.system [x]", "[" * 3000, "?"],
+)
+def test_garbage_instead_of_yaml(tmp_path, refuse, text):
+    path = tmp_path / "comparison.yaml"
+    path.write_text(text)
+    assert "comparison.yaml" in refuse("compare", path, "--out", tmp_path / "out")
+
+
+def test_an_output_in_a_place_that_cannot_be(tmp_path, refuse):
+    (tmp_path / "results.json").write_text(with_cell())
+    for out in (tmp_path / "results.json" / "below", tmp_path / ("x" * 300)):
+        assert str(out)[:200] in refuse("report", tmp_path / "results.json", "--out", out)
+
+
+@pytest.mark.parametrize("place", ["a closed pipe", "/dev/full"])
+def test_an_output_that_takes_nothing(place, monkeypatch, refuse):
+    if place == "/dev/full":
+        stream = os.fdopen(os.open(place, os.O_WRONLY), "w")
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        stream = os.fdopen(writer, "w")
+    with stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        assert "The output" in refuse("models")
+
+
+FROM_A_CHILD = """
+
+-- Process 0 terminated with the following error:
+Traceback (most recent call last):
+  File "x.py", line 1
+ValueError: inner
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+alibi_fairseq.errors.BadInput: Wrong: do this.
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError("out of memory"), None),
+        (ProcessRaisedException("\n\n-- Process 1 …\nTraceback …\nKeyError: 'x'\n", 1, 1), None),
+        (ProcessRaisedException(FROM_A_CHILD, 0, 1), "Wrong: do this."),
+        (BadInput("on\n two lines"), "on two lines"),
+        (MissingConfigException("no such\nfile", "x"), "no such file"),
+        (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
+        (ModuleNotFoundError("No module", name="transformers"), "alibi-fairseq[huggingface]"),
+        (pickle.UnpicklingError("Weights only load failed. GLOBAL posix.system"), "posix.system"),
+    ],
+)
+def test_explain(error, sentence):
+    found = explain(error)
+    assert found is None if sentence is None else sentence in found
+
+
+class TestProcesses:
+    """Exit code and last words of real ones."""
+
+    @pytest.mark.parametrize("spawned", [False, pytest.param(True, marks=pytest.mark.slow)])
+    def test_a_training(self, spawned, data_bin, tmp_path):
+        words = [data_bin, "--user-dir", PACKAGE, *SHORT, "--save-dir", tmp_path / "out"]
+        words += ["--position-method", "alibo"]
+        command = ["-m", "fairseq_cli.train", *words]
+        if spawned:
+            # Stands in for a machine with a GPU, where fairseq starts its processes by spawn.
+            program = "import sys, torch; torch.cuda.device_count = lambda: 1; "
+            program += "sys.argv[0] = 'fairseq-train'; "
+            program += "from fairseq_cli.train import cli_main; cli_main()"
+            flags = ["--distributed-init-method", "tcp://localhost:29577"]
+            flags += ["--distributed-world-size", "1", "--distributed-backend", "gloo"]
+            command = ["-c", program, *words, *flags]
+        failed = as_process(*command)
+        last = failed.stderr.strip().splitlines()[-1]
+        assert failed.returncode == 2, failed.stderr[-2000:]
+        assert "error: " in last and "Did you mean 'alibi'?" in last
+        assert "Traceback" not in failed.stderr and "hydra" not in failed.stderr
+        assert not (tmp_path / "out").exists()
+
+    def test_a_wrong_flag_is_one_line(self, data_bin, tmp_path):
+        command = ["-m", "fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]
+        failed = as_process(*command, "--save-dir", tmp_path / "out", "--tokens-per-sampel", 8)
+        assert failed.returncode == 2
+        assert failed.stderr.count("--tokens-per-sampel") == 1 and "usage:" not in failed.stderr
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_a_closed_standard_stream(self, number):
+        program = f"import os, sys; os.close({number}); os.execv(sys.executable, "
+        program += "[sys.executable, '-m', 'alibi_fairseq', 'models'])"
+        done = as_process("-c", program)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+
+    def test_ctrl_c_while_everything_is_imported(self):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        words = [sys.executable, "-m", PACKAGE.name, "models"]
+        run = subprocess.Popen(words, env=environment, stdout=-3, stderr=subprocess.PIPE)
+        while "libtorch" not in Path(f"/proc/{run.pid}/maps").read_text():
+            time.sleep(0.02)
+        run.send_signal(2)
+        said = run.communicate()[1].decode()
+        assert run.returncode == 130 and "Traceback" not in said, said[-500:]
