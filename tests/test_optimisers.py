@@ -34,29 +34,19 @@ def update(optimiser, own: list, steps: range) -> None:
         optimiser.step()
 
 
-def test_updates_are_those_of_fairseqs_adam():
-    results = []
-    for kind in (FairseqAdam, FusedAdam):
-        own = parameters()
-        optimiser = kind(SimpleNamespace(**OPTIONS), own)
-        update(optimiser, own, range(8))
-        results.append(own)
-    for found, expected, start in zip(*results, parameters(), strict=True):
+def test_updates_are_those_of_fairseqs_adam_and_its_state_continues_a_run():
+    theirs, ours, first = parameters(), parameters(), parameters()
+    update(FairseqAdam(SimpleNamespace(**OPTIONS), theirs), theirs, range(8))
+    update(FusedAdam(SimpleNamespace(**OPTIONS), ours), ours, range(8))
+    optimiser = FusedAdam(SimpleNamespace(**OPTIONS), first)
+    update(optimiser, first, range(5))
+    resumed = FusedAdam(SimpleNamespace(**OPTIONS), first)
+    resumed.load_state_dict(copy.deepcopy(optimiser.state_dict()))
+    update(resumed, first, range(5, 8))
+    for found, again, expected, start in zip(ours, first, theirs, parameters(), strict=True):
         assert (found - start).abs().max() > 0.01
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-
-
-def test_its_state_continues_a_run():
-    whole = parameters()
-    update(FusedAdam(SimpleNamespace(**OPTIONS), whole), whole, range(8))
-    own = parameters()
-    first = FusedAdam(SimpleNamespace(**OPTIONS), own)
-    update(first, own, range(5))
-    second = FusedAdam(SimpleNamespace(**OPTIONS), own)
-    second.load_state_dict(copy.deepcopy(first.state_dict()))
-    update(second, own, range(5, 8))
-    for found, expected in zip(own, whole, strict=True):
-        assert torch.equal(found, expected)
+        assert torch.equal(again, found)
 
 
 def test_options_of_other_implementations_are_refused():

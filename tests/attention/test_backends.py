@@ -8,7 +8,8 @@ from attention_calls import Call, assert_close, reference, results, supporting
 
 from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.attention.eager import bounded_block
-from alibi_fairseq.positions import METHODS, PositionConfig, build_position_method
+from alibi_fairseq.attention.fold import extra_dimensions
+from alibi_fairseq.positions import METHODS, PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import LinearBias
 
 #: Largest difference to the reference, relative to the largest value.
@@ -101,19 +102,44 @@ def test_learned_biases_get_the_gradient_of_the_reference(method):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["alibi", "fox"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_a_long_text_costs_no_precision(method, dtype):
+LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(Call("alibi", cached=16_352, dtype=t, **LONG) for t in (torch.float32, torch.bfloat16)),
+        *(Call("fox", cached=16_352, dtype=t, **LONG) for t in (torch.float32, torch.bfloat16)),
+        Call("alibi", cached=8_000, dtype=torch.float16, **LONG),
+        Call("fox", heads=1, batch=1, length=2000),
+    ],
+    ids=str,
+)
+def test_a_long_text_costs_no_precision(call):
     """Where absolute positions would be off by 8e-5 in fp32, and FoX's running sum is near −11,000."""
-    keys = 8_000 if dtype == torch.float16 else 16_352
-    call = Call(method, heads=6, batch=1, length=32, cached=keys, width=64, dtype=dtype)
     (q, k, v, _), mask = call.tensors(), call.mask()
     exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
     for backend in supporting(call) & {"sdpa", "fold"}:
         found, _ = attend(q, k, v, mask, backend=backend)
         error = (found.double() - exact).abs().max() / exact.abs().max()
         # Rounding of the inputs aside, a type's own rounding of the result is all there is.
-        assert error < (5e-6 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps), backend
+        limit = 5e-6 if call.dtype == torch.float32 else 2 * torch.finfo(call.dtype).eps
+        assert error < limit, backend
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("width", [32, 64])
+def test_extra_dimensions_hold_slopes_and_positions(dtype, width):
+    """Their products are −slope · distance · √D; in narrow types but for what a row has in common."""
+    slopes, mask = alibi_slopes(12), FutureMask(None, 3, 60_000)
+    for_queries, for_keys = extra_dimensions(slopes, mask, width, dtype)
+    found = for_queries.double() @ for_keys.double().mT / width**0.5  # (H, T, S)
+    distance = torch.arange(59_997, 60_000)[:, None] - torch.arange(60_000)
+    expected = -slopes.double()[:, None, None] * distance
+    common = (found - expected)[..., :1] if dtype.itemsize == 2 else 0
+    # fp16 has no numbers below 6e-8.
+    atol = 2e-3 if dtype == torch.float16 else 1e-6
+    torch.testing.assert_close(found - common, expected, rtol=3e-7, atol=atol)
 
 
 def test_weights_are_those_of_the_reference():

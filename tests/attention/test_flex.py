@@ -79,7 +79,7 @@ def certified(call: Call) -> torch.Tensor:
     "call",
     [
         Call("none", cached=70),
-        Call("sandwich"),
+        Call("sandwich", cached=70),
         Call(documents=True),
         Call(documents=True, cached=70, window=150),
         Call("none", documents=True, heads=2),
