@@ -116,16 +116,10 @@ def measure_layers(args, layers: list, weights: str, peak: float) -> list[dict]:
 
 
 def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, object]:
-    """Run a checkpoint over the first tokens of a split.
-
-    Args:
-        path: a checkpoint of this project's models.
-        data: fairseq's binary data folder.
-        length: number of tokens; the model may have been trained on fewer.
+    """Run a checkpoint over the first ``length`` tokens of a split.
 
     Returns:
-        One (q, k, v) per layer, each (1, H, T, D) with rotations applied; and the bias of the
-        method.
+        One (q, k, v) per layer, each (1, H, T, D) with rotations applied; and the method's bias.
     """
     loaded = load_checkpoint(path, data)
     split = load_split(data, subset, load_dictionary(data))

@@ -78,9 +78,7 @@ def cells_of(
     """One cell per function that was timed in turns; also printed.
 
     Args:
-        times: as :func:`seconds_in_turns` returns them.
         label: what the functions do, for the cells' names.
-        baseline: the function that the others are compared with.
         tokens: number of tokens that one call takes, for the speed; 0 leaves it out.
         case: further keys of every cell.
     """

@@ -34,19 +34,12 @@ GRACE = 15
 
 @dataclass(frozen=True)
 class Part:
-    """One process.
-
-    Attributes:
-        name: of its files, too.
-        proves: what its success shows.
-        options: of the benchmark.
-        rehearsal: its options on a CPU.
-    """
+    """One process."""
 
     name: str
     proves: str
     options: str = "--quick"
-    rehearsal: str = "--quick --rounds 1"
+    rehearsal: str = "--quick --rounds 1"  # its options on a CPU
 
 
 PARTS = (

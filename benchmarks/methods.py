@@ -49,7 +49,6 @@ def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
 
 
 def measure(args) -> Iterator[dict]:
-    """One cell per length and method."""
     if BASELINE not in args.methods:
         raise BadInput(f"--methods must include {BASELINE}, which the ratios are to.")
     for length in args.lengths:

@@ -132,13 +132,7 @@ class MaterialisedModel(TransformerLanguageModel):
 
 
 def build(name: str, shape: Shape, length: int, attention_dropout: float = 0.0):
-    """A model with random weights and its dictionary.
-
-    Args:
-        name: ``stock``, ``materialised``, ``no bias``, or one of our position methods.
-        shape: the size.
-        length: tokens per sample.
-    """
+    """A model with random weights for samples of ``length`` tokens, and its dictionary."""
     dictionary = Dictionary()
     for word in range(shape.words - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
@@ -180,9 +174,7 @@ def training_step(
 ) -> Callable[[], float]:
     """Forward, loss, backward, clipping and update, on the device the model is on.
 
-    Args:
-        passes: forward and backward passes that share the update's tokens (``--update-freq``).
-        optimiser: makes one from parameters and a learning rate.
+    The ``passes`` share the update's tokens (``--update-freq``).
     """
     parameter = next(model.parameters())
     task = SimpleNamespace(target_dictionary=dictionary)
@@ -245,13 +237,12 @@ def _peak_memory(*arguments) -> float:
 
 def evaluation_step(model, dictionary, shape: Shape, length: int) -> Callable[[], None]:
     """Forward pass to the features, the part of evaluation that positions have a hand in."""
-    parameter = next(model.parameters())
-    batch = sample(dictionary, shape.batch(length), length, parameter.device)
+    batch = sample(dictionary, shape.batch(length), length, next(model.parameters()).device)
 
+    @torch.no_grad()
     def step() -> None:
         model.eval()
-        with torch.no_grad():
-            model.extract_features(batch["net_input"]["src_tokens"])
+        model.extract_features(batch["net_input"]["src_tokens"])
         model.train()
 
     return step

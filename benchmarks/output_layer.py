@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
-from fairseq.optim.adam import Adam
 
 from . import common, models
 
@@ -34,8 +34,7 @@ LARGE_VOCABULARY = models.Shape(
     8192,
 )
 LENGTH = 512
-#: What the chunked losses are measured with besides.
-OPTIONS = ("--optimizer fused_adam", "--compile")
+fused_adam = partial(torch.optim.AdamW, fused=True)
 
 
 def main() -> None:
@@ -45,43 +44,35 @@ def main() -> None:
     common.run(parser, "output_layer", measure)
 
 
-def shapes() -> list[models.Shape]:
-    if common.device().type == "cuda":
-        return [models.WIKI103, models.DENSE_16]
-    return [LARGE_VOCABULARY, models.SMALL]
-
-
-def variants(shape: models.Shape) -> list[str]:
-    """fairseq's criterion, ours, and ours with each option."""
-    chunked = f"chunked_{shape.criterion}"
-    return [shape.criterion, chunked, *(f"{chunked}, {option}" for option in OPTIONS)]
-
-
-def stepper_arguments(shape: models.Shape, variant: str) -> tuple:
-    """Arguments of :func:`models.stepper`."""
-    criterion, _, option = variant.partition(", ")
-    flags = (*shape.flags, option) if option == "--compile" else shape.flags
-    varied = replace(shape, criterion=criterion, flags=flags)
-    return "alibi", varied, LENGTH, 0.0, 1, fused_adam if "fused_adam" in option else Adam
-
-
-def fused_adam(parameters, lr: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr, fused=True)
+def variants(shape: models.Shape) -> dict[str, tuple]:
+    """Arguments of :func:`models.stepper`: fairseq's criterion, ours, and ours with an option."""
+    ours = f"chunked_{shape.criterion}"
+    chunked = replace(shape, criterion=ours)
+    compiled = replace(chunked, flags=(*shape.flags, "--compile"))
+    return {
+        shape.criterion: ("alibi", shape, LENGTH),
+        ours: ("alibi", chunked, LENGTH),
+        f"{ours}, --optimizer fused_adam": ("alibi", chunked, LENGTH, 0.0, 1, fused_adam),
+        f"{ours}, --compile": ("alibi", compiled, LENGTH),
+    }
 
 
 def measure(args) -> Iterator[dict]:
     """One cell per model and variant."""
-    for shape in shapes():
-        kind = "adaptive" if shape.criterion == "adaptive_loss" else "plain"
+    on_gpu = common.device().type == "cuda"
+    adaptive, plain = (
+        (models.WIKI103, models.DENSE_16) if on_gpu else (LARGE_VOCABULARY, models.SMALL)
+    )
+    for kind, shape in (("adaptive", adaptive), ("plain", plain)):
         if args.softmax in (None, kind):
             yield from measure_at(args, shape)
 
 
 def measure_at(args, shape: models.Shape) -> list[dict]:
     steps = {}
-    for name in variants(shape):
+    for name, arguments in variants(shape).items():
         torch.manual_seed(1)
-        _, steps[name] = models.stepper(*stepper_arguments(shape, name))
+        _, steps[name] = models.stepper(*arguments)
     times = common.seconds_in_turns(steps, args.rounds, shape.name)
     del steps
     batch = shape.batch(LENGTH)
@@ -90,7 +81,7 @@ def measure_at(args, shape: models.Shape) -> list[dict]:
     if args.no_memory:
         return cells
     for cell in cells:
-        memory = models.peak_memory(*stepper_arguments(shape, cell["variant"]))
+        memory = models.peak_memory(*variants(shape)[cell["variant"]])
         cell["peak_memory_mb"] = round(memory, 1)
         cell["memory_ratio"] = round(cell["peak_memory_mb"] / cells[0]["peak_memory_mb"], 3)
     return cells

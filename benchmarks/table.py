@@ -27,21 +27,13 @@ Not on this page: `backends` (every backend on calls of many shapes, which the c
 
 
 class Table(NamedTuple):
-    """A table of the page.
-
-    Attributes:
-        heading: of its section.
-        note: what is measured, in one sentence.
-        rows: keys that name a row; those with one value in all cells are left out.
-        across: keys of which every combination of values gets columns of its own.
-        values: (heading, key, format) of each column.
-    """
+    """A table of the page."""
 
     heading: str
     note: str
-    rows: tuple[str, ...]
-    across: tuple[str, ...]
-    values: tuple[tuple[str, str, str], ...]
+    rows: tuple[str, ...]  # keys that name a row; those with one value in all cells are left out
+    across: tuple[str, ...]  # every combination of their values has columns of its own
+    values: tuple[tuple[str, str, str], ...]  # heading, key and format of each column
 
 
 TABLES = {

@@ -75,7 +75,6 @@ def test_generate(bench, monkeypatch):
 def test_methods(bench):
     cells = bench("methods", "--lengths", "32", "--rounds", "1")
     check(cells, set(models.METHODS), "position_method")
-    assert all(cell["evaluation_ratio"] > 0 for cell in cells)
     ratios = {cell["position_method"]: cell["memory_ratio"] for cell in cells}
     assert ratios.pop("sinusoidal") == 1 and set(ratios.values()) == {1.5}
 
@@ -103,9 +102,9 @@ def test_peak_memory_is_that_of_a_process_of_its_own():
     assert 1 < (after - before) / (2 * 200_000 * 16 * 16 / 1e6) < 3
 
 
-def rows_of(batch: dict, first: int, last: int) -> dict:
-    inputs = {name: tensor[first:last] for name, tensor in batch["net_input"].items()}
-    target = batch["target"][first:last]
+def row_of(batch: dict, n: int) -> dict:
+    inputs = {name: tensor[n : n + 1] for name, tensor in batch["net_input"].items()}
+    target = batch["target"][n : n + 1]
     return {"net_input": inputs, "target": target, "ntokens": target.numel()}
 
 
@@ -115,7 +114,7 @@ def test_an_update_in_passes_is_the_same_update(monkeypatch):
     whole = models.sample(dictionary, 4, 16, torch.device("cpu"))
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     losses, weights = [], []
-    for passes, parts in ((1, [whole]), (4, [rows_of(whole, n, n + 1) for n in range(4)])):
+    for passes, parts in ((1, [whole]), (4, [row_of(whole, n) for n in range(4)])):
         model.load_state_dict(start)
         monkeypatch.setattr(models, "sample", lambda *_, drawn=iter(parts): next(drawn))  # noqa: B008
         losses.append(models.training_step(model, dictionary, shape, 16, passes)())

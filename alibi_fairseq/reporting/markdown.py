@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
@@ -104,10 +105,8 @@ class Report:
 
     def _unique(self, folder: str, name: str) -> str:
         base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME]
-        unique, number = base, 1
-        while (folder, unique) in self.names:
-            number += 1
-            unique = f"{base}-{number}"
+        numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
+        unique = next(name for name in numbered if (folder, name) not in self.names)
         self.names.add((folder, unique))
         return unique
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from alibi_fairseq.paper import published as paper
@@ -66,24 +66,18 @@ def table(item: str, results: Results) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One model of a paper's table: its numbers, and ours, of which there may be several variants.
+    """One model of a paper's table: its numbers, and ours, of which there may be several variants."""
 
-    ``foreign`` are models of other people, of which there will be none of ours.
-    """
-
+    label: str
     paper: Series
     ours: Sequence[Series] = ()
-    foreign: bool = False
 
-    @property
-    def label(self) -> str:
-        return self.paper.title
-
-    def named(self, name: str = "ours") -> Iterator[tuple[str, Series]]:
-        """Ours by name: one even if there is nothing of ours yet."""
-        if not self.foreign:
-            for one in self.ours or [Series("", None, ())]:
-                yield (f"{name} ({one.variant})" if one.variant else name), one
+    def named(self, name: str = "ours") -> list[tuple[str, Series]]:
+        """Ours by name: one even if there is nothing of ours yet, none of other people's models."""
+        if not self.paper.position_method:
+            return []
+        ours = self.ours or [Series("", None, ())]
+        return [(f"{name} ({one.variant})" if one.variant else name, one) for one in ours]
 
 
 def rows_beside(
@@ -119,9 +113,9 @@ def rows_beside(
         for model in series(same):
             variants[model.variant] += model.points
         found = [
-            Series(method, length, own, variant, title=name) for variant, own in variants.items()
+            Series(method, length, own, variant, False, name) for variant, own in variants.items()
         ]
-        rows.append(Row(Series(method, length, members, "paper", True, name), found))
+        rows.append(Row(name, Series(method, length, members, "paper", True, name), found))
     return rows
 
 
@@ -151,7 +145,7 @@ def _with_other_people(item: str, rows: list[Row]) -> list[Row]:
         if row is None:
             cells = ((subset, printed[f"{subset}_perplexity"]) for subset in ("valid", "test"))
             points = [Point("", 0, 0, 0, subset, value) for subset, value in cells if value]
-            row = Row(Series("", None, points, title=f"{printed['model']} (as printed)"), (), True)
+            row = Row(f"{printed['model']} (as printed)", Series("", None, points))
         found.append(row)
     return found
 
@@ -264,7 +258,12 @@ def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
     if not reasons:
         return []
     lines = [
-        [row.label + name[4:], point.subset, str(point.length), f"{point.bits_per_byte:.4f}"]
+        [
+            row.label + name.removeprefix("ours"),
+            point.subset,
+            str(point.length),
+            f"{point.bits_per_byte:.4f}",
+        ]
         for row in rows
         for name, own in row.named()
         for point in own.points

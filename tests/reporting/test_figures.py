@@ -20,14 +20,18 @@ def axes_of(*lines, **panel):
     return figure.axes[0]
 
 
-def two_methods():
+def two_methods(**perplexities):
+    """A document with the perplexities of methods at 64 and at 128 tokens."""
     return document(
         *(
             evaluation_cell(perplexity, position_method=method, length=length)
-            for method, perplexities in (("alibi", (60, 58)), ("sinusoidal", (61, 400)))
-            for length, perplexity in zip((64, 128), perplexities, strict=True)
+            for method, both in perplexities.items()
+            for length, perplexity in zip((64, 128), both, strict=True)
         )
     )
+
+
+MEASURED = two_methods(alibi=(60, 58), sinusoidal=(61, 400))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,7 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
     hashes = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}{suffix}"
-        draw(two_methods(), path)
+        draw(MEASURED, path)
         content = path.read_bytes()
         assert content.startswith(start) and len(content) > 5000
         hashes.append(hashlib.sha256(content).hexdigest())
@@ -46,8 +50,7 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
 
 
 def test_lines_are_the_measured_points_with_units_on_the_axes():
-    drawn = series(document_points(two_methods()))
-    axes = axes_of(*map(line_of, drawn))
+    axes = axes_of(*map(line_of, series(document_points(MEASURED))))
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
@@ -177,13 +180,8 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
 
 
 def test_a_diverged_model_does_not_press_the_others_together():
-    perplexities = {"alibi": (20.0, 19.0), "sinusoidal": (21.0, 5.9e9)}
-    cells = [
-        evaluation_cell(perplexity, position_method=method, length=length)
-        for method, both in perplexities.items()
-        for length, perplexity in zip((64, 128), both)
-    ]
-    axes = axes_of(*map(line_of, series(document_points(document(*cells)))))
+    measured = two_methods(alibi=(20.0, 19.0), sinusoidal=(21.0, 5.9e9))
+    axes = axes_of(*map(line_of, series(document_points(measured))))
     assert axes.get_ylim()[1] < 30
     assert [text.get_text() for text in axes.texts] == ["5.9e+09 ↑"]
 

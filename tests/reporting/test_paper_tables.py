@@ -93,13 +93,9 @@ def test_two_variants_of_a_model_have_a_line_each():
     points = ours("table15", train_length=3072)
     points += [replace(point, updates=280000, perplexity=17.5) for point in points]
     rows = cells_of(table("table15", points))
-    assert [row[1] for row in rows[-5:]] == [
-        "paper",
-        "ours (280000 updates)",
-        "difference",
-        "ours (286000 updates)",
-        "difference",
-    ]
+    variants = [f"ours ({updates} updates)" for updates in (280000, 286000)]
+    expected = ["paper", variants[0], "difference", variants[1], "difference"]
+    assert [row[1] for row in rows[-5:]] == expected
 
 
 def test_test_sets_keep_other_peoples_models_as_printed():
@@ -142,13 +138,8 @@ def test_tables_11_and_12_tell_update_counts_apart():
     assert rows[2][1:] == ["ours", "missing", "–"]
     at = rows.index(["Sinusoidal, L=1024", "paper", "26.2 GB", "46.7k", "5.5k"])
     assert rows[at + 1][1:] == ["ours", "missing", "missing", "missing"]
-    training = {
-        "position_method": "sinusoidal",
-        "train_length": 1024,
-        "updates": 46500,
-        "gpu_hours": 5432.1,
-        "peak_memory_mb": 25500.0,
-    }
+    training = {"position_method": "sinusoidal", "train_length": 1024, "updates": 46500}
+    training |= {"gpu_hours": 5432.1, "peak_memory_mb": 25500.0}
     early = replace(ours("table11")[0], updates=46500)
     old = training | {"updates": 50000, "gpu_hours": 9999.0}
     rows = cells_of(table("table11", [early], [training, old]))

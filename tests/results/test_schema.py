@@ -102,20 +102,18 @@ def test_an_invalid_document_leaves_the_file_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b'{"schema": ', "not a JSON file"),
-        (b"\xff\xfe\x00", "not a JSON file"),
-        (b"[]", "the content is"),
-        (b'{"kind": 1, "kind": 2}', "'kind' appears twice"),
-        (json.dumps(changed("version", float("nan"))).encode(), "version is nan"),
+        ('{"kind": 1, "kind": 2}', "'kind' appears twice"),
+        (json.dumps(changed("version", float("nan"))), "version is nan"),
+        ("{", "not a JSON file"),
+        (None, "cannot be read"),
     ],
 )
 def test_unreadable_files(tmp_path, content, expected):
     path = tmp_path / "results.json"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_text(content)
     with pytest.raises(BadInput, match=expected):
         schema.load_document(path)
-    with pytest.raises(BadInput, match="cannot be read"):
-        schema.load_document(tmp_path / "absent.json")
 
 
 def test_benchmark_identity_is_whatever_is_not_measured():
