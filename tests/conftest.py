@@ -13,7 +13,9 @@ import torch
 from commands import SHORT, in_process, make_data
 from fairseq import models, options
 from fairseq.data import Dictionary
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.dataclass.configs import CommonConfig
+from fairseq.tasks.language_modeling import LanguageModelingConfig
+from omegaconf import OmegaConf, open_dict
 from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
@@ -89,7 +91,16 @@ def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, seque
     command = ["data", "--task", "language_modeling", "--cpu"]
     command += ["--tokens-per-sample", str(tokens_per_sample), *flags]
     parsed: argparse.Namespace = options.parse_args_and_arch(options.get_training_parser(), command)
-    return models.build_model(convert_namespace_to_omegaconf(parsed).model, task)
+    # Not convert_namespace_to_omegaconf, with which hydra takes most of a second.
+    sections = {
+        "model": models.MODEL_DATACLASS_REGISTRY[parsed.arch],
+        "task": LanguageModelingConfig,
+        "common": CommonConfig,
+    }
+    config = OmegaConf.create({k: dc.from_namespace(parsed) for k, dc in sections.items()})
+    with open_dict(config):
+        config.model._name = parsed.arch
+    return models.build_model(config.model, task)
 
 
 def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **kwargs):

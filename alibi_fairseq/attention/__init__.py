@@ -27,9 +27,7 @@ def attend(
 
     Args:
         q: (B, H, T, D) unscaled queries.
-        k, v: (B, H, S, D) keys and values; S is T plus the cached or remembered
-            length.
-        mask: the future mask of this forward pass.
+        k, v: (B, H, S, D) keys and values; S is T plus the cached or remembered length.
         dropout_p: probability of dropping an attention weight; 0 outside of training.
         backend: ``auto`` or one of ``BACKENDS``.
         need_weights: also return the attention weights, which only ``eager`` can provide.

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,42 +37,6 @@ WORKSPACE = 2**18
 LARGEST_EXPONENT = 60.0
 
 
-class Scores(NamedTuple):
-    """A view of the workspace, and the views of it that the passes need."""
-
-    all: Tensor  # (G, n, K)
-    transposed: Tensor  # (G, K, n)
-    diagonal: Tensor  # (G, n, n): the keys at the queries' own positions
-
-
-class ForwardViews(NamedTuple):
-    """Operands of one block in the forward pass."""
-
-    q: Tensor  # (G, n, 2 + D + 1)
-    k_transposed: Tensor  # (G, 2 + D + 1, K)
-    v: Tensor  # (G, K, D + 1)
-    scores: Scores
-    row_max: Tensor | None  # (G, n)
-    sums: Tensor  # (G, n, D + 1)
-
-
-class BackwardViews(NamedTuple):
-    """Operands of one block in the backward pass."""
-
-    q: Tensor  # (G, n, 2 + D + 1)
-    q_features: Tensor  # (G, n, D)
-    k_transposed: Tensor  # (G, 2 + D + 1, K)
-    k_features: Tensor  # (G, K, D)
-    v_transposed: Tensor  # (G, D + 1, K)
-    grad: Tensor  # (G, n, D + 1)
-    grad_features: Tensor  # (G, n, D)
-    weights: Scores
-    dscores: Scores
-    dq: Tensor  # (G, n, D)
-    dk: Tensor  # (G, K, D)
-    dv: Tensor  # (G, K, D)
-
-
 def attend(
     q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, own: Tensor, rise: Tensor, windows: Tensor
 ) -> Tensor:
@@ -82,9 +46,6 @@ def attend(
         q: (B, H, T, D) unscaled queries; k, v: (B, H, S, D), the last T belong to the queries.
         slopes: (H,) fp32.
         own, rise, windows: the certificate of these q and k.
-
-    Returns:
-        (B, H, T, D) in the dtype of v.
     """
     # A window for the whole batch: sequences of a head share the blocks that they are computed in.
     windows, rise = windows.amax(dim=0), rise.amax(dim=0)  # (H,)
@@ -105,25 +66,28 @@ class _Banded(torch.autograd.Function):
         row_max = torch.zeros_like(reference)  # (H, B, T)
         v_pairs, sum_pairs, max_pairs = (x.flatten(0, 1) for x in (values, sums, row_max))
 
-        def make_views(group, pairs, block, workspace):
-            return ForwardViews(
-                q=operands.q_pairs[pairs, block.queries],
-                k_transposed=operands.k_pairs[pairs, block.keys].mT,
-                v=v_pairs[pairs, block.keys],
-                scores=_scores(pairs, block, workspace[0]),
-                row_max=max_pairs[pairs, block.queries] if group.subtract_max else None,
-                sums=sum_pairs[pairs, block.queries],
-            )
+        def prepare(group: Group, pairs: slice, block: Block, workspace: Tensor) -> Callable:
+            q_block = operands.q_pairs[pairs, block.queries]  # (G, n, 2 + D + 1)
+            k_transposed = operands.k_pairs[pairs, block.keys].mT  # (G, 2 + D + 1, K)
+            v_block = v_pairs[pairs, block.keys]  # (G, K, D + 1)
+            scores, diagonal = room_for_scores(pairs, block, workspace[0])
+            block_max = max_pairs[pairs, block.queries]  # (G, n)
+            block_sums = sum_pairs[pairs, block.queries]  # (G, n, D + 1)
 
-        def compute(x: ForwardViews):
-            scores = torch.bmm(x.q, x.k_transposed, out=x.scores.all)
-            if x.row_max is not None:
-                _subtract_row_max(x.scores, x.row_max)
-            scores.exp_()
-            x.scores.diagonal.tril_()
-            torch.bmm(scores, x.v, out=x.sums)
+            def compute() -> None:
+                torch.bmm(q_block, k_transposed, out=scores)
+                if group.subtract_max:
+                    future = torch.ones(diagonal.shape[1:], dtype=torch.bool).triu_(1)
+                    diagonal.masked_fill_(future, -torch.inf)
+                    torch.amax(scores, -1, out=block_max)
+                    scores.sub_(block_max.unsqueeze(-1))
+                scores.exp_()
+                diagonal.tril_()
+                torch.bmm(scores, v_block, out=block_sums)
 
-        operands.compute_in_blocks(groups, make_views, compute)
+            return compute
+
+        operands.compute_in_blocks(groups, prepare)
         total = sums[..., -1]  # (H, B, T)
         result = operands.heads_back(sums[..., :-1] / total[..., None], v.dtype)
         ctx.save_for_backward(q, k, v, slopes, result, reference + row_max + total.log())
@@ -145,52 +109,40 @@ class _Banded(torch.autograd.Function):
         v_pairs, grad_pairs = values.flatten(0, 1), grads.flatten(0, 1)
         dq_pairs, dk_pairs, dv_pairs = (x.flatten(0, 1) for x in (dq, dk, dv))
 
-        def make_views(group, pairs, block, workspace):
-            q_block = operands.q_pairs[pairs, block.queries]
-            k_block = operands.k_pairs[pairs, block.keys]
-            grad_block = grad_pairs[pairs, block.queries]
-            return BackwardViews(
-                q=q_block,
-                q_features=q_block[..., 2:-1],
-                k_transposed=k_block.mT,
-                k_features=k_block[..., 2:-1],
-                v_transposed=v_pairs[pairs, block.keys].mT,
-                grad=grad_block,
-                grad_features=grad_block[..., :-1],
-                weights=_scores(pairs, block, workspace[0]),
-                dscores=_scores(pairs, block, workspace[1]),
-                dq=dq_pairs[pairs, block.queries],
-                dk=dk_pairs[pairs, block.keys],
-                dv=dv_pairs[pairs, block.keys],
-            )
+        def prepare(group: Group, pairs: slice, block: Block, workspace: Tensor) -> Callable:
+            q_block = operands.q_pairs[pairs, block.queries]  # (G, n, 2 + D + 1)
+            k_block = operands.k_pairs[pairs, block.keys]  # (G, K, 2 + D + 1)
+            grad_block = grad_pairs[pairs, block.queries]  # (G, n, D + 1)
+            q_features, k_features = q_block[..., 2:-1], k_block[..., 2:-1]
+            grad_features = grad_block[..., :-1]
+            k_transposed, v_transposed = k_block.mT, v_pairs[pairs, block.keys].mT
+            weights, diagonal = room_for_scores(pairs, block, workspace[0])
+            dscores, _ = room_for_scores(pairs, block, workspace[1])
+            weights_transposed, dscores_transposed = weights.mT, dscores.mT
+            dq_block = dq_pairs[pairs, block.queries]  # (G, n, D)
+            dk_block, dv_block = dk_pairs[pairs, block.keys], dv_pairs[pairs, block.keys]
 
-        def compute(x: BackwardViews):
-            weights = torch.bmm(x.q, x.k_transposed, out=x.weights.all).exp_()
-            x.weights.diagonal.tril_()
-            dscores = torch.bmm(x.grad, x.v_transposed, out=x.dscores.all).mul_(weights)
-            x.dv.baddbmm_(x.weights.transposed, x.grad_features)
-            x.dk.baddbmm_(x.dscores.transposed, x.q_features)
-            torch.bmm(dscores, x.k_features, out=x.dq)
+            def compute() -> None:
+                torch.bmm(q_block, k_transposed, out=weights).exp_()
+                diagonal.tril_()
+                torch.bmm(grad_block, v_transposed, out=dscores).mul_(weights)
+                dv_block.baddbmm_(weights_transposed, grad_features)
+                dk_block.baddbmm_(dscores_transposed, q_features)
+                torch.bmm(dscores, k_features, out=dq_block)
 
-        operands.compute_in_blocks(ctx.groups, make_views, compute)
+            return compute
+
+        operands.compute_in_blocks(ctx.groups, prepare)
         dq *= q.shape[3] ** -0.5
         pairs = ((dq, q.dtype), (dk, k.dtype), (dv, v.dtype))
         return *(operands.heads_back(x, dtype) for x, dtype in pairs), None, None, None, None
 
 
-def _scores(pairs: slice, block: Block, workspace: Tensor) -> Scores:
-    """Room for the scores of a block."""
+def room_for_scores(pairs: slice, block: Block, workspace: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (G, n, K) in the workspace, and those of the keys at the queries' own positions (G, n, n)."""
     count, n, keys = length_of(pairs), length_of(block.queries), length_of(block.keys)
     scores = workspace.as_strided((count, n, keys), (n * keys, keys, 1))
-    return Scores(scores, scores.mT, scores[:, :, keys - n :])
-
-
-def _subtract_row_max(scores: Scores, row_max: Tensor) -> None:
-    """Subtract from each row the maximum over its visible keys, which is written to (G, n)."""
-    future = torch.ones(scores.diagonal.shape[1:], dtype=torch.bool).triu_(1)
-    scores.diagonal.masked_fill_(future, -torch.inf)
-    torch.amax(scores.all, -1, out=row_max)
-    scores.all.sub_(row_max.unsqueeze(-1))
+    return scores, scores[:, :, keys - n :]
 
 
 class Group(NamedTuple):
@@ -217,9 +169,7 @@ class Block(NamedTuple):
 def group_heads(windows: Tensor, rise: Tensor, order: list[int], keys: int) -> list[Group]:
     """Groups of heads with the same window, in the given order of heads.
 
-    Args:
-        windows, rise: (H,) as in the certificate, their largest over the sequences.
-        keys: number of keys S.
+    ``windows`` and ``rise`` (H,) are those of the certificate, their largest over the sequences.
     """
     groups: list[Group] = []
     columns = torch.stack([windows, rise])[:, order].T.tolist()
@@ -273,12 +223,9 @@ class Operands:
         return x.permute(2, 1, 0, 3).to(dtype).contiguous().permute(1, 2, 0, 3)
 
     def compute_in_blocks(
-        self,
-        groups: list[Group],
-        make_views: Callable[[Group, slice, Block, Tensor], Any],
-        compute: Callable[[Any], None],
+        self, groups: list[Group], prepare: Callable[[Group, slice, Block, Tensor], Callable]
     ) -> None:
-        """Call ``compute(make_views(group, pairs, block, workspace))`` for all blocks, in parallel.
+        """Call what ``prepare(group, pairs, block, workspace)`` returns for all blocks, in parallel.
 
         ``workspace`` is (2, N) with N at least the number of scores of the block.
         """
@@ -289,16 +236,17 @@ class Operands:
         line = torch.arange(-self.keys, BLOCK, dtype=self.dtype) - BLOCK // 2
         tasks = []
         for share, workspace in zip(shares, workspaces, strict=True):
-            steps: list[tuple[Callable, Any]] = []
+            steps: list[Callable] = []
             for group, first, last in share:
                 for block in self.blocks(group):
                     n, count = length_of(block.queries), length_of(block.keys)
                     positions = self.k_pairs[first:last, block.keys, 0]  # (G, K)
-                    steps.append((positions.copy_, line[self.keys + n - count : self.keys + n]))
+                    of_block = line[self.keys + n - count : self.keys + n]
+                    steps.append(functools.partial(positions.copy_, of_block))
                     step = max(1, WORKSPACE // block.scores)
                     for pair in range(first, last, step):
                         pairs = slice(pair, min(pair + step, last))
-                        steps.append((compute, make_views(group, pairs, block, workspace)))
+                        steps.append(prepare(group, pairs, block, workspace))
             tasks.append(functools.partial(_run_steps, steps))
         run_parallel(tasks)
 
@@ -335,6 +283,6 @@ def length_of(span: slice) -> int:
     return span.stop - span.start
 
 
-def _run_steps(steps: list[tuple[Callable, Any]]) -> None:
-    for function, argument in steps:
-        function(argument)
+def _run_steps(steps: list[Callable]) -> None:
+    for step in steps:
+        step()

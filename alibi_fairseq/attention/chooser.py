@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -28,11 +28,10 @@ from .skipping import typical_share
 logger = logging.getLogger(__name__)
 
 
-@runtime_checkable
 class Backend(Protocol):
-    """One way to compute causal attention with a score bias.
+    """One way to compute causal attention with a score bias: a module with these three functions.
 
-    A backend is a module with these three functions (PEP 544 allows modules to implement protocols).
+    ``q``, ``k``, ``v``, ``mask`` and ``dropout_p`` are those of :func:`alibi_fairseq.attention.attend`.
     """
 
     def supports(self, bias: ScoreBias | None) -> bool:
@@ -42,24 +41,11 @@ class Backend(Protocol):
     def unsupported_reason(
         self, q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
     ) -> str | None:
-        """Why this backend cannot compute a call, as a clause for a message; None if it can.
-
-        Arguments are those of :meth:`attend`.
-        """
+        """Why this backend cannot compute a call, as a clause for a message; None if it can."""
         ...
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-        """Causal attention.
-
-        Args:
-            q: (B, H, T, D) unscaled queries.
-            k, v: (B, H, S, D) keys and values, S ≥ T.
-            mask: the future mask of this forward pass, with its bias.
-            dropout_p: probability of dropping an attention weight.
-
-        Returns:
-            (B, H, T, D) in the dtype of v.
-        """
+        """The output, (B, H, T, D) in the dtype of v."""
         ...
 
 
@@ -104,16 +90,11 @@ def choose(
     dropout_p: float,
     strict: bool = False,
 ) -> str:
-    """The name of the backend for one call.
-
-    Args:
-        name: a key of ``BACKENDS``, or ``auto``.
-        strict: raise if that backend cannot compute this call, instead of logging a warning and
-            choosing another one.
-        others: as in :func:`alibi_fairseq.attention.attend`.
+    """The name of the backend for one call; arguments as in :func:`alibi_fairseq.attention.attend`.
 
     Raises:
-        BadInput: if ``strict`` and the backend cannot compute this call.
+        BadInput: if ``strict`` and the backend of that name cannot compute this call. Without
+            ``strict`` a warning is logged and another one chosen.
     """
     call = (q, k, v, mask, dropout_p)
     if name != "auto":

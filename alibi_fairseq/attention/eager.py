@@ -47,14 +47,9 @@ def bounded_block(q: Tensor, keys: int) -> int:
 def attend_block(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, start: int, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Reference attention for one block of queries, at least in fp32.
+    """Output (B, H, n, D) and weights before dropout (B, H, n, K) of queries from number ``start`` on.
 
-    Args:
-        q: (B, H, n, D) queries number ``start … start + n - 1``.
-        k, v: (B, H, K, D) keys and values up to the last of these queries.
-
-    Returns:
-        Output (B, H, n, D) in the dtype of v; weights before dropout (B, H, n, K).
+    ``k`` and ``v`` (B, H, K, D) end with the last of these queries.
     """
     precise = torch.promote_types(q.dtype, torch.float32)
     scores = (q.to(precise) * q.shape[-1] ** -0.5) @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
@@ -70,8 +65,6 @@ def attend_recomputing(
 
     For attention dropout and learned biases, where there is no fused kernel. Memory between the
     passes is O(T·D). With the same random state the result equals that of ``eager``.
-
-    Args, returns: as :func:`alibi_fairseq.attention.attend`.
     """
 
     def output(q_block, k_block, v_block, start):
@@ -104,16 +97,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
 def attend_with_weights(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Attention output and weights.
-
-    Args:
-        q: (B, H, T, D); k, v: (B, H, S, D).
-        mask: the future mask of this forward pass.
-        dropout_p: probability of dropping an attention weight.
-
-    Returns:
-        Output (B, H, T, D) in the dtype of v, weights before dropout (B, H, T, S) in at least fp32.
-    """
+    """Output (B, H, T, D) in the dtype of v; weights before dropout (B, H, T, S) in at least fp32."""
     outputs, weights, size = [], [], bounded_block(q, mask.keys)
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
         block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible])

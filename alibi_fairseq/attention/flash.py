@@ -67,17 +67,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
 
 
 def attend_within(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, windows: Tensor) -> Tensor:
-    """ALiBi in which keys further away than a head's window may be left out.
-
-    Args:
-        q, k, v: as in :func:`alibi_fairseq.attention.attend`.
-        slopes: (H,) fp32.
-        windows: (H,) floats.
-    """
-    # The kernel takes a window as a number, so the host has to wait for it once in each layer.
-    groups = group_heads(windows.tolist(), k.shape[2])
+    """ALiBi, of slopes (H,) in fp32, that may leave out keys further away than ``windows``, (H,)."""
     outputs = []
-    for first, last, window in groups:
+    # The kernel takes a window as a number, so the host has to wait for it once in each layer.
+    for first, last, window in group_heads(windows.tolist(), k.shape[2]):
         heads = slice(first, last)
         outputs.append(_call(q[:, heads], k[:, heads], v[:, heads], slopes[heads], 0.0, window))
     return torch.cat(outputs, dim=1)  # (B, H, T, D)

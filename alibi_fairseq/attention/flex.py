@@ -70,11 +70,9 @@ def attend(
     dropout_p: float,
     windows: Tensor | None = None,
 ) -> Tensor:
-    """Attention output (B, H, T, D).
+    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`.
 
-    Args:
-        q, k, v, mask, dropout_p: as in :func:`alibi_fairseq.attention.attend`.
-        windows: (B, H) keys further away than this may be skipped; None looks at all of them.
+    Keys further away than ``windows``, (B, H), may be skipped.
     """
     score_mod = mask.shared(("flex", q.device), lambda: _score_modification(mask, q.device))
     if windows is None:

@@ -30,6 +30,8 @@ from ..positions.alibi import LinearBias
 from .eager import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
 
+#: Slopes are split into that many numbers of 8 significant bits.
+SLOPE_PARTS = 3
 #: Positions are split into multiples of this and a remainder, each with at most 8 significant bits.
 RADIX = 256
 #: Extra head dimensions; kernels require head sizes that are multiples of 8.
@@ -107,47 +109,38 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
 def extra_dimensions(
     slopes: Tensor, mask: FutureMask, width: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """What to prepend to the queries and the keys.
+    """What to prepend to the queries (H, T, E) and the keys (H, S, E) for slopes (H,) in fp32.
 
-    Args:
-        slopes: (H,) fp32.
-        mask: determines the positions.
-        width: head size D; the kernel divides by its square root.
-
-    Returns:
-        (H, T, E) and (H, S, E) in ``dtype``.
+    The kernel divides by the square root of the head size ``width``.
     """
-    parts = slope_parts(slopes, width)  # (H, 3)
-    keys = position_parts(torch.arange(mask.keys, device=slopes.device), dtype)  # (P, S)
-    heads = slopes.shape[0]
-    for_queries = slopes.new_zeros(heads, mask.queries, EXTRA, dtype=torch.float64)
-    for_keys = slopes.new_zeros(heads, mask.keys, EXTRA, dtype=torch.float64)
-    for index in range(parts.shape[1]):
-        part = parts[:, index, None]  # (H, 1)
-        for_queries[..., 2 * index] = part
-        for_keys[..., 2 * index] = keys[0]
-        if len(keys) == 2:
-            for_queries[..., 2 * index + 1] = part
-            for_keys[..., 2 * index + 1] = keys[1]
+    places = torch.arange(mask.keys, device=slopes.device).double()  # (S,)
+    coarse, fine = places - places % RADIX, places % RADIX
+    rest = slopes.double()[:, None] * width**0.5  # (H, 1)
+    for_queries, for_keys = [], []
+    for _ in range(SLOPE_PARTS):
+        part = rest.bfloat16().double()
+        rest = rest - part
+        if torch.finfo(dtype).eps <= 2.0**-23:
+            for_queries += [part, places[mask.offset :]]
+            for_keys += [places, -part]
         else:
-            for_queries[..., 2 * index + 1] = keys[0, mask.offset :]
-            for_keys[..., 2 * index + 1] = -part
-    return for_queries.to(dtype), for_keys.to(dtype)
+            for_queries += [part, part]
+            for_keys += [coarse, fine]
+
+    def joined(columns: list[Tensor], length: int) -> Tensor:
+        wide = torch.stack([column.expand(len(slopes), length) for column in columns], dim=-1)
+        return pad(wide, (0, EXTRA - len(columns))).to(dtype)
+
+    return joined(for_queries, mask.queries), joined(for_keys, mask.keys)
 
 
 def gate_dimensions(
     total: Tensor, offset: int, width: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """What to prepend to the queries and the keys for gates.
+    """What to prepend to the queries (B, H, T, E) and the keys (B, H, S, E) for gates.
 
-    Args:
-        total: (B, H, S) running sums in fp64.
-        offset: number of keys before the first query's own.
-        width: head size D.
-
-    Returns:
-        (B, H, T, E) and (B, H, S, E) in ``dtype``. Only the keys' have a gradient: what all scores
-        of a query have in common has none behind softmax.
+    ``total`` is (B, H, S), running sums in fp64. Only the keys' part has a gradient: what all scores
+    of a query have in common has none behind softmax.
     """
     rest = (total - total[..., -1:].detach()) * width**0.5
     parts = []
@@ -168,39 +161,6 @@ def gate_dimensions(
     room = (0, EXTRA - 2 * count)
     for_queries, for_keys = (pad(pair.flatten(3).to(dtype), room) for pair in pairs)
     return for_queries, for_keys
-
-
-def slope_parts(slopes: Tensor, width: int) -> Tensor:
-    """Three numbers of 8 significant bits whose sum is slope·√D to fp32 precision.
-
-    Args:
-        slopes: (H,) fp32.
-        width: head size D.
-
-    Returns:
-        (H, 3) float64, largest part first.
-    """
-    rest = slopes.double() * width**0.5
-    parts = []
-    for _ in range(3):
-        parts.append(rest.bfloat16().double())
-        rest = rest - parts[-1]
-    return torch.stack(parts, dim=-1)
-
-
-def position_parts(positions: Tensor, dtype: torch.dtype) -> Tensor:
-    """Numbers that a dtype represents exactly and whose sum is the position.
-
-    Args:
-        positions: (S,) integers.
-
-    Returns:
-        (P, S) float64; one part for fp32 and fp64, two for narrower dtypes.
-    """
-    if torch.finfo(dtype).eps <= 2.0**-23:
-        return positions.double()[None]
-    low = positions % RADIX
-    return torch.stack([positions - low, low]).double()
 
 
 def _prepend(extra: Tensor, x: Tensor) -> Tensor:

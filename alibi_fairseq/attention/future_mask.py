@@ -13,6 +13,7 @@ D head size.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from ..positions.base import PlaceBias, RelativeBias, ScoreBias, token_positions
 SEPARATORS = ("none", "eos", "empty_line")
 
 
+@dataclass(eq=False)
 class FutureMask:
     """Which keys are visible to a query, and what is added to their scores.
 
@@ -34,34 +36,30 @@ class FutureMask:
 
     Args:
         bias: what the position method adds to the scores, or None.
-        queries: number of queries T.
-        keys: number of keys S ≥ T.
-        window: each query attends to its own key and the ``window - 1`` before it; 0 for no limit.
+        queries, keys: T and S ≥ T.
         key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
             padding query still sees itself, so that no row is empty and softmax stays finite.
+        window: each query attends to its own key and the ``window - 1`` before it; 0 for no limit.
         document_start: (B, S) int64, position of the first key of each key's document, see
             :func:`document_starts`. A query attends only to its own document. None if there is one
             document.
     """
 
-    def __init__(
-        self,
-        bias: ScoreBias | None,
-        queries: int,
-        keys: int,
-        key_padding: Tensor | None = None,
-        window: int = 0,
-        document_start: Tensor | None = None,
-    ):
-        self.bias = bias
-        self.queries = queries
-        self.keys = keys
-        self.offset = keys - queries
-        self.key_padding = key_padding
-        self.window = window if window < keys else 0
-        self.document_start = document_start
-        self._bands: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-        self._shared: dict[Hashable, Any] = {}
+    bias: ScoreBias | None
+    queries: int
+    keys: int
+    key_padding: Tensor | None = None
+    window: int = 0
+    document_start: Tensor | None = None
+    _bands: dict[tuple[torch.device, torch.dtype], Tensor] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self):
+        self.offset = self.keys - self.queries
+        if self.window >= self.keys:
+            self.window = 0
 
     @property
     def is_plain_causal(self) -> bool:
@@ -71,9 +69,7 @@ class FutureMask:
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:
         """The same mask of a method without a bias, with one that belongs to a single layer."""
-        mask = FutureMask(
-            bias, self.queries, self.keys, self.key_padding, self.window, self.document_start
-        )
+        mask = replace(self, bias=bias)
         mask._shared = self._shared
         return mask
 
@@ -102,9 +98,7 @@ class FutureMask:
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What a backend derives from this mask alone, made for the first layer and kept for the others.
 
-        Args:
-            key: tells it from what other backends keep.
-            make: makes it; must not depend on parameters that need a gradient.
+        It must not depend on parameters that need a gradient.
         """
         if key not in self._shared:
             self._shared[key] = make()

@@ -29,13 +29,7 @@ SCORE_SCALINGS = ("none", "logn", "ssmax")
 
 
 class ScoreScale(nn.Module):
-    """The factors of all layers.
-
-    Args:
-        kind: one of ``SCORE_SCALINGS`` but ``none``.
-        heads, layers: of the model.
-        train_length: L.
-    """
+    """The factors of all layers; ``kind`` is one of ``SCORE_SCALINGS`` but ``none``."""
 
     def __init__(self, kind: str, heads: int, layers: int, train_length: int):
         super().__init__()
@@ -58,7 +52,6 @@ class ScoreScale(nn.Module):
         if self.kind == "logn":
             factor = (logarithm / self.least).clamp(min=1)  # (B or 1, 1, T, 1)
         else:
-            factor = (
-                self.layers[layer].get_parameter("s").view(-1, 1, 1) * logarithm
-            )  # (B or 1, H, T, 1)
+            s = self.layers[layer].get_parameter("s").view(-1, 1, 1)
+            factor = s * logarithm  # (B or 1, H, T, 1)
         return (q * factor).to(q.dtype)

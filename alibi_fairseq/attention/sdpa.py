@@ -14,18 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ..positions import ScoreBias
+from . import eager
 from .eager import QUERY_BLOCK, attend_recomputing, query_blocks
 from .future_mask import FutureMask
 
-
-def supports(bias: ScoreBias | None) -> bool:
-    """Every bias."""
-    return True
-
-
-def unsupported_reason(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:
-    """Runs everywhere."""
+#: Every bias and every call, as eager.
+supports, unsupported_reason = eager.supports, eager.unsupported_reason
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:

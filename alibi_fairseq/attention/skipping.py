@@ -94,13 +94,7 @@ class Certificate(NamedTuple):
 
 @torch.no_grad()
 def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
-    """Bounds and windows of one call.
-
-    Args:
-        q: (B, H, T, D) unscaled queries.
-        k: (B, H, S, D) keys; the last T belong to the queries.
-        slopes: (H,) positive fp32.
-    """
+    """Bounds and windows of queries (B, H, T, D), unscaled, and keys (B, H, S, D); slopes (H,) > 0."""
     precise = torch.promote_types(q.dtype, torch.float32)
     keys, scale = k.shape[2], q.shape[-1] ** -0.5
     share = torch.finfo(q.dtype).eps / 8
@@ -129,12 +123,7 @@ TYPICAL_REACH = 37.0
 
 
 def typical_share(slopes: list[float], queries: int, keys: int) -> float:
-    """The share of the scores that is left when a trained model skips, guessed before any is known.
-
-    Args:
-        slopes: of all heads.
-        queries, keys: T and S; the queries are those of the last keys.
-    """
+    """The share of the scores that is left when a trained model skips, guessed before any is known."""
     first = keys - queries + 1  # keys visible to the first query
     visible = queries * (first + keys) / 2
     share = 0.0

@@ -30,7 +30,12 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
         """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
-        softmax = adaptive_softmax_of(model.decoder)
+        softmax = getattr(model.decoder, "adaptive_softmax", None)
+        if softmax is None:
+            raise BadInput(
+                "--criterion chunked_adaptive_loss needs a model with --adaptive-softmax-cutoff; use "
+                "--criterion chunked_cross_entropy for this one."
+            )
         targets = sample["target"]  # (B, T)
         # Before the model is called: a GPU has little left to do then, and the host waits for it.
         clusters = find_clusters(softmax.cutoff, targets.flatten(), self.padding_idx)
@@ -79,19 +84,14 @@ def adaptive_cross_entropy(
     padding_idx: int | None = None,
     reduce: bool = True,
 ) -> Tensor:
-    """−ln p of each target under fairseq's adaptive softmax, as its ``adaptive_loss`` counts it.
+    """−ln p of the targets of features (n, C) under fairseq's adaptive softmax, as its
+    ``adaptive_loss`` counts it: a scalar, or (n,) without ``reduce``, in nats.
 
     Args:
         softmax: a ``fairseq.modules.AdaptiveSoftmax``. Its first cutoff ends the frequent words of
             the head; behind them the head has one score per tail cluster.
-        features: (n, C).
-        clusters: the clusters of the (n,) targets.
         padding_idx: targets without a loss. fairseq also ignores this number inside each cluster,
             where it is the cluster's word ``padding_idx``; so do we, for equal losses.
-        reduce: sum over tokens.
-
-    Returns:
-        A scalar, or (n,), in nats.
     """
     features = softmax.dropout_module(features)
     targets = clusters.targets
@@ -118,18 +118,3 @@ def head_parts(head: Any, features: Tensor) -> list[tuple[Tensor, Tensor]]:
         project, words = words
         inputs = project(features)
     return [(inputs, words.weight), (features, head.class_proj.weight)]
-
-
-def adaptive_softmax_of(decoder: nn.Module) -> Any:
-    """The adaptive softmax of a decoder.
-
-    Raises:
-        BadInput: there is none.
-    """
-    softmax = getattr(decoder, "adaptive_softmax", None)
-    if softmax is None:
-        raise BadInput(
-            "--criterion chunked_adaptive_loss needs a model with --adaptive-softmax-cutoff; use "
-            "--criterion chunked_cross_entropy for this one."
-        )
-    return softmax

@@ -43,11 +43,7 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
 
 
 def output_weight(decoder: nn.Module) -> Tensor:
-    """(V, C) weight of the output layer.
-
-    Raises:
-        BadInput: the output layer is not a matrix.
-    """
+    """(V, C) weight of the output layer; raises BadInput if that is not a matrix."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise BadInput(
             "This model has an adaptive softmax, which --criterion chunked_cross_entropy does not "

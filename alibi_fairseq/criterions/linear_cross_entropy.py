@@ -83,16 +83,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _in_chunks(
     targets: Tensor, counted: Tensor, tensors: Sequence[Tensor], factors: Tensor | None
 ) -> tuple[Tensor, list[Tensor] | None]:
-    """Losses, and gradients if asked for.
+    """(n,) losses, and the gradients of ``tensors``, inputs (n, C) and weights (V, C) in turns.
 
-    Args:
-        targets: (n,).
-        counted: (n,) False where a row has no loss.
-        tensors: inputs (n, C) and weights (V, C) in turns.
-        factors: (n,) the gradient of each row's loss; None: no gradients wanted.
-
-    Returns:
-        (n,) losses, and the gradients of ``tensors``.
+    ``counted`` (n,) is False where a row has no loss; ``factors`` (n,) are the gradients of the rows'
+    losses, None if no gradients are wanted.
     """
     inputs, weights = tensors[::2], tensors[1::2]
     n, dtype = len(targets), inputs[0].dtype

@@ -106,7 +106,7 @@ class OwnText(Corpus):
 
     def _join(self, joined: Path) -> list[int]:
         """Write all documents, or the first of them, to one file; returns the bytes of each."""
-        lines: Iterator[bytes] = itertools.chain.from_iterable(map(_lines, self.files))
+        lines: Iterable[bytes] = itertools.chain.from_iterable(map(_lines, self.files))
         if self.excerpt:
             lines = beginning(lines, self.excerpt * BYTES_PER_TOKEN)
         ends, line = [0], b""

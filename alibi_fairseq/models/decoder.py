@@ -57,11 +57,8 @@ class DecoderLayer(TransformerDecoderLayerBase):
         if self_attn_mask.memory is not None and self.normalize_before:
             memory = self.self_attn_layer_norm(self_attn_mask.memory)
             self_attn_mask = replace(self_attn_mask, memory=memory)
-        run = (
-            compiled()
-            if self.is_compiled and self.training
-            else TransformerDecoderLayerBase.forward
-        )
+        is_compiled = self.is_compiled and self.training
+        run = compiled() if is_compiled else TransformerDecoderLayerBase.forward
         return run(self, x, *args, self_attn_mask=self_attn_mask, **kwargs)
 
 
@@ -137,7 +134,6 @@ class AlibiDecoder(TransformerDecoder):
             prev_output_tokens: (B, S) tokens. With an ``incremental_state`` they include all cached
                 tokens, and the new ones, one or several, come last.
             incremental_state: cache of keys and values, filled by this call.
-            features_only: return features instead of scores.
             memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory, as
                 returned by an earlier call. Must not contain padding.
 
@@ -165,12 +161,9 @@ class AlibiDecoder(TransformerDecoder):
         """Features before the output layer.
 
         Args:
-            last: return features of only the last ``last`` new positions; the last layer then
-                computes no others. Cannot be combined with an ``incremental_state``.
+            last: return features of only the last ``last`` new positions, (B, last, C); the last
+                layer then computes no others. Cannot be combined with an ``incremental_state``.
             others: see :meth:`forward`.
-
-        Returns:
-            Features (B, T, C) or (B, last, C), and the dictionary of :meth:`forward`.
         """
         method = self.embed_positions
         check_memory(method, memory, incremental_state)
@@ -294,22 +287,14 @@ def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
     """Input and context of a layer that computes only the last positions.
 
-    Earlier positions become memory, which provides keys and values; their queries, output projections
-    and feed-forward activations are not computed.
-
-    Args:
-        x: (T, B, C) input of the layer.
-        context: the context for all T positions.
-        last: number of positions to compute, at least 1.
+    Earlier positions of x (T, B, C) become memory, which provides keys and values; their queries,
+    output projections and feed-forward activations are not computed.
     """
     before, x = x[:-last], x[-last:]  # (T - last, B, C), (last, B, C)
     if before.shape[0] == 0:
         return x, context
     memory = before if context.memory is None else torch.cat([context.memory, before])
-    whole = context.mask
-    mask = FutureMask(
-        whole.bias, last, whole.keys, whole.key_padding, whole.window, whole.document_start
-    )
+    mask = replace(context.mask, queries=last)
     rotation = rotation_of_last(context.rotation)
     return x, replace(context, mask=mask, rotation=rotation, memory=memory)
 

@@ -42,14 +42,10 @@ class AlibiLanguageModel(FairseqLanguageModel):
         """Scores of the next token at every position.
 
         Args:
-            src_tokens: (B, T) tokens.
             segment: the place of these tokens in a longer text
                 (:class:`alibi_fairseq.tasks.segment_memory.Segment`): provides the states of the
                 previous segment and stores those of this one. Without it the model is stateless.
-            **kwargs: as in :meth:`AlibiDecoder.forward`.
-
-        Returns:
-            Scores (B, T, V) and a dictionary, see :meth:`AlibiDecoder.forward`.
+            others, returns: as in :meth:`AlibiDecoder.forward`.
         """
         if segment is None or self.decoder.embed_positions.memory_length == 0:
             return self.decoder(src_tokens, **kwargs)
@@ -64,10 +60,8 @@ class AlibiLanguageModel(FairseqLanguageModel):
         """fairseq's hub interface, which takes and returns text.
 
         Args:
-            model_name_or_path: folder of the checkpoint.
-            checkpoint_file: its name.
             data_name_or_path: data folder. If it has a manifest, text is tokenised as the data was.
-            **kwargs: as for fairseq; ``bpe`` names another tokeniser.
+            **kwargs: ``bpe`` names another tokeniser.
         """
         if "bpe" not in kwargs:
             kwargs = {**tokenizer_options(data_name_or_path), **kwargs}
@@ -102,16 +96,11 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model for the task's dictionary.
-
-        Raises:
-            BadInput: if the options are inconsistent.
-        """
+        """Raises BadInput if the options are inconsistent."""
         args = plain_options(args)
-        if args.decoder_input_dim is None:
-            args.decoder_input_dim = args.decoder_embed_dim
-        if args.decoder_output_dim is None:
-            args.decoder_output_dim = args.decoder_embed_dim
+        for width in ("decoder_input_dim", "decoder_output_dim"):
+            if getattr(args, width) is None:
+                setattr(args, width, args.decoder_embed_dim)
         if args.decoder_layers_to_keep:
             layers = args.decoder_layers_to_keep.split(",")
             if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
@@ -209,14 +198,9 @@ def check_options(args: argparse.Namespace) -> None:
         raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
     if args.attention_window < 0:
         raise BadInput(f"--attention-window must be 0 or more, not {args.attention_window}.")
-    if args.score_scaling not in SCORE_SCALINGS:
-        raise BadInput(
-            f"--score-scaling must be one of {', '.join(SCORE_SCALINGS)}, not '{args.score_scaling}'."
-        )
-    if args.block_diagonal not in SEPARATORS:
-        raise BadInput(
-            f"--block-diagonal must be one of {', '.join(SEPARATORS)}, not '{args.block_diagonal}'."
-        )
+    for option, choices in (("score_scaling", SCORE_SCALINGS), ("block_diagonal", SEPARATORS)):
+        if (value := getattr(args, option)) not in choices:
+            raise BadInput(f"{flag(option)} must be one of {', '.join(choices)}, not '{value}'.")
     if args.block_diagonal != "none" and args.mem_len > 0:
         raise BadInput("--block-diagonal cannot be combined with --mem-len; drop one of the two.")
     if args.decoder_embed_dim % args.decoder_attention_heads:

@@ -65,9 +65,7 @@ class SelfAttention(MultiheadAttention):
         Args:
             query: (T, B, C). ``key`` and ``value`` are the same tensor in self-attention and are
                 ignored; padding is part of the context's mask.
-            incremental_state: caches keys and values between calls if given.
             need_weights: also return the weights, averaged over heads unless ``need_head_weights``.
-            attn_mask: the context of this forward pass.
 
         Returns:
             Output (T, B, C); weights (B, T, S), or (H, B, T, S) per head, or None.
@@ -131,20 +129,13 @@ class SelfAttention(MultiheadAttention):
 
 
 def appended(cached: Tensor, new: Tensor) -> Tensor:
-    """``torch.cat([cached, new], dim=2)``, in the memory of ``cached`` where that has room: a new
-    token does not copy those before it.
+    """``torch.cat([cached, new], dim=2)`` of (B, H, S, D) and (B, H, T, D), in the memory of ``cached``
+    where that has room: a new token does not copy those before it.
 
     The result is a part of a larger buffer that remembers how far it is filled. Only the part that
     reaches so far is extended in place: two continuations of the same tokens never share what
     follows, and ``cached`` keeps its values. Reordering for beam search makes tensors without a
     buffer, which are copied as by ``torch.cat``.
-
-    Args:
-        cached: (B, H, S, D), possibly an earlier result.
-        new: (B, H, T, D).
-
-    Returns:
-        (B, H, S + T, D).
     """
     if torch.is_grad_enabled() and (cached.requires_grad or new.requires_grad):
         return torch.cat([cached, new], dim=2)

@@ -61,36 +61,21 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
 
 
 def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
-    """Construct a position method.
-
-    Raises:
-        BadInput: if there is no such method, or if an option is set that it does not use.
-    """
-    check_method(name)
-    check_options(name, config)
-    return METHODS[name](config)
-
-
-def check_method(name: str) -> None:
-    """Raises BadInput if there is no such method."""
+    """Raises BadInput if there is no such method, or if an option is set that it does not use."""
     if name not in METHODS:
         hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
         raise BadInput(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}."
         )
-
-
-def check_options(name: str, config: PositionConfig) -> None:
-    """Raises BadInput if an option is set that the method does not use."""
     for option in METHOD_OPTIONS:
         readers = [other for other, method in METHODS.items() if option in method.options]
-        not_given = getattr(PositionConfig, option)
-        if getattr(config, option) != not_given and name not in readers:
+        if getattr(config, option) != getattr(PositionConfig, option) and name not in readers:
             flag = "--" + option.replace("_", "-")
             raise BadInput(
                 f"{flag} applies only to position method {' or '.join(readers)}, not to "
                 f"'{name}'; drop one of the two."
             )
+    return METHODS[name](config)
 
 
 __all__ = [
@@ -105,7 +90,6 @@ __all__ = [
     "ScoreBias",
     "alibi_slopes",
     "build_position_method",
-    "check_method",
     "register_position_method",
     "token_positions",
 ]

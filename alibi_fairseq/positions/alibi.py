@@ -36,6 +36,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -92,22 +93,14 @@ def _slopes_on(bias: LinearBias, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class LinearBias(RelativeBias):
-    """−m_h·distance, from fp32 slopes.
-
-    Attributes:
-        num_heads: H.
-        divisor: all slopes are divided by it; 1 is the paper's ALiBi.
-        bias_max: largest exponent of the slopes; 8 is the paper's ALiBi.
-        given: H slopes instead of these.
-    """
+    """−m_h·distance, from fp32 slopes, with ``given`` ones in place of those of the paper."""
 
     num_heads: int
     divisor: float = 1.0
     bias_max: float = BIAS_MAX
     given: tuple[float, ...] | None = None
 
-    def slopes(self, device: torch.device) -> Tensor:
-        """(H,) fp32 slopes on a device."""
+    def slopes(self, device: torch.device) -> Tensor:  # (H,) fp32
         return _slopes_on(self, device)
 
     def at(self, distance: Tensor) -> Tensor:
@@ -122,7 +115,6 @@ class TrainableLinearBias(RelativeBias):
     Attributes:
         method: the module that holds the logarithms of the slopes, (H,). Not they themselves, since
             biases are compared, and since Python 3.13 that would compare tensors.
-        divisor: all slopes are divided by it.
     """
 
     method: Alibi
@@ -171,21 +163,24 @@ class Alibi(PositionMethod):
         return LinearBias(heads, divisor, bias_max, learned)
 
 
+def positive(text: str) -> float | None:
+    """The number that a text is, or None if it is no positive number."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if number > 0 and math.isfinite(number) else None
+
+
 def slope_divisor(alibi_scale: str) -> float | None:
     """The divisor of the slopes that ``alibi_scale`` asks for; None if it depends on the length.
 
     Raises:
         BadInput: if it is neither ``none`` nor ``dynamic`` nor a positive number.
     """
-    if alibi_scale == "none":
-        return 1.0
-    if alibi_scale == "dynamic":
-        return None
-    try:
-        factor = float(alibi_scale)
-    except ValueError:
-        factor = 0.0
-    if not (factor > 0 and math.isfinite(factor)):
+    if alibi_scale in ("none", "dynamic"):
+        return 1.0 if alibi_scale == "none" else None
+    if (factor := positive(alibi_scale)) is None:
         raise BadInput(
             f"--alibi-scale must be none, dynamic or a positive number, not '{alibi_scale}'."
         )
@@ -205,23 +200,16 @@ def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
     """Numbers separated by commas or white space, as a model stores them.
 
     Raises:
-        BadInput: they are no numbers, not positive, or not one per head.
+        BadInput: they are not positive numbers, one per head.
     """
-    try:
-        slopes = tuple(float(word) for word in option.replace(",", " ").split())
-    except ValueError:
+    slopes = [positive(word) for word in option.replace(",", " ").split()]
+    if None in slopes or len(slopes) != num_heads:
         raise BadInput(
-            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or numbers, not {option[:60]!r} (in YAML give "
-            "the numbers themselves, separated by commas, and not a file)."
-        ) from None
-    if len(slopes) != num_heads:
-        raise BadInput(
-            f"--alibi-slopes gives {len(slopes)} slopes, but the model has {num_heads} heads."
+            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} positive numbers, one per "
+            f"head, not {option[:60]!r} (in YAML give the numbers themselves, separated by commas, and "
+            "not a file)."
         )
-    for slope in slopes:
-        if not (slope > 0 and math.isfinite(slope)):
-            raise BadInput(f"--alibi-slopes: {slope} is not a positive number.")
-    return slopes
+    return tuple(slope for slope in slopes if slope is not None)
 
 
 def slopes_option(value: str) -> str:
@@ -232,7 +220,10 @@ def slopes_option(value: str) -> str:
     Raises:
         BadInput: there is no such file, or it is not text.
     """
-    if value in SLOPE_KINDS or _is_number(value.partition(",")[0]):
+    if value in SLOPE_KINDS:
+        return value
+    with suppress(ValueError):
+        float(value.partition(",")[0])
         return value
     try:
         with open(value, encoding="utf-8") as file:
@@ -244,11 +235,3 @@ def slopes_option(value: str) -> str:
             f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or a file of numbers; '{value}' cannot be "
             f"read ({reason})."
         ) from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

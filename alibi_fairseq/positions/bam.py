@@ -23,29 +23,22 @@ from .base import PositionConfig, PositionMethod, RelativeBias
 EPSILON = 1e-5
 
 
-class Prior(nn.Module):
-    """The parameters of one layer."""
-
-    def __init__(self, heads: int):
-        super().__init__()
-        self.alpha, self.beta = (nn.Parameter(torch.zeros(heads)) for _ in range(2))
-
-
 @dataclass(frozen=True)
 class GeneralisedGaussianBias(RelativeBias):
     """−e^α_h·(distance + ε)^β_h.
 
     Attributes:
-        prior: the module that holds α and β, (H,) each.
+        prior: the module that holds α and β of a layer, (H,) each.
     """
 
-    prior: Prior
+    prior: nn.Module
 
     needs_grad = True
 
     def at(self, distance: Tensor) -> Tensor:
         heads = (-1, *[1] * distance.dim())
-        alpha, beta = (p.float().view(heads) for p in (self.prior.alpha, self.prior.beta))
+        parameters = (self.prior.get_parameter(name) for name in ("alpha", "beta"))
+        alpha, beta = (p.float().view(heads) for p in parameters)
         return -torch.exp(alpha + beta * torch.log(distance + EPSILON))
 
 
@@ -55,9 +48,10 @@ class Bam(PositionMethod):
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         # fairseq's pruning finds the parameters of a layer by the name "layers".
-        self.layers = nn.ModuleList(Prior(config.num_heads) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(
+            nn.ParameterDict({name: torch.zeros(config.num_heads) for name in ("alpha", "beta")})
+            for _ in range(config.num_layers)
+        )
 
     def bias(self, layer: int, keys: int) -> GeneralisedGaussianBias:
-        prior = self.layers[layer]
-        assert isinstance(prior, Prior)
-        return GeneralisedGaussianBias(prior)
+        return GeneralisedGaussianBias(self.layers[layer])

@@ -40,20 +40,11 @@ class PositionConfig:
 
     Attributes:
         embed_dim: model width C.
-        num_heads: attention heads H.
-        num_layers: decoder layers.
         train_length: tokens per training sample; only ``learned`` sizes a parameter by it.
         padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
             start one past it.
-        mem_len: past hidden states per layer that a method with a memory attends to.
-        alibi_scale: position interpolation of ALiBi: ``none``, ``dynamic`` or a factor.
-        alibi_bias_max: largest exponent of ALiBi's slopes: the smallest slope is 2^−alibi_bias_max.
-        alibi_slopes: of ALiBi: ``paper``, ``trainable``, ``random``, or one number per head, separated
-            by commas.
-        clamp_learned_positions: ``learned`` reuses its last row past the end of the table.
-        rotary_scaling: of ``rotary``: ``none``, or how its rotation is slowed down for longer texts.
-        t5_max_distance: of ``t5``: all distances from this one on share a bucket.
         seed: of the training, for what is drawn once and not learned.
+        others: the model's options of that name (``alibi_fairseq/models/config.py``).
     """
 
     embed_dim: int
@@ -90,7 +81,6 @@ class ScoreBias:
         Args:
             q: (B, H, n, D) queries at positions ``first … first + n - 1``.
             k: (B, H, K, D) keys at positions ``0 … K - 1``.
-            first: position of the first query.
 
         Returns:
             Tensor that broadcasts to (B, H, n, K), fp32 or wider.
@@ -102,14 +92,7 @@ class RelativeBias(ScoreBias):
     """A score bias that depends only on the distance from the key to the query."""
 
     def at(self, distance: Tensor) -> Tensor:
-        """Bias at each distance.
-
-        Args:
-            distance: integer tensor of any shape, query position − key position, ≥ 0.
-
-        Returns:
-            (H, *distance.shape) in fp32.
-        """
+        """Bias (H, *distance.shape) in fp32 at distances, query position − key position, integers ≥ 0."""
         raise NotImplementedError
 
     def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
@@ -175,52 +158,34 @@ class PositionMethod(nn.Module):
         self.config = config
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """What to add to the token embeddings.
+        """What to add to the token embeddings, (B, T, C), or None.
 
-        Args:
-            positions: (B, T) int64, 0-based position of each token in its own sequence, −1 at
-                padding.
-
-        Returns:
-            (B, T, C), or None if the method does not act here.
+        ``positions`` is (B, T) int64, 0-based in each token's own sequence, −1 at padding.
         """
         return None
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation | None:
         """A function that rotates the queries and keys of new tokens, or None.
 
-        Keys are rotated before they are cached, so a cached key is never rotated again.
-
-        Args:
-            start: position of the first new token (the number of cached tokens).
-            length: number of new tokens T.
+        Keys are rotated before they are cached, so a cached key is never rotated again. ``start`` is
+        the position of the first new token, which is the number of cached tokens.
         """
         return None
 
     def bias(self, layer: int, keys: int) -> ScoreBias | None:
         """What to add to the scores of one layer, or None.
 
-        Layers with equal biases share one mask, which is built once per forward pass.
-
-        Args:
-            layer: 0-based index of the decoder layer.
-            keys: number of keys S of this forward pass.
+        Layers with equal biases share one mask, which is built once per forward pass with ``keys``
+        keys.
         """
         return None
 
     def gate(self, layer: int, x: Tensor) -> Tensor | None:
-        """The logarithm of each token's gate in one layer, or None.
+        """The logarithm of each token's gate in one layer, (B, H, T) in fp32 or wider, or None.
 
         The score of key j and query i gets the sum of the gates of tokens j + 1 … i, see
         :class:`GateBias`. The running sums are cached beside the keys. A method with gates has no
-        ``bias``.
-
-        Args:
-            layer: 0-based index of the decoder layer.
-            x: (T, B, C) input of the layer's attention.
-
-        Returns:
-            (B, H, T), fp32 or wider.
+        ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
         """
         return None
 

@@ -27,23 +27,15 @@ from .base import PositionConfig, PositionMethod, ScoreBias
 COUNTS = 64
 
 
-class Counts(nn.Module):
-    """The vectors of one layer."""
-
-    def __init__(self, head_dim: int):
-        super().__init__()
-        self.vectors = nn.Parameter(torch.zeros(head_dim, COUNTS))
-
-
 @dataclass(frozen=True)
 class ContextualBias(ScoreBias):
     """q·e[p]/√D.
 
     Attributes:
-        counts: the module that holds e, (D, COUNTS).
+        counts: the module that holds e of a layer, (D, COUNTS).
     """
 
-    counts: Counts
+    counts: nn.Module
 
     needs_grad = True
 
@@ -55,7 +47,7 @@ class ContextualBias(ScoreBias):
         gates = torch.sigmoid(q @ k.transpose(2, 3)).masked_fill(future, 0.0)  # (B, H, n, K)
         # Counted from the query backwards: what lies before a key never matters to it.
         position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=COUNTS - 1)
-        products = q @ self.counts.vectors.to(precise)  # (B, H, n, COUNTS)
+        products = q @ self.counts.get_parameter("vectors").to(precise)  # (B, H, n, COUNTS)
         below = position.detach().floor()
         above = position.detach().ceil()
         share = position - below
@@ -69,9 +61,10 @@ class Cope(PositionMethod):
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         # fairseq's pruning finds the parameters of a layer by the name "layers".
-        self.layers = nn.ModuleList(Counts(config.head_dim) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(
+            nn.ParameterDict({"vectors": torch.zeros(config.head_dim, COUNTS)})
+            for _ in range(config.num_layers)
+        )
 
     def bias(self, layer: int, keys: int) -> ContextualBias:
-        counts = self.layers[layer]
-        assert isinstance(counts, Counts)
-        return ContextualBias(counts)
+        return ContextualBias(self.layers[layer])

@@ -113,15 +113,7 @@ def parse_scaling(given: str, train_length: int) -> Scaling | None:
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the pairs (x_i, x_{i + D/2}).
-
-    Args:
-        x: (B, H, T, D).
-        cos, sin: (T, D/2) in fp32.
-
-    Returns:
-        (B, H, T, D) in the dtype of x, computed in at least fp32.
-    """
+    """Rotate the pairs (x_i, x_{i + D/2}) of x (B, H, T, D), in at least fp32; cos, sin: (T, D/2)."""
     first, second = x.to(torch.promote_types(x.dtype, cos.dtype)).chunk(2, dim=-1)
     rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
     return rotated.to(x.dtype)

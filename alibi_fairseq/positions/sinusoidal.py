@@ -21,15 +21,7 @@ from .base import PositionMethod
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Sinusoidal features of each position.
-
-    Args:
-        positions: (...) integers.
-        width: number of features C ≥ 4.
-
-    Returns:
-        (..., C) fp32; an odd C ends with a zero feature.
-    """
+    """(..., C) fp32 features of positions (...), C = ``width`` ≥ 4; an odd C ends with a zero."""
     half = width // 2
     step = math.log(10000) / (half - 1)
     frequencies = torch.exp(

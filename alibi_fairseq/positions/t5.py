@@ -27,47 +27,18 @@ NUM_BUCKETS = 32
 MAX_DISTANCE = 128
 
 
-def relative_position_bucket(
-    relative_position: Tensor,
-    bidirectional: bool,
-    num_buckets: int = NUM_BUCKETS,
-    max_distance: int = MAX_DISTANCE,
-) -> Tensor:
-    """The bucket of each relative position.
-
-    Args:
-        relative_position: integer tensor of any shape, key position − query position.
-        bidirectional: True for an encoder: half of the buckets are for keys before the query, half
-            for keys after it. False for a decoder: all buckets are for keys before the query, and
-            later keys share bucket 0 with the query itself (the future mask hides them).
-        num_buckets: number of buckets.
-        max_distance: all distances from this one on share the last bucket.
-
-    Returns:
-        int64 tensor of the same shape with values in 0 … num_buckets − 1.
-    """
-    if bidirectional:
-        num_buckets //= 2
-        side = (relative_position > 0).long() * num_buckets
-        distance = relative_position.abs()
-    else:
-        side = torch.zeros_like(relative_position)
-        distance = (-relative_position).clamp(min=0)
-    exact = num_buckets // 2
+def bucket_of(distance: Tensor, max_distance: int = MAX_DISTANCE) -> Tensor:
+    """The bucket 0 … 31 of each distance from key to query, which are integers ≥ 0 of any shape."""
+    exact = NUM_BUCKETS // 2
     # In fp32 and in this order, so that the bucket boundaries equal T5's.
     octaves = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
-    far = exact + (octaves * (num_buckets - exact)).long()
-    return side + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+    far = exact + (octaves * (NUM_BUCKETS - exact)).long()
+    return torch.where(distance < exact, distance, far.clamp(max=NUM_BUCKETS - 1))
 
 
 @dataclass(frozen=True)
 class BucketBias(RelativeBias):
-    """Causal T5 bias.
-
-    Attributes:
-        table: (32, H) embedding of the buckets.
-        max_distance: all distances from this one on share the last bucket.
-    """
+    """The entry of ``table``, (32, H), for the bucket of each distance."""
 
     table: nn.Embedding
     max_distance: int = MAX_DISTANCE
@@ -75,7 +46,7 @@ class BucketBias(RelativeBias):
     needs_grad = True
 
     def at(self, distance: Tensor) -> Tensor:
-        buckets = relative_position_bucket(-distance, False, max_distance=self.max_distance)
+        buckets = bucket_of(distance, self.max_distance)
         return self.table(buckets).movedim(-1, 0).float()  # (H, *distance.shape)
 
 

@@ -49,9 +49,8 @@ def by_key(by_distance: Tensor) -> Tensor:
     """
     batch, heads, queries, keys = by_distance.shape
     padded = nn.functional.pad(by_distance, (1, 0))  # (B, H, n, 1 + K)
-    shifted = padded.view(batch, heads, 1 + keys, queries)[
-        :, :, 1:
-    ]  # each query's row shifts by one
+    # Each query's row shifts by one.
+    shifted = padded.view(batch, heads, 1 + keys, queries)[:, :, 1:]
     return shifted.reshape(batch, heads, queries, keys)
 
 

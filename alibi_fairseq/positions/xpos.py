@@ -61,8 +61,7 @@ class XPos(PositionMethod):
                     f"{k.dtype}, but there are {start + length} tokens; use fewer"
                     + (" or bf16." if k.dtype == torch.float16 else ".")
                 )
-            return apply_rotary(q, cos * scales, sin * scales), apply_rotary(
-                k, cos / scales, sin / scales
-            )
+            q = apply_rotary(q, cos * scales, sin * scales)
+            return q, apply_rotary(k, cos / scales, sin / scales)
 
         return rotate

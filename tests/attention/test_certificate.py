@@ -16,7 +16,7 @@ from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.positions.alibi import LinearBias
 
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def gradients(attention, inputs, grad):
@@ -75,7 +75,7 @@ def test_equal_to_the_dense_result(seed, heads, length, cached, size, outliers, 
         assert (a - b).abs().max().item() <= 1e-13 * scores * size
 
 
-@FEW
+@settings(FEW, max_examples=12)
 @given(
     seed=st.integers(0, 2**16),
     size=st.sampled_from([0.3, 1.0, 3.0]),
@@ -97,32 +97,22 @@ def test_keys_outside_the_window_weigh_less_than_rounding(seed, size, heads):
         assert outside.any(), "nothing was skipped, so nothing was tested"
 
 
-def test_windows_are_shorter_for_steeper_heads_and_narrow_types():
+def windows_of(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return certify(q, k, alibi_slopes(8)).windows[0]  # (H,)
+
+
+def test_windows_follow_slopes_types_and_the_head_alone():
     q, k, _, _ = Call(length=2000, batch=1).tensors()
-    windows = {
-        t: certify(q.to(t), k.to(t), alibi_slopes(8)).windows[0]
-        for t in (torch.float32, torch.bfloat16)
-    }
-    assert (windows[torch.float32].diff() >= 0).all()
-    assert windows[torch.float32][0] < 80
-    assert (windows[torch.bfloat16] <= windows[torch.float32]).all()
-    assert windows[torch.bfloat16][0] < windows[torch.float32][0]
-
-
-@pytest.mark.parametrize("bad", [math.inf, math.nan, 1e30])
-def test_no_certificate_means_the_full_range(bad):
-    q, k, _, _ = Call(length=200, batch=1).tensors()
-    k[0, 3, 7, 2] = bad
-    assert certify(q, k, alibi_slopes(8)).windows[0, 3] == 200
-
-
-def test_a_bound_that_holds_for_one_head_only_widens_only_the_other():
-    q, k, _, _ = Call(length=500, batch=1).tensors()
-    before = certify(q, k, alibi_slopes(8)).windows[0]
+    found, narrow = windows_of(q, k), windows_of(q.bfloat16(), k.bfloat16())
+    assert (found.diff() >= 0).all() and found[0] < 80
+    assert (narrow <= found).all() and narrow[0] < found[0]
+    # Softmax does not see what all keys have in common; trained keys have much.
+    assert (windows_of(q, k + 7) - found).abs().max() <= 1
     q[0, 1] *= 100
-    after = certify(q, k, alibi_slopes(8)).windows[0]
-    assert after[1] == 500 > before[1]
-    assert torch.equal(after[2:], before[2:]) and after[0] == before[0]
+    assert windows_of(q, k).tolist() == [found[0], 2000, *found[2:]]
+    for bad in (math.inf, math.nan, 1e30):  # no certificate means the full range
+        k[0, 3, 7, 2] = bad
+        assert windows_of(q, k)[3] == 2000
 
 
 def test_the_bound_holds_where_scores_differ_by_rounding_alone():
@@ -142,25 +132,8 @@ def test_neighbouring_heads_with_the_same_window_are_computed_together():
     assert groups == [(0, 2, 64, False), (2, 4, 128, False), (4, 5, 128, True), (5, 7, 301, False)]
 
 
-def test_common_part_of_all_keys_does_not_matter():
-    """Softmax does not see it, so the certificate must not either: trained keys have a large one."""
-    q, k, _, _ = Call(length=500, batch=1).tensors()
-    shifted = certify(q, k + 7, alibi_slopes(8)).windows
-    assert (shifted - certify(q, k, alibi_slopes(8)).windows).abs().max() <= 1
-
-
-def test_future_tokens_change_nothing():
-    q, k, v, _ = Call(length=300, batch=1).tensors()
-    out, _ = attend(q, k, v, Call(length=300).mask(), backend="skipping")
-    before = out[:, :, :200].clone()
-    # Different in value and not in size: the windows of a row depend on the norms of the others.
-    k[:, :, 200:], v[:, :, 200:] = -k[:, :, 200:], 9.0
-    out, _ = attend(q, k, v, Call(length=300).mask(), backend="skipping")
-    torch.testing.assert_close(out[:, :, :200], before, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("size", [1, 3, 10, 30, 100])
+@pytest.mark.parametrize("size", [3, 30, 100])
 def test_large_queries_and_keys_in_short_types(size, dtype):
     """Without subtracting the row's maximum the exponents overflow from a size of about 10 on."""
     generator = torch.Generator().manual_seed(size)

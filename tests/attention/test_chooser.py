@@ -8,7 +8,7 @@ import types
 
 import pytest
 import torch
-from attention_calls import Call
+from attention_calls import Call, reference
 from commands import ROOT
 
 from alibi_fairseq.attention import FutureMask, attend, chooser, flash, flex, skipping
@@ -74,22 +74,24 @@ def test_auto_takes_nothing_that_was_measured_to_be_slower(monkeypatch):
     assert {call[-1] for call in measured()} == {16, 32, 64, 128} and len(measured()) == 64
 
 
-def test_preferences_on_a_gpu():
+@pytest.mark.parametrize(
+    "method, queries, dropout_p, window, expected",
+    [
+        ("alibi", 512, 0.0, 0, "flash flex fold"),
+        ("alibi", 4095, 0.0, 0, "flash flex fold"),
+        ("alibi", 4096, 0.0, 0, "skipping flash fold"),
+        ("alibi", 512, 0.1, 0, "flash fold"),
+        ("alibi", 1, 0.0, 0, "flash sdpa"),
+        ("none", 512, 0.0, 0, "sdpa"),
+        ("none", 512, 0.0, 100, "flex sdpa"),
+        ("t5", 512, 0.0, 0, "flex sdpa"),
+    ],
+)
+def test_preferences_on_a_gpu(method, queries, dropout_p, window, expected):
     """Only the order can be looked at here: what refuses is asked again on the machine."""
-    q = types.SimpleNamespace(device=torch.device("cuda"), shape=(1, 8, 512, 64))
-    alibi, learned, nothing = (Call(method=m).mask() for m in ("alibi", "t5", "none"))
-    assert chooser._preferences(q, alibi, 0.0) == ("flash", "flex", "fold")
-    assert chooser._preferences(q, alibi, 0.1) == ("flash", "fold")
-    assert chooser._preferences(q, nothing, 0.0) == ("sdpa",)
-    assert chooser._preferences(q, learned, 0.0) == ("flex", "sdpa")
-    limited = FutureMask(None, 512, 512, window=100)
-    assert chooser._preferences(q, limited, 0.0) == ("flex", "sdpa")
-    q.shape = (1, 8, 4095, 64)
-    assert chooser._preferences(q, alibi, 0.0) == ("flash", "flex", "fold")
-    q.shape = (1, 8, 4096, 64)
-    assert chooser._preferences(q, alibi, 0.0) == ("skipping", "flash", "fold")
-    q.shape = (1, 8, 1, 64)
-    assert chooser._preferences(q, alibi, 0.0) == ("flash", "sdpa")
+    q = types.SimpleNamespace(device=torch.device("cuda"), shape=(1, 8, queries, 64))
+    mask = Call(method, window=window).mask()
+    assert chooser._preferences(q, mask, dropout_p) == tuple(expected.split())
 
 
 def test_it_says_once_which_it_took(caplog):
@@ -131,28 +133,17 @@ def flash_calls(monkeypatch):
     """A stand-in that follows flash_attn_func's contract, as the package needs a GPU; its calls."""
     calls = []
 
-    def flash_attn_func(
-        q,
-        k,
-        v,
-        dropout_p=0.0,
-        softmax_scale=None,
-        causal=False,
-        window_size=(-1, -1),
-        alibi_slopes=None,
-    ):
-        calls.append(types.SimpleNamespace(
-            dropout_p=dropout_p, causal=causal, slopes=alibi_slopes, window=window_size
-        ))  # fmt: skip
+    def flash_attn_func(q, k, v, *, dropout_p, softmax_scale, causal, window_size, alibi_slopes):
+        calls.append((dropout_p, window_size[0], alibi_slopes))
+        assert causal and window_size[1] == -1 and alibi_slopes.dtype == torch.float32
         assert all(x.stride(-1) == 1 for x in (q, k, v))
         q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))  # from (B, T, H, D)
         queries, keys = q.shape[2], k.shape[2]
         distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
-        scores = q @ k.transpose(2, 3) * softmax_scale
-        scores = scores - alibi_slopes.double().view(-1, 1, 1) * distance.abs()
-        scores = scores.masked_fill(distance < 0, -torch.inf) if causal else scores
-        if window_size[0] >= 0:
-            scores = scores.masked_fill(distance > window_size[0], -torch.inf)
+        # Keys from i − left to i + right are seen; −1 is no limit, and causal makes right 0.
+        left = window_size[0] if window_size[0] >= 0 else keys
+        scores = q @ k.mT * softmax_scale - alibi_slopes.double().view(-1, 1, 1) * distance
+        scores = scores.masked_fill((distance < 0) | (distance > left), -torch.inf)
         return (torch.softmax(scores, -1) @ v).transpose(1, 2)
 
     package = types.ModuleType("flash_attn")
@@ -161,31 +152,27 @@ def flash_calls(monkeypatch):
     return calls
 
 
-def test_flash_attention_is_called_as_its_documentation_says(flash_calls):
-    call = Call(cached=50, dtype=torch.bfloat16)
+@pytest.mark.parametrize("window", [0, 100])
+def test_flash_attention_is_called_as_its_documentation_says(flash_calls, window):
+    call = Call(cached=50, dtype=torch.bfloat16, window=window)
     q, k, v, _ = call.tensors()
     found = flash.attend(q, k, v, call.mask(), 0.1)
-    expected, _ = attend(q.double(), k.double(), v.double(), call.mask(), backend="eager")
-    torch.testing.assert_close(found, expected)
-    (seen,) = flash_calls
-    assert seen.dropout_p == 0.1 and seen.causal
-    assert seen.slopes.dtype == torch.float32 and seen.slopes.shape == (8,)
+    torch.testing.assert_close(found, reference(call)[0], rtol=0, atol=1e-6)
+    assert flash_calls[0][0] == 0.1
 
 
-@pytest.mark.parametrize("heads", [8, 12])
-def test_skipping_with_flash_attention(flash_calls, heads):
+def test_skipping_with_flash_attention(flash_calls):
     """A call for each group of heads with similar windows, and the values of dense attention."""
-    call = Call(length=1500, cached=40, heads=heads)
+    call = Call(length=1500, cached=40, heads=12, batch=1)
     q, k, v, _ = call.tensors()
     slopes = call.bias().slopes(q.device)
     windows = certify(q, k, slopes).windows.amax(dim=0)
     found = flash.attend_within(q, k, v, slopes, windows)
     expected, _ = attend(q, k, v, call.mask(), backend="eager")
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=2e-6)
-    assert len(flash_calls) < heads
-    limits = [seen.window[0] for seen in flash_calls]
-    assert min(limit for limit in limits if limit > 0) < 400 and -1 in limits
-    assert torch.equal(torch.cat([seen.slopes for seen in flash_calls]), slopes)
+    limits = [limit for _, limit, _ in flash_calls]
+    assert len(limits) < 12 and 0 < sorted(limits)[1] < 400 and -1 in limits
+    assert torch.equal(torch.cat([seen for *_, seen in flash_calls]), slopes)
 
 
 def test_heads_with_similar_windows_share_a_call():

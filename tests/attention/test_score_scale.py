@@ -6,25 +6,12 @@ import math
 
 import pytest
 import torch
-from conftest import build_model, random_tokens, small_model
-from omegaconf import OmegaConf
+from conftest import random_tokens, small_model
 
 from alibi_fairseq.attention import FutureMask, ScoreScale, attend
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
-
-PAD = 1
-
-
-def scaled(method: str, kind: str, *flags: str, **options):
-    """A small model past its training length, with factors that differ by head and layer."""
-    options.setdefault("tokens_per_sample", 40 if method == "learned" else 16)
-    model = small_model(method, "--score-scaling", kind, *flags, **options)
-    if kind == "ssmax":
-        for parameter in model.decoder.score_scale.parameters():
-            parameter.data.mul_(torch.rand(parameter.shape) + 0.5)
-    return model
 
 
 @pytest.mark.parametrize("kind", ["logn", "ssmax"])
@@ -83,34 +70,8 @@ def test_keys_outside_of_a_window_and_of_the_document_do_not_count():
     torch.testing.assert_close(seen.exp(), torch.tensor(expected, dtype=torch.float32))
 
 
-def test_activation_checkpointing_gives_the_same_gradients():
-    flags = ["--arch", "alibi_lm_tiny", "--score-scaling", "ssmax"]
-    plain, frugal = (
-        build_model(*flags, *more).train() for more in ((), ("--checkpoint-activations",))
-    )
-    frugal.load_state_dict(plain.state_dict())
-    tokens = random_tokens(2, 24)
-    for model in (plain, frugal):
-        torch.manual_seed(3)
-        model(tokens)[0].log_softmax(-1).square().mean().backward()
-    for one, other in zip(plain.parameters(), frugal.parameters(), strict=True):
-        assert one.grad.abs().max() > 0
-        torch.testing.assert_close(other.grad, one.grad)
-
-
-def test_layers_can_be_pruned():
-    full, pruned = (
-        scaled("alibi", "ssmax"),
-        scaled("alibi", "ssmax", "--decoder-layers-to-keep", "1"),
-    )
-    options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
-    pruned.load_state_dict(full.state_dict(), model_cfg=options)
-    kept = pruned.decoder.score_scale.layers[0]["s"]
-    assert torch.equal(kept, full.decoder.score_scale.layers[1]["s"])
-
-
 def test_it_is_a_method_of_its_own_in_results_and_not_exported():
-    model = scaled("alibi", "logn")
+    model = small_model("alibi", "--score-scaling", "logn")
     assert position_method(model.decoder.args) == "alibi_logn"
     with pytest.raises(BadInput, match="--score-scaling"):
         conversion.describe(model.decoder, "alibi", 16)

@@ -104,6 +104,15 @@ def test_loss_gradients_and_logs_are_those_of_fairseq(name, case, flags, sentenc
         torch.testing.assert_close(
             ours[3][parameter], gradient, rtol=1e-10, atol=1e-10, msg=f"{case}: {parameter}"
         )
+    model.eval()
+    with torch.no_grad():
+        (expected, *_), (total, *_) = (
+            criterion_of(n)(model, sample) for n in (name, f"chunked_{name}")
+        )
+        single, _, _ = criterion_of(f"chunked_{name}")(model, sample, reduce=False)
+    torch.testing.assert_close(total, expected.sum(), rtol=1e-10, atol=1e-10)
+    assert single.shape == (3 * 18,)
+    torch.testing.assert_close(single.sum(), total, rtol=1e-10, atol=1e-10)
 
 
 def test_a_cluster_without_targets_has_no_gradient():
@@ -115,28 +124,6 @@ def test_a_cluster_without_targets_has_no_gradient():
         unused = {parameter for parameter, gradient in gradients.items() if gradient is None}
         assert unused == {f"decoder.adaptive_softmax.tail.{i}.{j}.weight"
                           for i in (0, 1) for j in (0, 2)}  # fmt: skip
-
-
-@pytest.mark.parametrize("name,case,flags", CASES, ids=IDS)
-def test_validation_gives_the_same_loss_and_keeps_no_gradient(name, case, flags):
-    model = build_model(*flags, words=WORDS - 4).eval()
-    sample = batch()
-    with torch.no_grad():
-        theirs, _, _ = criterion_of(name)(model, sample)
-        ours, _, _ = criterion_of(f"chunked_{name}")(model, sample)
-    assert not ours.requires_grad
-    torch.testing.assert_close(ours, theirs.sum(), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["adaptive_loss", "cross_entropy"])
-def test_losses_of_single_tokens_add_up(name):
-    flags = ADAPTIVE["tied"] if name == "adaptive_loss" else DENSE["tied"]
-    model = build_model(*flags, words=WORDS - 4).eval()
-    sample = batch()
-    criterion = criterion_of(f"chunked_{name}")
-    total, single = (criterion(model, sample, reduce=reduce)[0] for reduce in (True, False))
-    assert single.shape == (3 * 18,)
-    torch.testing.assert_close(single.sum(), total)
 
 
 @pytest.mark.parametrize(

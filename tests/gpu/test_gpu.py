@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from importlib.util import find_spec
 
 import pytest
 import torch
-from attention_calls import Call, assert_close, results
+from attention_calls import Call, assert_close, reference, results, supporting
 from conftest import random_tokens, small_model
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
@@ -32,53 +31,25 @@ pytestmark = [
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
 
 
-@dataclasses.dataclass(frozen=True)
-class OnDevice(Call):
-    def tensors(self, seed: int = 0):
-        return [x.to(DEVICE) for x in super().tensors(seed)]
-
-
-class Rounded(Call):
-    """The same inputs, as the type of the call holds them, in float64 on the CPU."""
-
-    def tensors(self, seed: int = 0):
-        return [x.double() for x in super().tensors(seed)]
-
-
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
 @pytest.mark.parametrize("backend", list(BACKENDS))
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_attention(method, backend, dtype):
     """Values and gradients of every method on every backend that supports it."""
-    call = OnDevice(method=method, dtype=dtype, width=64)
-    q, k, v, _ = call.tensors()
-    mask = call.mask()
-    if isinstance(mask.bias, torch.nn.Module):
-        mask.bias.to(DEVICE)
-    reason = BACKENDS[backend].unsupported_reason(
-        *(x.requires_grad_() for x in (q, k, v)), mask, 0.0
-    )
-    if reason is not None:
-        pytest.skip(reason)
-    torch.manual_seed(1)  # learned biases start random
-    expected = results(Rounded(**dataclasses.asdict(call)), "eager")
-    torch.manual_seed(1)
-    with torch.device(DEVICE):
-        found = results(call, backend)
-    assert_close([x.cpu() for x in found], expected, TOLERANCE[dtype])
+    compare(Call(method, dtype=dtype, width=64, device=DEVICE), backend)
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "flex"])
 @pytest.mark.parametrize("method", ["alibi", "none"])
 def test_documents(method, backend):
     """Values and gradients where attention stays within documents."""
-    call = OnDevice(method=method, width=64, documents=True)
-    if backend == "flex" and not ON_GPU:
-        pytest.skip("flex has no backward pass on the CPU")
-    with torch.device(DEVICE):
-        found = results(call, backend)
-    expected = results(Rounded(**dataclasses.asdict(call)), "eager")
-    assert_close([x.cpu() for x in found], expected, TOLERANCE[torch.float32])
+    compare(Call(method, width=64, documents=True, device=DEVICE), backend)
+
+
+def compare(call: Call, backend: str) -> None:
+    if backend not in supporting(call):
+        pytest.skip(f"{backend} does not support this call here")
+    assert_close(results(call, backend), reference(call), TOLERANCE[call.dtype])
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

@@ -9,12 +9,13 @@ import pickle
 
 import pytest
 import torch
-from conftest import build_model, random_tokens, small_model
+from conftest import random_tokens, small_model
 from fairseq_runs import run_eval_lm, run_train, write_corpus
+from omegaconf import OmegaConf
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from alibi_fairseq.positions import METHODS, PositionConfig, build_position_method
+from alibi_fairseq.positions import METHODS
 
 LENGTH = 24
 EVERY_METHOD = sorted(METHODS)
@@ -25,20 +26,56 @@ def loss_of(model, tokens):
     return torch.nn.functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
+#: What each method adds to a model of 8 heads, width 64 and 24 training tokens, by name and shape;
+#: where there are layers, to each of them.
+ADDED = {
+    "learned": {"weight": (26, 64)},
+    "t5": {"relative_attention_bias.weight": (32, 8)},
+    "kerple": {"log_p": (8,), "log_a": (8,)},
+    "transformer_xl": {"u": (8, 8), "v": (8, 8), "layers.N.weight": (64, 64)},
+    "fox": {"layers.N.weight": (8, 64), "layers.N.bias": (8,)},
+    "fire": {
+        **{"layers.N.c": (1,), "layers.N.log_threshold": (1,), "layers.N.hidden.weight": (32, 1)},
+        **{
+            "layers.N.hidden.bias": (32,),
+            "layers.N.out.weight": (8, 32),
+            "layers.N.out.bias": (8,),
+        },
+    },
+    "cope": {"layers.N.vectors": (8, 64)},
+    "bam": {"layers.N.alpha": (8,), "layers.N.beta": (8,)},
+}
+
+
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_the_state_dict_holds_the_methods_parameters_and_nothing_else(method):
-    prefix, plain = "decoder.embed_positions.", set(small_model("none").state_dict())
-    for length in (LENGTH, 200):
+    """Nor do their shapes depend on the training length, but for ``learned``."""
+    expected = {
+        f"decoder.embed_positions.{name.replace('N', layer)}": shape
+        for name, shape in ADDED.get(method, {}).items()
+        for layer in "01"
+    }
+    plain = set(small_model("none").state_dict())
+    for length in (LENGTH, LENGTH if method == "learned" else 200):
         model = small_model(method, tokens_per_sample=length)
         model(random_tokens(1, LENGTH))
-        added = {
-            name.removeprefix(prefix): tuple(value.shape)
-            for name, value in model.state_dict().items()
-            if name not in plain
-        }
-        config = PositionConfig(64, 8, num_layers=2, train_length=length)
-        parameters = build_position_method(method, config).named_parameters()
-        assert added == {name: tuple(value.shape) for name, value in parameters}
+        state = model.state_dict()
+        assert {name: tuple(state[name].shape) for name in state.keys() - plain} == expected
+
+
+PRUNED = [(method,) for method, added in ADDED.items() if any("N" in name for name in added)]
+PRUNED += [("alibi", "--score-scaling", "ssmax")]
+
+
+@pytest.mark.parametrize("flags", PRUNED, ids=" ".join)
+def test_layers_can_be_pruned(flags):
+    full, pruned = small_model(*flags), small_model(*flags, "--decoder-layers-to-keep", "1")
+    for parameter in full.parameters():
+        torch.nn.init.normal_(parameter)
+    options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
+    pruned.load_state_dict(full.state_dict(), model_cfg=options)
+    for name, kept in pruned.state_dict().items():
+        assert torch.equal(kept, full.state_dict()[name.replace("layers.0.", "layers.1.")])
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -80,20 +117,23 @@ def test_every_parameter_is_used_in_every_step(method, process_group):
         assert parameter.grad.abs().max() > 0, name
 
 
-@pytest.mark.parametrize("method", EVERY_METHOD)
-def test_activation_checkpointing_gives_the_same_gradients(method):
-    plain = build_model("--arch", "alibi_lm_tiny", "--position-method", method).train()
-    frugal = build_model(
-        "--arch", "alibi_lm_tiny", "--position-method", method, "--checkpoint-activations"
-    ).train()
+@pytest.mark.parametrize(
+    "flags",
+    [*((method,) for method in EVERY_METHOD), ("alibi", "--score-scaling", "ssmax")],
+    ids=" ".join,
+)
+def test_activation_checkpointing_gives_the_same_gradients(flags):
+    plain, frugal = (
+        small_model(*flags, "--dropout", "0.1", *more, tokens_per_sample=LENGTH).train()
+        for more in ((), ("--checkpoint-activations",))
+    )
     frugal.load_state_dict(plain.state_dict())
     tokens = random_tokens(2, LENGTH)
     for model in (plain, frugal):
         torch.manual_seed(3)
         loss_of(model, tokens).backward()
-    expected = dict(plain.named_parameters())
-    for name, parameter in frugal.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name].grad)
+    for one, other in zip(plain.parameters(), frugal.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, one.grad)
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -134,12 +174,11 @@ def train(method: str, corpus, folder, *flags: str, device: str = "--cpu") -> di
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
     train(method, corpus, tmp_path)
-    clamped = ["--model-overrides", "{'clamp_learned_positions': True}"]
-    for length in (16, 64):
-        flags = [*task_flags(method, length), "--gen-subset", "valid"]
-        flags += clamped if method == "learned" else []
-        found = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags)
-        assert math.isfinite(found["loss"])
+    flags = [*task_flags(method, 64), "--gen-subset", "valid"]
+    if method == "learned":
+        flags += ["--model-overrides", "{'clamp_learned_positions': True}"]
+    found = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags)
+    assert math.isfinite(found["loss"])
 
 
 @pytest.mark.gpu

@@ -12,21 +12,14 @@ def random(length: int, batch: int = 2) -> torch.Tensor:
     return torch.randn(batch, 3, length, 4)
 
 
-@pytest.mark.parametrize("lengths", [[1] * 200, [5, 70, 1, 300, 2]])
-def test_the_values_of_cat(lengths):
-    parts = [random(length) for length in (7, *lengths)]
-    cached = parts[0]
+def test_a_new_token_copies_nothing_before_it():
+    parts = [random(length) for length in (7, 5, 1000, *[1] * 66)]
+    cached, places = parts[0], set()
     for number, part in enumerate(parts[1:], 2):
         cached = appended(cached, part)
         assert torch.equal(cached, torch.cat(parts[:number], dim=2))
-
-
-def test_a_new_token_copies_nothing_before_it():
-    cached = appended(random(1000), random(1))
-    place = cached.data_ptr()
-    for _ in range(64):
-        cached = appended(cached, random(1))
-    assert cached.data_ptr() == place and cached.shape[2] == 1065
+        places.add(cached.data_ptr())
+    assert len(places) == 2  # a longer one, and room for half of its length
 
 
 def test_two_continuations_of_the_same_tokens():

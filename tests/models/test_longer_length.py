@@ -10,7 +10,7 @@ from alibi_fairseq.errors import explain
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.positions import METHODS
 
-SLOW = set(METHODS) - {"alibi", "rotary", "learned"}
+SLOW = set(METHODS) - {"alibi", "learned"}
 EVERY = [pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in sorted(METHODS)]
 
 

@@ -8,37 +8,27 @@ import pytest
 import torch
 from conftest import build_model, dictionary_of
 from fairseq import models
+from fairseq.dataclass.configs import CommonConfig
+from fairseq.tasks.language_modeling import LanguageModelingConfig
 from omegaconf import OmegaConf
 
 SIZES = ["alibi_lm", "alibi_lm_tiny", "alibi_lm_small", "alibi_lm_bookcorpus", "alibi_lm_wiki103"]
 SIZES += ["alibi_lm_bloom"]
 
 
-def count(arch: str, entries: int) -> int:
+def model_of(arch: str, words: int):
+    """As YAML would configure it, without memory for its parameters."""
     dictionary = dictionary_of(0)
-    dictionary.symbols += [str(number) for number in range(entries - len(dictionary.symbols))]
+    dictionary.symbols += [str(number) for number in range(words - len(dictionary.symbols))]
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    sections = {"task": LanguageModelingConfig(tokens_per_sample=512), "common": CommonConfig()}
+    config = OmegaConf.create({"model": {"_name": arch}, **sections})
     with torch.device("meta"):
-        config = OmegaConf.create({"_name": arch, "train_length": 512})
-        model = models.build_model(_with_task(config), task)
-    return sum(p.numel() for p in model.parameters())
+        return models.build_model(config.model, task)
 
 
-def _with_task(model_config):
-    config = OmegaConf.create(
-        {
-            "model": model_config,
-            "task": {
-                "_name": "language_modeling",
-                "data": "data",
-                "tokens_per_sample": 512,
-                "max_target_positions": None,
-                "add_bos_token": False,
-            },
-            "common": {"tpu": False, "seed": 1},
-        }
-    )
-    return config.model
+def count(arch: str, words: int) -> int:
+    return sum(p.numel() for p in model_of(arch, words).parameters())
 
 
 def test_wikitext_model_has_the_papers_size():
@@ -66,10 +56,8 @@ def test_bloom_has_the_size_of_bloom_560m():
 def test_command_line_and_yaml_give_the_same_model(arch):
     words = 61_000  # more than the cutoffs of the adaptive softmax
     with torch.device("meta"):
-        from_flags = build_model("--arch", arch, tokens_per_sample=512, words=words)
-        dictionary = dictionary_of(words)
-        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-        from_yaml = models.build_model(_with_task(OmegaConf.create({"_name": arch})), task)
+        from_flags = build_model("--arch", arch, tokens_per_sample=512, words=words - 4)
+    from_yaml = model_of(arch, words)
     assert repr(from_flags) == repr(from_yaml)
     options = [vars(model.decoder.args) for model in (from_flags, from_yaml)]
     assert options[0] == options[1]

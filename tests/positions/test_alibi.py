@@ -1,4 +1,4 @@
-"""ALiBi's slopes and bias against published values and other people's code."""
+"""ALiBi's slopes and bias against those of BLOOM and MPT."""
 
 from __future__ import annotations
 
@@ -14,27 +14,12 @@ from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position
 from alibi_fairseq.positions.alibi import LinearBias
 
 CPU = torch.device("cpu")
-LITERAL = {
-    1: [2**-8],
-    2: [2**-4, 2**-8],
-    4: [2**-2, 2**-4, 2**-6, 2**-8],
-    8: [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256],
-    12: [
-        *[0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625],
-        *[0.70710678, 0.35355339, 0.17677670, 0.08838835],
-    ],
-    16: [2 ** (-(head + 1) / 2) for head in range(16)],
-}
 TRAIN_LENGTH = 32
-
-
-@pytest.mark.parametrize("heads", LITERAL)
-def test_slopes_have_the_published_values(heads):
-    torch.testing.assert_close(alibi_slopes(heads), torch.tensor(LITERAL[heads]))
 
 
 @pytest.mark.parametrize("bias_max", [4, 8, 16])
 def test_slopes_equal_those_of_bloom_and_mpt(bias_max):
+    assert alibi_slopes(8).tolist() == [2.0**-n for n in range(1, 9)]  # as in the paper
     for heads in range(1, 129):
         slopes = alibi_slopes(heads, bias_max)
         mpt = build_mpt_alibi_tensor(heads, 2, alibi_bias_max=bias_max)  # (H, 1, 2), keys −1 and 0
@@ -45,15 +30,6 @@ def test_slopes_equal_those_of_bloom_and_mpt(bias_max):
         config = PositionConfig(heads, heads, 1, 16, alibi_bias_max=bias_max)
         bias = build_position_method("alibi", config).bias(0, 16)
         torch.testing.assert_close(bias.slopes(CPU), slopes)
-
-
-@pytest.mark.parametrize("heads", [1, 8, 12])
-def test_bias_falls_linearly_with_distance(heads):
-    distance = torch.tensor([[0, 1], [7, 16384]])
-    expected = -alibi_slopes(heads).double()[:, None, None] * distance
-    bias = LinearBias(heads).at(distance)
-    assert bias.dtype == torch.float32
-    torch.testing.assert_close(bias.double(), expected, rtol=1e-7, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -80,7 +56,7 @@ def mpt_bias(heads: int, real: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("left_padding", [0, 7])
 @pytest.mark.parametrize("peer", [bloom_bias, mpt_bias])
-@pytest.mark.parametrize("heads", [1, 2, 8, 12, 16])
+@pytest.mark.parametrize("heads", [1, 8, 12])
 def test_attention_equals_theirs(heads, peer, left_padding):
     q, k, v = torch.randn(3, BATCH, heads, LENGTH, HEAD_DIM, dtype=torch.float64).requires_grad_()
     real = torch.ones(BATCH, LENGTH, dtype=torch.bool)

@@ -28,8 +28,17 @@ def formula(q, k, v, gates):
     return torch.stack(rows, dim=2)
 
 
-def compare(call: Call, backend: str, strength: float = 1.0) -> None:
-    """Output and the gradients of queries, keys, values and gates."""
+@pytest.mark.parametrize("backend", ["eager", "sdpa", "fold", "auto"])
+@pytest.mark.parametrize(
+    "call, strength",
+    [
+        *((Call(heads=heads, length=23, cached=c), 1.0) for heads in (1, 6) for c in (0, 9)),
+        *((Call(heads=2, length=40, dtype=dtype), 8.0) for dtype in TOLERANCE),
+    ],
+    ids=str,
+)
+def test_values_and_gradients(call, strength, backend):
+    """Those of queries, keys, values and gates."""
     q, k, v, grad = call.tensors()
     generator = torch.Generator().manual_seed(3)
     open_by = torch.randn(call.batch, call.heads, k.shape[2], generator=generator)
@@ -48,42 +57,6 @@ def compare(call: Call, backend: str, strength: float = 1.0) -> None:
     assert_close(found[:4], expected[:4], TOLERANCE[call.dtype])
     error = (found[4] - expected[4]).abs().max() / expected[4].abs().max()
     assert error < 4 * TOLERANCE[call.dtype]
-
-
-@pytest.mark.parametrize("backend", ["eager", "sdpa", "fold", "auto"])
-@pytest.mark.parametrize("heads", [1, 6])
-@pytest.mark.parametrize("cached", [0, 9])
-def test_values_and_gradients(backend, heads, cached):
-    compare(Call(heads=heads, length=23, cached=cached), backend)
-
-
-@pytest.mark.parametrize("backend", ["eager", "sdpa", "fold"])
-@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
-def test_in_every_type(backend, dtype):
-    compare(Call(heads=2, length=40, dtype=dtype), backend, strength=8.0)
-
-
-@pytest.mark.parametrize("backend", ["sdpa", "fold"])
-@pytest.mark.parametrize("length", [63, 256, 257])
-@pytest.mark.parametrize("cached", [0, 100])
-def test_blocks_of_queries(backend, length, cached):
-    call = Call(method="fox", batch=1, heads=2, length=length, cached=cached)
-    (q, k, v, _), mask = call.tensors(), call.mask()
-    exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
-    found, _ = attend(q, k, v, mask, backend=backend, strict=True)
-    assert (found - exact).abs().max() / exact.abs().max() < TOLERANCE[torch.float32]
-
-
-@pytest.mark.parametrize("backend", ["sdpa", "fold"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_a_long_text_costs_no_precision(backend, dtype):
-    """The running sum is near −11,000 where the queries are."""
-    call = Call(method="fox", batch=1, heads=2, length=32, cached=16_352, width=64, dtype=dtype)
-    (q, k, v, _), mask = call.tensors(), call.mask()
-    exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
-    found, _ = attend(q, k, v, mask, backend=backend, strict=True)
-    error = (found.double() - exact).abs().max() / exact.abs().max()
-    assert error < {torch.float32: 5e-6, torch.bfloat16: 2 * torch.finfo(dtype).eps}[dtype]
 
 
 @pytest.mark.parametrize("heads", [2, 6])

@@ -21,7 +21,6 @@ from alibi_fairseq.positions import (
     build_position_method,
     register_position_method,
 )
-from alibi_fairseq.positions.alibi import LinearBias
 
 HEADS, HEAD_DIM = 2, 8
 WIDTH = HEADS * HEAD_DIM
@@ -65,7 +64,7 @@ def largest_difference(name: str, start: int, length: int, seed: int, layer: int
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - ABSOLUTE - {"fire"}))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     start=st.integers(1, FARTHEST),
     length=st.integers(2, 24),
@@ -85,24 +84,22 @@ def test_others_see_places():
     assert largest_difference("fire", FARTHEST, 20, seed=1, layer=0) > 1e-4
 
 
-MODELS = [*((name, {}) for name in METHODS), ("alibi", {"alibi_slopes": "trainable"})]
-
-
-def test_equal_biases_are_one_bias():
-    """Layers with equal biases share one mask."""
-    assert LinearBias(8) == LinearBias(8) != LinearBias(12)
-    config = PositionConfig(64, 8, 2, 16, alibi_slopes="trainable")
-    first, second = (build_position_method("alibi", config) for _ in range(2))
-    assert first.bias(0, 16) == first.bias(1, 16) != second.bias(0, 16)
-
-
-@pytest.mark.parametrize("name, options", MODELS)
-def test_comparing_biases_compares_no_tensors(name, options):
-    """From Python 3.13 on, dataclasses compare fields without looking first whether they are one object."""
-    bias = build_position_method(name, PositionConfig(64, 8, 2, 16, **options)).bias(0, 16)
+@pytest.mark.parametrize(
+    "name, options", [*((name, {}) for name in METHODS), ("alibi", {"alibi_slopes": "trainable"})]
+)
+def test_equal_biases_are_one_bias(name, options):
+    """Layers with equal biases share one mask. Comparing them must compare no tensors: from Python
+    3.13 on, dataclasses compare fields without looking first whether they are one object.
+    """
+    first, second = (
+        build_position_method(name, PositionConfig(64, 8, 2, 16, **options)) for _ in range(2)
+    )
+    bias = first.bias(0, 16)
     if bias is None or type(bias).__eq__ is object.__eq__:
         return
-    assert hash(bias) == hash(dataclasses.replace(bias)) and bias == dataclasses.replace(bias)
+    assert hash(bias) == hash(first.bias(0, 16)) and bias == first.bias(0, 16)
+    assert (bias == first.bias(1, 16)) == (name not in ("fire", "cope", "bam"))
+    assert (bias == second.bias(0, 16)) != bias.needs_grad
     values = [getattr(bias, field.name) for field in dataclasses.fields(bias) if field.compare]
     assert not any(isinstance(value, torch.Tensor) for value in values)
 

@@ -30,15 +30,9 @@ def test_kerple_is_a_logarithm_with_two_numbers_per_head(heads):
     expected = torch.stack([-p[h] * (1 + a[h] * distance).log() for h in range(heads)])
     torch.testing.assert_close(bias.double(), expected, rtol=1e-5, atol=1e-6)
     assert_same_gradients(bias, expected, [kerple.log_p, kerple.log_a], tolerance=1e-4)
-
-
-def test_kerple_starts_in_the_ranges_of_its_authors():
-    kerple = method("kerple", heads=512, head_dim=2)
-    p, a = kerple.log_p.exp(), kerple.log_a.exp()
-    assert p.min() > 0.0099 and 1.9 < p.max() <= 2 and p.mean().item() == pytest.approx(1, abs=0.1)
-    assert (
-        a.min() > 0.0099 and 0.95 < a.max() <= 1 and a.mean().item() == pytest.approx(0.5, abs=0.1)
-    )
+    many = method("kerple", heads=512, head_dim=2)  # they start in the ranges of its authors
+    for start, largest in ((many.log_p.exp(), 2), (many.log_a.exp(), 1)):
+        assert start.min() > 0.0099 and 0.95 * largest < start.max() <= largest
 
 
 @pytest.mark.parametrize("heads", HEADS)

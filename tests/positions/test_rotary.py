@@ -58,18 +58,6 @@ def test_values_and_gradients_equal_gpt_neox(option, heads, start):
         assert_same_gradients(ours_x, theirs_x, [x])
 
 
-def test_pairs_turn_like_complex_numbers():
-    q, k = torch.randn(2, 1, 1, LENGTH, HEAD_DIM, dtype=torch.float64)
-    turned, _ = rotary().rotation(0, LENGTH, CPU)(q, k)
-    half = HEAD_DIM // 2
-    numbers = torch.complex(q[..., :half], q[..., half:])
-    speeds = 10000.0 ** (-2 * torch.arange(half, dtype=torch.float64) / HEAD_DIM)
-    angles = torch.arange(LENGTH)[:, None] * speeds
-    expected = numbers * torch.polar(torch.ones_like(angles), angles)
-    torch.testing.assert_close(turned[..., :half], expected.real, rtol=0, atol=1e-5)
-    torch.testing.assert_close(turned[..., half:], expected.imag, rtol=0, atol=1e-5)
-
-
 def test_angles_keep_their_precision_in_bf16():
     # In bf16 positions past 256 are no longer integers; only the result may be rounded.
     q = torch.randn(1, 1, 1, HEAD_DIM)

@@ -8,11 +8,9 @@ import pytest
 import torch
 from attention_calls import assert_same_gradients
 from conftest import random_tokens, small_model
-from omegaconf import OmegaConf
 
 from alibi_fairseq.attention import FutureMask, eager
 from alibi_fairseq.models.self_attention import AttentionContext
-from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.transformer_xl import RelativeTerms
 
 LENGTH, REMEMBERED, BATCH = 6, 4, 2
@@ -116,16 +114,10 @@ def test_a_short_memory_reaches_back_one_memory_per_layer():
     assert not torch.equal(last_scores(tokens), last_scores(near))
 
 
-def test_no_gradient_reaches_the_memory():
-    model = xl_model("--mem-len", "8")
-    _, extra = model.decoder(random_tokens(2, 8))
-    assert all(not states.requires_grad for states in extra["memory"])
-    model.decoder(random_tokens(2, 8), memory=extra["memory"])[0].sum().backward()
-
-
-def test_memory_owns_no_more_than_its_length():
+def test_memory_owns_no_more_than_its_length_and_no_gradient():
     _, extra = xl_model("--mem-len", "3").decoder(random_tokens(2, 50))
     for states in extra["memory"]:
+        assert not states.requires_grad
         assert states.untyped_storage().nbytes() == states.numel() * states.element_size()
 
 
@@ -141,23 +133,6 @@ def test_long_texts_need_terms_for_one_block_of_queries_at_a_time(monkeypatch):
     monkeypatch.setattr(RelativeTerms, "block", recorded)
     xl_model("--attention-backend", "sdpa")(random_tokens(1, 900))
     assert max(sizes) <= eager.QUERY_BLOCK < 900 <= sum(sizes) / 2
-
-
-def test_the_vectors_are_shared_and_the_projection_is_not():
-    config = PositionConfig(embed_dim=64, num_heads=8, num_layers=5, train_length=16)
-    method = build_position_method("transformer_xl", config)
-    shapes = {name: tuple(p.shape) for name, p in method.named_parameters()}
-    expected = {f"layers.{layer}.weight": (64, 64) for layer in range(5)}
-    assert shapes == {"u": (8, 8), "v": (8, 8), **expected}
-
-
-def test_layers_can_be_pruned():
-    full = small_model("transformer_xl")
-    pruned = small_model("transformer_xl", "--decoder-layers-to-keep", "1")
-    options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
-    pruned.load_state_dict(full.state_dict(), model_cfg=options)
-    kept = pruned.decoder.embed_positions.layers[0].weight
-    assert torch.equal(kept, full.decoder.embed_positions.layers[1].weight)
 
 
 def test_a_memory_is_refused_where_it_cannot_be_used():

@@ -1,4 +1,4 @@
-import hashlib
+import json
 import re
 from dataclasses import asdict
 
@@ -15,27 +15,15 @@ TABLES = {f"table{n:02d}.md" for n in range(1, 16)}
 FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
 
 
-def hashes(folder):
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def test_the_papers_numbers_alone_give_every_table_and_figure_the_same_each_time(tmp_path, capsys):
-    first, second = tmp_path / "first", tmp_path / "second"
-    for out in (first, second):
-        assert cli.main(["report", "--out", str(out)]) == 0
+def test_the_papers_numbers_alone_give_every_table_and_figure(tmp_path, capsys):
+    assert cli.main(["report", "--out", str(tmp_path)]) == 0
     assert "0 measured cells" in capsys.readouterr().out
-    assert {path.name for path in (first / "tables").iterdir()} == TABLES
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == TABLES
     expected = {f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg", ".pdf")}
-    assert {path.name for path in (first / "figures").iterdir()} == expected
-    page = (first / "report.md").read_text()
-    linked = set(re.findall(r"\(figures/(\w+)\.png\)", page))
-    assert linked == FIGURES
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
+    page = (tmp_path / "report.md").read_text()
+    assert set(re.findall(r"\(figures/(\w+)\.png\)", page)) == FIGURES
     assert "18.40" in page and "missing" in page
-    assert hashes(first) == hashes(second)
 
 
 def in_the_papers_setting(item="table05", shift=0.1, **changes):
@@ -71,67 +59,37 @@ def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, ca
     assert "<!-- ALiBi, L=512 (paper) -->" in figure and "<!-- ALiBi, L=512 -->" in figure
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"model": "alibi_lm_small"}, "the paper's model on wikitext-103 is alibi_lm_wiki103"),
-        ({"updates": 5000}, "the paper trains for 286,000 updates"),
-        ({"model_overrides": '{"alibi_scale": 2}'}, "options of the model were changed"),
-    ],
-)
-def test_another_model_or_a_shorter_run_is_not_put_beside_the_paper(tmp_path, changes, reason):
-    save_document(in_the_papers_setting(**changes), tmp_path / "small.json")
-    results = collect([tmp_path / "small.json"])
-    assert results.comparable("wikitext-103") == []
-    (why,) = {point.unlike_paper for point in results.points}
-    assert reason in why
-
-
-def test_another_attention_backend_is_still_the_papers_setting(tmp_path):
-    document = in_the_papers_setting(model_overrides='{"attention_backend": "eager"}')
-    save_document(document, tmp_path / "eager.json")
-    assert len(collect([tmp_path / "eager.json"]).comparable("wikitext-103")) == 36
-
-
-def test_the_same_cell_in_two_files_counts_once(tmp_path):
+def test_the_same_cell_in_two_files_counts_once_and_contradictions_are_an_error(tmp_path):
     for name, shift in (("a", 0.1), ("b", 0.1 + 1e-6)):
         save_document(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
     results = collect([tmp_path])
     assert len(results.comparable("wikitext-103")) == 36
-
-
-def test_contradicting_files_are_an_error_that_names_both(tmp_path):
-    for name, shift in (("a", 0.1), ("b", 0.5)):
-        save_document(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
+    save_document(in_the_papers_setting(shift=0.5), tmp_path / "b.json")
     with pytest.raises(BadInput, match=r"b\.json and .*a\.json hold different perplexities"):
         collect([tmp_path])
 
 
-def bad_inputs(folder):
-    """Arguments that cannot work, and what the one sentence about each must say."""
-    (folder / "other.json").write_text('{"schema": "another/one", "cells": []}')
-    (folder / "old.json").write_text('{"schema": "alibi_fairseq/results", "version": 99}')
-    (folder / "torn.json").write_text('{"schema": "alibi_fairseq/res')
-    (folder / "empty").mkdir()
-    save_document(document(evaluation_cell(shard="1/3")), folder / "shard.json")
-    return [
-        ("other.json", "schema is 'another/one'"),
-        ("old.json", "version is 99"),
-        ("torn.json", "not a JSON file"),
-        ("absent.json", "cannot be read"),
-        ("empty", "no results"),
-        ("shard.json", "merge the shards first"),
-    ]
+BAD = [
+    ('{"schema": "another/one", "cells": []}', "schema is 'another/one'"),
+    ('{"schema": "alibi_fairseq/results", "version": 99}', "version is 99"),
+    ('{"schema": "alibi_fairseq/res', "not a JSON file"),
+    (None, "cannot be read"),
+    (json.dumps(document(evaluation_cell(shard="1/3"))), "merge the shards first"),
+    (json.dumps(document()), "if it is a shard"),
+    (json.dumps(document(kind="position_loss")), "if it is a shard"),
+]
 
 
-def test_bad_input_is_one_sentence_and_leaves_no_file(tmp_path, capsys):
-    for name, sentence in bad_inputs(tmp_path):
-        out = tmp_path / "out"
-        assert cli.main(["report", str(tmp_path / name), "--out", str(out)]) == 2
-        message = capsys.readouterr().err
-        assert ": error: " in message and message.count("\n") == 1
-        assert sentence in message and name in message
-        assert not out.exists()
+@pytest.mark.parametrize(("content", "sentence"), BAD)
+def test_bad_input_is_one_sentence_and_leaves_no_file(tmp_path, capsys, content, sentence):
+    path, out = tmp_path / "bad.json", tmp_path / "out"
+    if content is not None:
+        path.write_text(content)
+    assert cli.main(["report", str(path), "--out", str(out)]) == 2
+    message = capsys.readouterr().err
+    assert ": error: " in message and message.count("\n") == 1
+    assert sentence in message and path.name in message
+    assert not out.exists()
 
 
 def test_ones_own_results_alone(tmp_path):
@@ -228,10 +186,3 @@ def test_strides_are_subtracted_only_where_they_scored_the_same_tokens(tmp_path)
     assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out)]) == 0
     page = (out / "report.md").read_text()
     assert "gain" not in page and "Perplexity on valid, S=1, 96 tokens:" in page
-
-
-def test_an_empty_shard_alone_stops_the_report(tmp_path, capsys):
-    for kind in ("evaluation", "position_loss"):
-        save_document(document(kind=kind), tmp_path / "shard.json")
-        assert cli.main(["report", str(tmp_path / "shard.json"), "--out", str(tmp_path / "o")]) == 2
-        assert "shard" in capsys.readouterr().err and not (tmp_path / "o").exists()

@@ -1,8 +1,14 @@
+import math
+from dataclasses import replace
+
+import pytest
 from results_documents import cells_of, document
 
-from alibi_fairseq.reporting import speed
-from alibi_fairseq.reporting.collect import collect
+from alibi_fairseq.reporting import paper_figures, paper_tables, speed
+from alibi_fairseq.reporting.collect import Results, collect
 from alibi_fairseq.reporting.report import write_report
+from alibi_fairseq.reporting.speed import time_curve, times_as_fast
+from alibi_fairseq.results.points import Point
 from alibi_fairseq.results.schema import save_document
 
 
@@ -24,39 +30,30 @@ def rows_of_ours(*documents):
     return text, cells_of(text[text.index("Ours") :])
 
 
-def test_ratios_are_to_our_own_sinusoidal_model_beside_the_papers():
+def test_ratios_are_to_our_own_sinusoidal_model_and_backends_have_a_row_each():
     text, rows = rows_of_ours(
         document(
             cell("train", "sinusoidal", 512, 2000.0, peak_memory_mb=500.0),
             cell("train", "alibi", 512, 3000.0, peak_memory_mb=480.0),
             cell("evaluate", "alibi", 512, 9000.0),
+            cell("train", "alibi", 512, 1000.0, backend="fold"),
             kind="benchmark",
         )
     )
     assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
-    by_case = {(row[0], row[2]): row[3:] for row in rows[1:]}
-    assert by_case["Sinusoidal", "512"][:2] == ["2.0k", "1.00"]
-    assert by_case["ALiBi", "512"] == ["3.0k", "1.50", "9.0k", "–", "480", "-20"]
-    assert by_case["T5 bias", "3072"][:2] == ["missing", "–"]
-    assert len(by_case) == 12
+    by_case = {tuple(row[:3]): row[3:] for row in rows[1:]}
+    assert by_case["Sinusoidal", "", "512"][:2] == ["2.0k", "1.00"]
+    assert by_case["ALiBi", "", "512"] == ["3.0k", "1.50", "9.0k", "–", "480", "-20"]
+    assert by_case["ALiBi", "fold", "512"][:2] == ["1.0k", "0.50"]
+    assert by_case["T5 bias", "", "3072"][:2] == ["missing", "–"]
+    assert len(by_case) == 13
 
 
 def test_the_papers_ratios_are_to_its_sinusoidal_model():
     rows = cells_of(speed.speed_table([]).partition("Ours")[0])
     by_case = {(row[0], row[2]): row[3:] for row in rows[1:]}
-    assert by_case["T5 bias", "3072"][1] == "0.28" and by_case["ALiBi", "512"][3:] == [
-        "1.05",
-        "15300",
-        "+0",
-    ]
-
-
-def test_backends_have_a_row_each():
-    _, rows = rows_of_ours(
-        document(cell(backend="sdpa"), cell(backend="fold", rate=2000.0), kind="benchmark")
-    )
-    alibi = {row[1]: row[3] for row in rows if row[0] == "ALiBi" and row[2] == "512"}
-    assert alibi == {"sdpa": "1.0k", "fold": "2.0k"}
+    assert by_case["T5 bias", "3072"][1] == "0.28"
+    assert by_case["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]
 
 
 def test_a_gpu_and_a_processor_never_share_a_table():
@@ -76,20 +73,16 @@ def test_other_benchmarks_have_no_place_in_table_1():
     assert speed.speeds([document(other, kind="benchmark")]) == {}
 
 
-def test_a_report_of_speeds_is_table_1(tmp_path):
-    save_document(document(cell(), kind="benchmark"), tmp_path / "speed.json")
+def test_a_report_of_speeds_is_table_1_and_its_figures(tmp_path):
+    measured = document(cell(), cell(method="t5"), kind="benchmark")
+    save_document(measured, tmp_path / "speed.json")
     write_report(collect([tmp_path]), tmp_path / "out")
     assert [path.name for path in (tmp_path / "out" / "tables").iterdir()] == ["table01.md"]
-
-
-def test_lines_are_drawn_for_what_was_measured():
-    [(machine, cases)] = speed.speeds(
-        [document(cell(), cell(method="t5"), kind="benchmark")]
-    ).items()
+    [(machine, cases)] = speed.speeds([measured]).items()
     [panel] = speed.speed_panels(machine, cases, "tokens")
     assert panel.y == "training (thousand tokens per second)"
-    assert [line.label for line in panel.lines] == ["ALiBi", "T5 bias"]
-    assert [[*line.y] for line in panel.lines] == [[1.0], [1.0]]
+    lines = {line.label: [*line.y] for line in panel.lines}
+    assert lines == {"ALiBi": [1.0], "T5 bias": [1.0]}
 
 
 def test_one_cell_may_hold_a_whole_row_of_table_1():
@@ -100,3 +93,71 @@ def test_one_cell_may_hold_a_whole_row_of_table_1():
     [phases] = cases.values()
     assert phases["train"] == 1000.0
     assert phases["evaluate"] == 4000.0
+
+
+# Figure 5 and the "11 % faster" of section 4.2, from curves.
+UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
+
+
+def perplexity(updates: float, scale: float = 1.0) -> float:
+    return 8.5 + scale * 20_000 / updates
+
+
+def trained(method, train_length, hours_per_update):
+    return [
+        {
+            "model": "alibi_lm_1b3",
+            "position_method": method,
+            "train_length": train_length,
+            "length": train_length,
+            "subset": "valid",
+            "updates": updates,
+            "loss_bits": math.log2(perplexity(updates)),
+            "gpu_hours": updates * hours_per_update,
+        }
+        for updates in UPDATES
+    ]
+
+
+def measured():
+    """ALiBi at half the length is as good after the same updates, which take a tenth less time."""
+    cells = trained("sinusoidal", 2048, 0.11) + trained("alibi", 1024, 0.1)
+    point = Point("alibi", 1024, 2048, 2048, "valid", 0.0, model="alibi_lm_1b3")
+    points = [
+        replace(point, corpus="cc100-roberta", updates=n, perplexity=perplexity(n)) for n in UPDATES
+    ]
+    documents = [(None, document(*cells, kind="training", corpus="cc100-roberta"))]
+    return Results(documents=documents, points=points)
+
+
+def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():
+    case = {"position_method": "alibi", "train_length": 1024, "length": 2048}
+    curve = time_curve(measured(), "cc100-roberta", case)
+    assert curve == [(pytest.approx(n * 0.1), perplexity(n)) for n in UPDATES]
+    without_hours = measured()
+    for cell in without_hours.documents[0][1]["cells"]:
+        del cell["gpu_hours"]
+    assert time_curve(without_hours, "cc100-roberta", case) == []
+
+
+def test_a_run_with_a_tenth_less_time_per_update_is_as_much_faster():
+    rows = cells_of(paper_tables.table("table11", measured()))
+    assert [row for row in rows if row[0] == "ALiBi, L=1024"][-1] == [
+        *("ALiBi, L=1024", "Sinusoidal, L=2048", "2048", "+11%", "+10%")
+    ]
+    assert rows[-2][-1] == "missing"  # evaluated at 1024: not measured
+
+
+def test_no_ratio_without_a_perplexity_that_both_reach():
+    assert times_as_fast([(1.0, 9.0), (2.0, 8.0)], [(1.0, 7.0), (2.0, 6.0)]) is None
+    assert times_as_fast([], [(1.0, 7.0)]) is None
+    # a rise in between does not make a perplexity reached later
+    noisy = [(1.0, 9.0), (2.0, 8.0), (3.0, 8.5), (4.0, 7.0)]
+    assert times_as_fast(noisy, noisy) == pytest.approx(1.0)
+
+
+def test_curves_are_drawn_beside_the_end_points(tmp_path):
+    paper_figures.figure05(measured(), tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert "<!-- ALiBi, L=1024 -->" in text and "<!-- Sinusoidal, L=2048 -->" in text
+    assert "<!-- ALiBi, L=1024 (paper, end point) -->" in text

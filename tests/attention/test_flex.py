@@ -1,0 +1,143 @@
+"""FlexAttention: which blocks it visits, its values on a CPU, and how often it is compiled.
+
+Its own kernel is used on a GPU, in tests/gpu.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch._dynamo.utils as dynamo
+from attention_calls import Call, reference
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.functional import pad
+
+from alibi_fairseq.attention import flex
+from alibi_fairseq.attention.skipping import certify
+
+#: Small ones and some at and off the edges of blocks.
+WINDOWS = torch.tensor([0.0, 127, 128, 300])
+
+
+def visible(call: Call, windows: torch.Tensor | None) -> torch.Tensor:
+    """(B or 1, H or 1, T, S): what the mask shows, and beyond it whole blocks within the windows."""
+    keys = torch.arange(call.keys)
+    queries = keys[call.cached :, None]
+    shown = (keys <= queries) & (queries - keys < (call.window or call.keys))
+    if call.documents:
+        shown = shown & (keys >= call.starts()[:, None, call.cached :, None])
+    if windows is not None:
+        first = (torch.arange(call.length) // flex.BLOCK) * flex.BLOCK + call.cached  # of the block
+        nearest = (first - windows[..., None].long()).clamp(min=0)  # (H, T)
+        shown = shown & (keys >= (nearest // flex.BLOCK * flex.BLOCK)[..., None])
+    return shown.expand(*[1] * (4 - shown.dim()), *shown.shape)
+
+
+CALLS = [
+    (Call(heads=4, length=700, cached=cached, documents=documents, window=window), windows)
+    for cached in (0, 70, 126, 127)
+    for documents, window, windows in [
+        (True, 0, None),
+        (True, 150, None),
+        (False, 150, None),
+        (False, 0, WINDOWS),
+    ]
+]
+
+
+@pytest.mark.parametrize("call, windows", CALLS, ids=str)
+def test_visited_blocks_are_those_with_a_visible_key(call, windows):
+    shown = visible(call, windows)
+    per_head = None if windows is None else windows[None]
+    found = flex.causal_blocks(call.mask(), torch.device("cpu"), per_head)
+
+    def tiles(beyond: bool) -> torch.Tensor:
+        """(B, H, R, C, block of queries, block of keys); no key is visible past the end."""
+        whole = pad(shown, (0, 0, 0, -call.length % flex.BLOCK), value=beyond)
+        whole = pad(whole, (0, -call.keys % flex.BLOCK))
+        whole = whole.unflatten(3, (-1, flex.BLOCK)).unflatten(2, (-1, flex.BLOCK))
+        return whole.transpose(3, 4)
+
+    assert torch.equal(found.to_dense().bool(), tiles(False).any(-1).any(-1))
+    if windows is not None:  # those without a masked key, which the kernel does not look at again
+        assert torch.equal(found.full_kv_num_blocks.long(), tiles(True).all(-1).all(-1).sum(-1))
+
+
+def compare(call: Call, windows: torch.Tensor | None = None) -> None:
+    q, k, v, _ = call.tensors()
+    found = flex.attend(q, k, v, call.mask(), 0.0, windows=windows)
+    expected = reference(call)[0]
+    assert (found.double() - expected).abs().max() < 5e-6 * expected.abs().max()
+
+
+def certified(call: Call) -> torch.Tensor:
+    q, k, _, _ = call.tensors()
+    return certify(q, k, call.bias().slopes(q.device)).windows
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("none", cached=70),
+        Call("sandwich"),
+        Call(documents=True),
+        Call(documents=True, cached=70, window=150),
+        Call("none", documents=True, heads=2),
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_values_equal_the_reference(call, monkeypatch):
+    """Not compiled; flex_attention takes the same arguments in the same order."""
+    monkeypatch.setattr(flex, "flex_kernel", flex_attention)
+    compare(call)
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
+@pytest.mark.parametrize("cached", [0, 70, 130])
+@torch.no_grad()
+def test_windows_skip_whole_blocks_and_no_others(cached):
+    """Small slopes, so that a block too few or too many would be seen."""
+    call = Call(heads=4, length=700, cached=cached, batch=1)
+    (q, k, v, _), mask = call.tensors(), call.mask()
+    scores = q.double() @ k.double().mT * call.width**-0.5 + call.bias().block(q, k, cached)
+    weights = scores.masked_fill(~visible(call, WINDOWS), -torch.inf).softmax(-1)
+    found = flex.attend(q, k, v, mask, 0.0, windows=WINDOWS[None])
+    torch.testing.assert_close(found.double(), weights @ v.double(), rtol=0, atol=1e-5)
+
+
+PLAIN = [
+    *(Call(length=n, batch=1) for n in (128, 200, 333, 640)),
+    Call(length=1, cached=40, batch=1),
+]
+PLAIN += [Call(length=130, cached=cached, batch=1) for cached in (7, 100, 300)]
+SKIPPING = [Call(length=n, batch=b) for b, n in ((1, 515), (1, 900), (2, 384), (3, 300), (5, 640))]
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
+@pytest.mark.parametrize("calls, graphs", [(PLAIN, 3), (SKIPPING, 2)])
+@torch.no_grad()
+def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
+    """One graph for as many keys as queries, more keys, and a single query; with windows, one for a
+    single sequence and one for several.
+    """
+    torch._dynamo.reset()
+    dynamo.counters.clear()
+    assert certified(SKIPPING[1]).min() < 200
+    for call in calls:
+        if calls is PLAIN:
+            compare(call)
+        else:
+            for windows in (certified(call), torch.full((call.batch, 8), float(call.length))):
+                compare(call, windows)
+    assert dynamo.counters["stats"]["unique_graphs"] <= graphs
+
+
+def test_heads_and_their_size_are_constants_of_the_kernel(monkeypatch):
+    """Lengths and batches are not, or each would be compiled anew."""
+    marked = []
+    monkeypatch.setattr(torch._dynamo, "mark_static", lambda x, dim: marked.append((id(x), dim)))
+    monkeypatch.setattr(flex, "compiled", lambda: lambda q, k, v, **_: q)
+    q, k, v, _ = Call().tensors()
+    assert flex.flex_kernel(q, k, v, None, None) is q
+    assert marked == [(id(x), dim) for x in (q, k, v) for dim in (1, 3)]
