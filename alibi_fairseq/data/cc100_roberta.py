@@ -190,11 +190,7 @@ def items(
 
 
 def plan(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]:
-    """Divide the keys from ``low`` on into shards, and those into parts: (shard, low, high).
-
-    Args:
-        total: bytes of text.
-    """
+    """Divide the keys from ``low`` on into shards, and those into parts: (shard, low, high)."""
     shards = shards or max(1, round(total / SHARD))
     each = max(1, math.ceil(total / shards / part_bytes(total)))
     count = shards * each
