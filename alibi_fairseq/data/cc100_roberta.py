@@ -72,13 +72,6 @@ class Cc100Roberta(Corpus):
     def files(self) -> list[Path]:
         return text_files(self.sources)
 
-    @functools.cached_property
-    def published(self) -> ByteLevelBpe | None:
-        """GPT-2's tokeniser, if its files were given."""
-        if self.encoder_json is None or self.vocab_bpe is None:
-            return None
-        return ByteLevelBpe(self.encoder_json, self.vocab_bpe)
-
     def settings(self) -> dict:
         if (self.encoder_json is None) != (self.vocab_bpe is None):
             raise BadInput("--encoder-json and --vocab-bpe belong together; give both or neither.")
@@ -86,7 +79,10 @@ class Cc100Roberta(Corpus):
             raise BadInput(
                 f"--memory {self.memory} is too little: one process needs {least:.2f} GB."
             )
-        published = self.published and sha256_file(self.published.files[1])
+        published = None
+        if self.encoder_json is not None and self.vocab_bpe is not None:
+            ByteLevelBpe(self.encoder_json, self.vocab_bpe)  # fails before hours of work
+            published = sha256_file(self.vocab_bpe)
         return {
             "sources": fingerprint(self.files),
             "seed": self.seed,
@@ -98,7 +94,7 @@ class Cc100Roberta(Corpus):
         }
 
     def processes(self, workers: int) -> int:
-        return min(workers, most_workers(self.memory))
+        return min(workers, max(1, int((self.memory - _OWN_MEMORY) / _WORKER_MEMORY)))
 
     def read(self, work: Path, workers: int) -> dict:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
@@ -139,7 +135,9 @@ class Cc100Roberta(Corpus):
                 yield from text.decode().split("\n")[:-1]
 
     def tokeniser(self, work: Path) -> Tokeniser:
-        return self.published or self.trained(work, self.vocab_size)
+        if self.encoder_json is not None and self.vocab_bpe is not None:
+            return ByteLevelBpe(self.encoder_json, self.vocab_bpe)
+        return self.trained(work, self.vocab_size)
 
     def parts(self, work: Path, tokeniser: Tokeniser) -> list[Part]:
         runs = runs_in(work / "runs")
@@ -192,11 +190,7 @@ def items(
 
 
 def plan(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]:
-    """Divide the keys from ``low`` on into shards, and those into parts: (shard, low, high).
-
-    Args:
-        total: bytes of text.
-    """
+    """Divide the keys from ``low`` on into shards, and those into parts: (shard, low, high)."""
     shards = shards or max(1, round(total / SHARD))
     each = max(1, math.ceil(total / shards / part_bytes(total)))
     count = shards * each
@@ -206,11 +200,6 @@ def plan(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]
         (f"shard{number // each:0{digits}d}", first, last)
         for number, (first, last) in enumerate(zip(edges, edges[1:]))
     ]
-
-
-def most_workers(memory: float) -> int:
-    """The number of processes that fit into ``memory`` GB (10^9 bytes), one at least."""
-    return max(1, int((memory - _OWN_MEMORY) / _WORKER_MEMORY))
 
 
 def is_of_that_size(text_bytes: float) -> bool:

@@ -51,11 +51,7 @@ class Portion:
 
 
 def portions(files: list[Path], most: int | None = None) -> list[Portion]:
-    """Cut plain files between documents into portions of similar size.
-
-    Args:
-        most: bytes of text after which reading ends, about.
-    """
+    """Cut plain files, about the first ``most`` bytes of text, between documents into portions."""
     found = []
     for number, path in enumerate(files):
         if most is not None and most <= 0:
@@ -139,9 +135,6 @@ def write_runs(portions: list[Portion], seed: int, folder: Path, workers: int, t
     """Read every portion into sorted runs, except those that an earlier call has finished.
 
     A run holds the texts; the file beside it, with ``.npy``, their keys and where each ends.
-
-    Args:
-        total: bytes of the files, about, for the progress bar.
 
     Returns:
         The number of documents with bytes that were not UTF-8.

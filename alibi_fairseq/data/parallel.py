@@ -78,9 +78,7 @@ def progress(total: float | None, what: str, unit: str = "B", **more) -> tqdm:
 
     Args:
         total: number of units; None if unknown.
-        what: the step, in a word or two.
         unit: ``B`` counts bytes; anything else is a plain count.
-        more: as for tqdm.
     """
     if sys.stderr.isatty():
         kind: dict = {"mininterval": 0.5, "dynamic_ncols": True}

@@ -100,11 +100,9 @@ class Probe:
         Args:
             first: number of the marker in the dictionary, which the other entries follow.
             text: (N,) tokens to fill with, from random places; None: filler symbols.
-            count: number of sequences.
             length: tokens of each, ``</s>`` included.
             depth: where the string stands first: 0 at the beginning, 1 right before its repetition;
                 None: anywhere.
-            copies: occurrences of the string.
 
         Returns:
             (count, length) int64.
@@ -163,7 +161,6 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
     """Make fairseq's binary data: sequences that are the blocks of ``--sample-break-mode none``.
 
     Args:
-        length: tokens per sequence.
         text: binary data to fill sequences with, if the probe is one in text: its ``train`` and, for
             validation and test, ``valid`` splits.
         out: the folder to write; what is there already is kept.

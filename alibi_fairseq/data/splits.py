@@ -64,7 +64,6 @@ def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[st
     A document that would make a held-out split half as large again as requested stays in training.
 
     Args:
-        sizes: bytes of each document.
         held_out: percent of all bytes for each of validation and test.
 
     Returns:
@@ -205,11 +204,7 @@ def shingles(text: str, one_in: int = 1) -> np.ndarray:
 
 
 def near_duplicates(books: list[np.ndarray]) -> list[int]:
-    """For each book, the index of the first book of its group of near-duplicates.
-
-    Args:
-        books: :func:`shingles` of each.
-    """
+    """For the :func:`shingles` of each book, the first book of its group of near-duplicates."""
     leader = list(range(len(books)))
 
     def find(book: int) -> int:

@@ -142,7 +142,6 @@ def train_sentencepiece(
 
     Args:
         lines: the training text; held in memory, about five times its size.
-        model: the file to write.
         entries: size of the fairseq dictionary, its four special symbols included.
     """
     import sentencepiece

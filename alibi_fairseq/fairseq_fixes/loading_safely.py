@@ -146,10 +146,10 @@ def evaluate_literal(text, *scope):
     ``"[(512, 3)] * 4"``.
 
     Args:
-        text: the literal; anything but a string raises TypeError, as ``eval`` does.
         scope: ignored; namespaces that a caller of ``eval`` may pass.
 
     Raises:
+        TypeError: the text is no string, as ``eval`` raises it.
         ValueError: the text is anything else.
     """
     if not isinstance(text, str):

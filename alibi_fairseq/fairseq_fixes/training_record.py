@@ -136,8 +136,7 @@ def record(trainer, extra_state: dict | None) -> None:
     """Record a run of language modelling from its first update on.
 
     Args:
-        trainer: fairseq's, after it has loaded its checkpoint.
-        extra_state: the extra state of that checkpoint; None without one.
+        extra_state: of the checkpoint that the trainer has loaded; None without one.
     """
     task = trainer.task
     if not hasattr(trainer.cfg.task, "tokens_per_sample") or not hasattr(task, "source_dictionary"):

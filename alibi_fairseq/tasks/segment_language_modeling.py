@@ -137,7 +137,6 @@ def rows_per_process(
 
     Args:
         length: tokens per row.
-        multiple: the result is a multiple of this, unless it is smaller.
     """
     if max_tokens is not None and max_tokens < length:
         raise BadInput(

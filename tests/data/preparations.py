@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from fairseq.data import Dictionary, data_utils
 from tokenizers.implementations import ByteLevelBPETokenizer
 
 from alibi_fairseq.data.tokenisers import SPECIAL, ByteLevelBpe
@@ -69,6 +70,13 @@ def documents_file(path: Path, count: int = 300) -> Path:
                 out.write(lines.pop() + "\n")
             out.write("\n")
     return path
+
+
+def stored(data_bin: Path, split: str) -> tuple[list[str], list[int]]:
+    """The lines of a split as fairseq's own classes read them, and the tokens of each."""
+    dictionary = Dictionary.load(str(data_bin / "dict.txt"))
+    items = data_utils.load_indexed_dataset(str(data_bin / split), dictionary)
+    return [dictionary.string(item) for item in items], items.sizes.tolist()
 
 
 def train_byte_level_bpe(lines: list[str], folder: Path, entries: int) -> ByteLevelBpe:

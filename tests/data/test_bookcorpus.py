@@ -1,6 +1,5 @@
 import pytest
-from fairseq.data import Dictionary, data_utils
-from preparations import books, sentences, tarred
+from preparations import books, sentences, stored, tarred
 from sacremoses import MosesPunctNormalizer
 
 from alibi_fairseq.data import bookcorpus
@@ -31,9 +30,8 @@ def split_of(out):
 
 
 def lines_of(data_bin, split, model):
-    dictionary = Dictionary.load(str(data_bin / "dict.txt"))
-    items = data_utils.load_indexed_dataset(str(data_bin / split), dictionary)
-    return [model._model.decode(dictionary.string(item).split()) for item in items], items.sizes
+    lines, sizes = stored(data_bin, split)
+    return [model._model.decode(line.split()) for line in lines], sizes
 
 
 def test_binary_data_holds_whole_normalised_books(prepared, folder):
@@ -56,7 +54,7 @@ def test_binary_data_holds_whole_normalised_books(prepared, folder):
             "lines": len(lines),
             "words": len(text.split()),
             "bytes": len(text.encode()),
-            "tokens": int(sizes.sum()),
+            "tokens": sum(sizes),
             "unknown": 0,
             "books": len(names),
         }

@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,46 +107,46 @@ def test_bytes_that_are_not_utf8_are_marked(tmp_path):
     assert texts_of(path) == ["na\ufffdve\n"]
 
 
-PACK = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
+FORMATS = {"tar.xz": "xztar", "tar.gz": "gztar", "tgz": "gztar", "zip": "zip"}
+PACK = {"txt.gz": gzip.compress, "txt.xz": lzma.compress, "txt.bz2": bz2.compress}
+NUMBERS = "".join(f"{n * 7919}\n" for n in range(40_000))
+
+
+def packed(folder, suffix):
+    """A file with the numbers, packed as its name says."""
+    path = folder / f"a.{suffix}"
+    if suffix in PACK:
+        path.write_bytes(PACK[suffix](NUMBERS.encode()))
+    else:
+        (folder / "in").mkdir(exist_ok=True)
+        (folder / "in" / "a.txt").write_text(NUMBERS)
+        shutil.move(shutil.make_archive(str(folder / "made"), FORMATS[suffix], folder / "in"), path)
+    assert "".join(texts_of(path)) == NUMBERS
+    return path
+
+
+def refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="damaged or cut off"):
+        texts_of(path)
 
 
 @pytest.mark.parametrize("suffix", [*PACK, "tar.xz", "tar.gz", "zip"])
 def test_damaged_files_are_named(tmp_path, suffix):
-    (tmp_path / "in").mkdir()
-    text = "".join(f"{n * 7919}\n" for n in range(40_000))
-    (tmp_path / "in" / "a.txt").write_text(text)
-    path = tmp_path / f"a.{suffix if '.' in suffix or suffix == 'zip' else f'txt.{suffix}'}"
-    if suffix in PACK:
-        path.write_bytes(PACK[suffix](text.encode()))
-    else:
-        kind = {"tar.xz": "xztar", "tar.gz": "gztar", "zip": "zip"}[suffix]
-        made = shutil.make_archive(str(tmp_path / "made"), kind, tmp_path / "in")
-        shutil.move(made, path)
-    assert "".join(texts_of(path)) == text
-    packed = path.read_bytes()
-    for damaged in (packed[:-3000], packed[:9000] + b"####" + packed[9004:]):
-        path.write_bytes(damaged)
-        with pytest.raises(BadInput, match="damaged or cut off"):
-            texts_of(path)
+    path = packed(tmp_path, suffix)
+    content = path.read_bytes()
+    refused(path, content[:-3000])
+    refused(path, content[:9000] + b"####" + content[9004:])
 
 
 @pytest.mark.parametrize("suffix", ["txt.gz", "tar.gz", "tgz"])
 def test_a_changed_byte_that_only_the_checksum_tells(tmp_path, suffix):
-    text = "".join(f"{n * 7919}\n" for n in range(5000))
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text(text)
-    content = text.encode()
-    if suffix != "txt.gz":
-        made = shutil.make_archive(str(tmp_path / "made"), "tar", tmp_path / "in")
-        content = Path(made).read_bytes()
-    path = tmp_path / f"a.{suffix}"
-    packed = gzip.compress(content, compresslevel=0)  # stored as it is
-    path.write_bytes(packed)
-    assert "".join(texts_of(path)) == text
-    place = packed.index(b"7919000\n")
-    path.write_bytes(packed[:place] + b"8" + packed[place + 1 :])
-    with pytest.raises(BadInput, match="damaged or cut off"):
-        texts_of(path)
+    path = packed(tmp_path, suffix)
+    content = gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=0)  # stored as it is
+    path.write_bytes(content)
+    assert "".join(texts_of(path)) == NUMBERS
+    place = content.index(b"7919000\n")
+    refused(path, content[:place] + b"8" + content[place + 1 :])
 
 
 @pytest.fixture

@@ -1,26 +1,13 @@
 """``prepare text``: whole documents held out, both tokenisations, bad input."""
 
 import pytest
-from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDataset
-from preparations import sentences
+from preparations import sentences, stored
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data.own_text import OwnText
 from alibi_fairseq.data.pipeline import SPLITS, prepare
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import manifest as manifests
-
-
-def lines_of(data_bin):
-    """The lines of each split, read back with fairseq's own classes."""
-    dictionary = Dictionary.load(str(data_bin / "dict.txt"))
-    found = {}
-    for split in SPLITS:
-        dataset = MMapIndexedDataset(str(data_bin / split))
-        lines = [dictionary.string(dataset[number]) for number in range(len(dataset))]
-        found[split] = lines
-    return found
 
 
 def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
@@ -34,7 +21,7 @@ def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
     text = OwnText([folder], tokenizer="words", held_out=10)
     manifest, done = prepare(text, tmp_path / "out")
     assert done
-    lines = lines_of(tmp_path / "out" / "data-bin")
+    lines = {split: stored(tmp_path / "out" / "data-bin", split)[0] for split in SPLITS}
     documents = {
         split: {line.split()[0] for line in found if line} for split, found in lines.items()
     }
@@ -57,7 +44,7 @@ def test_one_file_is_cut_into_stretches_and_sentencepiece_keeps_the_text(tmp_pat
     command = ["prepare", "text", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
     assert main([*command, "--vocab-size", "400"]) == 0
     assert str(tmp_path / "out" / "data-bin") in capsys.readouterr().out
-    lines = lines_of(tmp_path / "out" / "data-bin")
+    lines = {split: stored(tmp_path / "out" / "data-bin", split)[0] for split in SPLITS}
     plain = [
         line.replace(" ", "").replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
         for split in SPLITS

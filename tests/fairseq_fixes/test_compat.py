@@ -193,24 +193,6 @@ class TestWholeCheckpoints:
         assert not resuming.whole_checkpoints()
 
 
-class TestUserDir:
-    def test_a_link_to_this_package_is_this_package(self, upstream, tmp_path):
-        link = tmp_path / "alibi_fairseq"
-        link.symlink_to(invocation.FOLDER)
-        args = argparse.Namespace(user_dir=str(link))
-        with pytest.raises(ImportError, match="not globally unique"):
-            utils.import_user_module(args)
-        assert compat.this_package_as_user_dir()
-        utils.import_user_module(args)
-
-    def test_other_plugins_are_left_alone(self, tmp_path):
-        plugin = tmp_path / "plugin_of_a_user"
-        plugin.mkdir()
-        (plugin / "__init__.py").write_text("loaded = True\n")
-        utils.import_user_module(argparse.Namespace(user_dir=str(plugin)))
-        assert __import__("plugin_of_a_user").loaded
-
-
 def test_programs_of_users_keep_their_warnings_and_logging(upstream):
     before = list(warnings.filters), logging.getLogger().level
     assert not compat.hydra_without_advice()

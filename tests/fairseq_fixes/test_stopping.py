@@ -60,29 +60,6 @@ def test_a_stopped_run_resumes_to_the_same_numbers(monkeypatch, whole, data, tmp
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(moments[1][index][name]))
 
 
-def test_a_run_without_a_signal_stops_where_it_should(data, tmp_path):
-    state = run_train(data, tmp_path / "run", *FLAGS, "--max-update", "12")
-    assert state["optimizer_history"][-1]["num_updates"] == 12
-    assert state["cfg"]["optimization"]["stop_time_hours"] == 0
-    assert (tmp_path / "run" / "checkpoint_best.pt").exists()
-
-
-def test_all_processes_stop_when_one_receives_a_signal(monkeypatch):
-    """The flags are summed; a process without a signal learns of the other's."""
-    sums = []
-
-    def all_reduce(tensor, group):
-        sums.append((tensor.clone(), group))
-        tensor += 1  # the other process received a signal
-
-    monkeypatch.setattr("fairseq.distributed.utils.all_reduce", all_reduce)
-    trainer = SimpleNamespace(
-        data_parallel_world_size=2, device=torch.device("cpu"), data_parallel_process_group="group"
-    )
-    assert stopping.stop_requested(stopping.StopRequest(), trainer)
-    assert sums == [(torch.zeros(1), "group")]
-
-
 def started(train_step=None) -> SimpleNamespace:
     """A trainer as it is before its first update, which listens to signals."""
     limits = SimpleNamespace(max_update=5, max_epoch=0)

@@ -87,14 +87,3 @@ def test_a_missing_task_is_named(trained):
         run_eval_lm(*trained, *command)
     without = run_eval_lm(*trained, *command, "--model-overrides", "{'mem_len': 0}")
     assert without["loss"] > 0
-
-
-def test_a_missing_task_is_named_in_training(trained, tmp_path):
-    flags = "--task language_modeling --tokens-per-sample 16 --batch-size 4 --max-update 1"
-    with pytest.raises(BadInput, match="--task segment_language_modeling"):
-        run_train(
-            trained[0],
-            tmp_path / "xl",
-            *f"{flags} --position-method transformer_xl --mem-len 16".split(),
-        )
-    assert not list(tmp_path.glob("xl/*.pt"))
