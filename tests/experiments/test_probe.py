@@ -6,6 +6,7 @@ import torch
 from commands import as_process
 from fairseq_runs import write_corpus
 from results_documents import cells_of
+from stand_ins import TINY
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
@@ -16,7 +17,6 @@ from alibi_fairseq.evaluation.probe import correct
 from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
 from alibi_fairseq.results.schema import load_document
 
-TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
 
 

@@ -3,20 +3,16 @@
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
-import torch
 from commands import SHORT, as_process, in_process
-from results_documents import document, evaluation_cell
+from stand_ins import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command, slurm
-from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.schema import load_document, save_document
+from alibi_fairseq.results.schema import load_document
 
 submitit = pytest.importorskip("submitit")
-TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 FAKE = {
     "sbatch": 'n=$(ls "$LOG" | wc -l); cp "$1" "$LOG/$n"; echo "Submitted batch job $((100 + n))"',
     "srun": "exit 1",
@@ -123,30 +119,6 @@ def test_a_job_submits_no_jobs(data_bin, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     assert main(compare(data_bin, tmp_path, "--slurm")) == 2
     assert "A job cannot submit jobs" in capsys.readouterr().err
-
-
-class Commands:
-    """Stands for ``command.execute`` in the jobs of a comparison."""
-
-    def __init__(self):
-        self.ran = []
-
-    def __call__(self, words, *arguments, **more):
-        self.ran.append(words[3])
-        if words[3] == "train":
-            folder = Path(words[words.index("--save-dir") + 1])
-            torch.save({"optimizer_history": [{"num_updates": 4}]}, folder / "checkpoint_last.pt")
-        else:
-            model = words[words.index("--path") + 1]
-            of_model = {
-                "position_method": "alibi" if "alibi-16" in model else "none",
-                "train_length": 16,
-                "checkpoint": model,
-                "checkpoint_sha256": sha256_file(model),
-            }
-            cells = (evaluation_cell(**of_model, length=n, stride=n) for n in (16, 32))
-            save_document(document(*cells), words[words.index("--out") + 1])
-        return 0
 
 
 def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
