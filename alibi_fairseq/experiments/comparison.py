@@ -80,31 +80,21 @@ FolderName = Annotated[str, AfterValidator(plain_name)]
 Count = Annotated[int, Field(ge=1)]
 #: An evaluation length: tokens, or a multiple of the training length and perhaps tokens more.
 Length = Count | Annotated[str, Field(pattern=r"^[1-9]\d*x(\+[1-9]\d*)?$")]
-Lengths = Annotated[tuple[Length, ...], BeforeValidator(as_list), Field(min_length=1)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
-Integers = Annotated[tuple[int, ...], BeforeValidator(as_list), Field(min_length=1)]
-Counts = Annotated[tuple[Count, ...], BeforeValidator(as_list), Field(min_length=1)]
-Rates = Annotated[
-    tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list), Field(min_length=1)
-]
+Rate = Annotated[float, Field(gt=0)]
+Each = TypeVar("Each")
+AnyNumber = Annotated[tuple[Each, ...], BeforeValidator(as_list)]
+Several = Annotated[tuple[Each, ...], BeforeValidator(as_list), Field(min_length=1)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
 @dataclass(frozen=True, config=STRICT)
 class Excerpt:
-    """What is kept of a prepared text.
+    """What is kept of a prepared text."""
 
-    Attributes:
-        train: tokens of the training split.
-        documents: number of documents of the test split.
-        tokens: at the beginning of each of these; shorter documents are left out.
-        valid: tokens of the validation split.
-    """
-
-    train: Count
-    documents: Annotated[int, Field(ge=2)]
-    tokens: Count
-    valid: Count = 32_768
+    train: Count  # tokens
+    documents: Annotated[int, Field(ge=2)]  # of the test split
+    tokens: Count  # at the beginning of each of these; shorter documents are left out
+    valid: Count = 32_768  # tokens
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -112,7 +102,7 @@ class Corpus:
     """One text to train and evaluate on."""
 
     name: FolderName = Field(description="its folder, and its name in tables")
-    text: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    text: AnyNumber[str] = Field(
         (), description="files, archives or folders that `prepare text` turns into binary data"
     )
     data: str | None = Field(None, description="a folder of fairseq's binary data, instead of text")
@@ -154,24 +144,26 @@ class Comparison:
     """Which models to train, and at which lengths to evaluate each of them."""
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    methods: Texts = Field(
+    methods: Several[str] = Field(
         ("alibi", "sinusoidal"),
         description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
-    train_lengths: Counts = Field((128,), description="tokens per sample in training")
-    eval_lengths: Lengths = Field(
+    train_lengths: Several[Count] = Field((128,), description="tokens per sample in training")
+    eval_lengths: Several[Length] = Field(
         (128, 256, 512, 1024),
         description="window lengths in evaluation; 4x: times the training length, 1x+50: 50 more",
     )
-    seeds: Integers = Field((1,), description="of initialization and data order")
-    strides: Texts = Field(("full",), description="tokens that each window scores; full: all")
+    seeds: Several[int] = Field((1,), description="of initialization and data order")
+    strides: Several[str] = Field(
+        ("full",), description="tokens that each window scores; full: all"
+    )
     arch: str = Field("alibi_lm_tiny", description="a model of `alibi-fairseq models`")
     updates: Count = Field(1000, description="optimizer steps of each run")
     hours: Annotated[float, Field(gt=0)] | None = Field(
         None, description="as many updates as fit into them on this machine, instead of updates"
     )
     tokens_per_update: Count = Field(4096, description="of each run, whatever its training length")
-    lr: Rates = Field(
+    lr: Several[Rate] = Field(
         (0.001,),
         description="peak learning rate of Adam, reached after a sixth of the updates; of several "
         "the best by validation is chosen for each method and training length",
@@ -190,10 +182,10 @@ class Comparison:
     per_document: Literal["empty-lines", "titles"] | None = Field(
         None, description="how documents are told apart, to sum the loss of each"
     )
-    train_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    train_on: AnyNumber[str] = Field(
         (), description="names of the corpora that models are trained on; none: all"
     )
-    also_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    also_on: AnyNumber[str] = Field(
         (), description="names of corpora on which models of the others are evaluated too"
     )
     shared_vocabulary: Count | None = Field(
@@ -201,8 +193,10 @@ class Comparison:
     )
     title: str = Field("Perplexity by evaluation length", description="of table and figure")
     user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
-    order: Texts = Field(AXES, description="the axes by importance: the first varies slowest")
-    sliding: dict[Count, Lengths] = Field(
+    order: Several[str] = Field(
+        AXES, description="the axes by importance: the first varies slowest"
+    )
+    sliding: dict[Count, Several[Length]] = Field(
         default_factory=dict, description="further strides, and the window lengths that have them"
     )
     variants: dict[str, dict[FolderName, dict[str, Any]]] = Field(

@@ -173,15 +173,7 @@ def test_wrong_descriptions_are_refused(words, named, tmp_path, capsys):
 def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
     few_sequences, data_bin, tmp_path
 ):
-    words = [
-        "probe",
-        "passkey",
-        str(data_bin),
-        "--train-lengths",
-        "64",
-        "--out",
-        str(tmp_path / "o"),
-    ]
+    words = ["probe", "passkey", data_bin, "--train-lengths", "64", "--out", tmp_path / "o"]
     done = as_process("-m", "alibi_fairseq", *words)
     assert done.returncode == 2 and "give a longer text" in done.stderr
 

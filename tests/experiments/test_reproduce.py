@@ -28,10 +28,8 @@ from alibi_fairseq.experiments.hours import cost_of
 from alibi_fairseq.experiments.runner import carry_out
 from alibi_fairseq.files import locked
 from alibi_fairseq.paper import tables
-from alibi_fairseq.paper.recipe import SMOKE, find_recipe
+from alibi_fairseq.paper.recipe import SMOKE
 from alibi_fairseq.results.schema import load_document
-
-ITEMS = {"wikitext-103": "table5", "bookcorpus": "table8", "cc100-roberta": "table12"}
 
 
 @pytest.fixture
@@ -106,9 +104,8 @@ class TestDryRun:
         assert float(rows["together"][4].removesuffix(" GB").replace(",", "")) > 100
 
     def test_gpus_change_how_an_update_is_dealt_out(self, capsys):
-        for gpus, freq in (("8", "1"), ("4", "2"), ("1", "8")):
-            lines = self.lines_of(capsys, "table8", "--gpus", gpus)
-            assert any(f"--update-freq {freq} " in line for line in lines)
+        lines = self.lines_of(capsys, "table8", "--gpus", "4")
+        assert any("--update-freq 2 " in line for line in lines)
         assert main(["reproduce", "table8", "--dry-run", "--gpus", "5"]) == 2
 
     def test_the_script_works_wherever_it_is_called(self, tmp_path):
@@ -118,12 +115,6 @@ class TestDryRun:
         done = subprocess.run(script, env={**os.environ, "PATH": path}, capture_output=True)
         assert done.returncode == 0 and b"wikitext-103/t5-3072" in done.stdout
         assert list(tmp_path.iterdir()) == []
-
-
-def test_hours_of_a_run_that_ends_earlier():
-    """Table 11 stops at equal time: 46.7k updates of 5,900 hours' 50k are the 5,500 of ALiBi 512."""
-    hours = paper_tables.v100_hours(find_recipe("cc100-roberta/sinusoidal-1024"), 46_700)
-    assert hours == pytest.approx(5500, rel=0.005)
 
 
 def test_stated_disk_holds_the_checkpoints_of_a_real_training(trained):
@@ -144,9 +135,12 @@ def refused(capsys, tmp_path, commands, *words) -> str:
     return line
 
 
-@pytest.mark.parametrize("corpus", ITEMS)
-def test_text_that_is_not_the_papers_needs_a_flag(corpus, texts, commands, tmp_path, capsys):
-    words = [ITEMS[corpus], "--scale", "smoke", "--corpus", f"{corpus}={texts[corpus]}"]
+@pytest.mark.parametrize(
+    ("corpus", "item"),
+    [("wikitext-103", "table5"), ("bookcorpus", "table8"), ("cc100-roberta", "table12")],
+)
+def test_text_that_is_not_the_papers_needs_a_flag(corpus, item, texts, commands, tmp_path, capsys):
+    words = [item, "--scale", "smoke", "--corpus", f"{corpus}={texts[corpus]}"]
     assert "--allow-other-text" in refused(capsys, tmp_path, commands, *words)
 
 
@@ -166,12 +160,11 @@ def test_a_corpus_that_turns_out_to_be_other_text_stops_before_training(
         (["table5"], "--corpus wikitext-103=PATH"),
         (["all"], "--corpus wikitext-103=PATH --corpus bookcorpus=PATH --corpus cc100-roberta="),
         (["table5", "--corpus", "wikitext-2=/tmp"], "wikitext-103, bookcorpus"),
-        (["table5", "--corpus", "wikitext-103"], "NAME=PATH"),
         (["table5", "--corpus", "wikitext-103=nowhere.zip"], "no such file or folder"),
         (["table17"], "choose from table2"),
         (["table1"], "python -m benchmarks.methods"),
+        (["figure3"], "no data"),
         (["table5", "GIVEN", "--gpus", "2", "--cpu", "2"], "--gpus and --cpu"),
-        (["table5", "GIVEN", "--scale", "smoke", "--cpu", "7"], "7 GPUs"),
         (["table5", "GIVEN", "--cpu", "0"], "at least 1"),
         (["table5", "GIVEN", "--scale", "smoke", "--parallel", "0"], "--parallel"),
         (["table5", "GIVEN"], "--cpu N"),
@@ -329,16 +322,12 @@ def other_results(work):
     )
 
 
-def newer_text(work):
-    os.utime(work.parents[3] / "texts" / "book.txt", (1, 1))
-
-
 @pytest.mark.parametrize(
     ("item", "change", "again"),
     [
         ("table12", move_away, ["train", "eval"]),
         ("table12", other_results, ["eval"]),
-        ("table12", newer_text, []),
+        ("table12", lambda work: os.utime(work.parents[3] / "texts" / "book.txt", (1, 1)), []),
         ("table11", forget_an_age, []),  # copied again without training
     ],
 )

@@ -1,6 +1,5 @@
 """Work handed to SLURM: the jobs, what they wait for, and that they do the same as one machine."""
 
-import json
 import os
 import signal
 
@@ -191,8 +190,5 @@ def test_jobs_as_processes_of_this_machine(data_bin, tmp_path):
     done = as_process("-m", "alibi_fairseq", *compare(data_bin, tmp_path / "out", "--slurm-local"))
     assert done.returncode == 0, done.stderr + done.stdout
     assert "| ALiBi, L=16" in (tmp_path / "out" / "table.md").read_text()
-    methods = [
-        cell["position_method"]
-        for cell in json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
-    ]
-    assert sorted(set(methods)) == ["alibi", "none"]
+    cells = load_document(tmp_path / "out" / "results.json")["cells"]
+    assert {cell["position_method"] for cell in cells} == {"alibi", "none"}
