@@ -53,6 +53,13 @@ def as_list(value: object) -> list:
     return [each for number, each in enumerate(values) if each not in values[:number]]
 
 
+def as_methods(value: object) -> list:
+    """Names of methods, of which ``all`` and ``later`` stand for several."""
+    later = [name for name in METHODS if name not in PAPER_METHODS]
+    groups = {"all": PAPER_METHODS, "later": later}
+    return as_list([name for each in as_list(value) for name in groups.get(str(each), [each])])
+
+
 def as_flags(value: Any) -> Any:
     """Options of a command, which YAML may give as one string."""
     return shlex.split(value) if isinstance(value, str) else value
@@ -144,7 +151,7 @@ class Comparison:
     """Which models to train, and at which lengths to evaluate each of them."""
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    methods: Several[str] = Field(
+    methods: Annotated[Several[str], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
         description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
@@ -284,20 +291,6 @@ def from_mapping(values: Mapping) -> Comparison:
     """A comparison from plain values, as YAML gives them; lists may be given as one value."""
     if values.get("hours") is not None and "updates" in values:
         raise BadInput("updates and hours: give one of them.")
-    corpora = values.get("corpora")
-    if not isinstance(corpora, list) or not all(isinstance(each, dict) for each in corpora):
-        raise BadInput(
-            "corpora: must be a list of mappings, each with 'name', and 'text' or 'data'."
-        )
-    values = {**values, "corpora": [validated(Corpus, each) for each in corpora]}
-    if "methods" in values:
-        later = [name for name in METHODS if name not in PAPER_METHODS]
-        groups = {"all": PAPER_METHODS, "later": later}
-        values["methods"] = [
-            name
-            for each in as_list(values["methods"])
-            for name in (groups.get(each, [each]) if isinstance(each, str) else [each])
-        ]
     return validated(Comparison, values)
 
 
@@ -319,8 +312,9 @@ def validated(kind: type[Description], values: Mapping) -> Description:
         error = errors.errors(include_url=False)[0]
         where = ".".join(map(str, error["loc"]))
         if error["type"] == "unexpected_keyword_argument":
-            known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-            hint = f"{did_you_mean(where, known)} The keys are {', '.join(known)}."
+            of = Corpus if error["loc"][0] == "corpora" else kind
+            known = [field.name for field in fields(of)]  # type: ignore[arg-type]
+            hint = f"{did_you_mean(str(error['loc'][-1]), known)} The keys are {', '.join(known)}."
             raise BadInput(f"there is no key '{where}'.{hint}") from errors
         said = error["msg"].removeprefix("Value error, ").removesuffix(".")
         raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors
