@@ -54,7 +54,6 @@ def names(text: str) -> list[str]:
 
 
 def lengths(text: str) -> list[int]:
-    """``512,1024`` → [512, 1024]."""
     return [int(item) for item in names(text)]
 
 
@@ -71,7 +70,6 @@ def gigabytes(text: str) -> int:
 
 
 def json_object(text: str) -> dict:
-    """``{"name": value, …}``."""
     if not isinstance(value := json.loads(text), dict):
         raise ValueError
     return value
@@ -86,7 +84,6 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def device(name: str) -> torch.device:
-    """A device of this machine."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with suppress(RuntimeError):  # torch knows no device of that name
@@ -241,9 +238,8 @@ class Eval(SweepOptions):
         cells = run_sweep(sweep, lambda cell: log_to_tensorboard(folder, cell) if folder else None)
         print(evaluation_table(cells))
         if percent is not None:
-            print(
-                f"\n{context_table(cells, percent)}\n\nThe shortest window within {percent:g} % of the"
-            )
+            print(f"\n{context_table(cells, percent)}\n")
+            print(f"The shortest window within {percent:g} % of the")
             print(
                 "longest one's loss, and in that one attention by distance in tokens, in percent."
             )
@@ -304,14 +300,12 @@ _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
 
 
 def evaluation_table(cells: list[dict]) -> str:
-    """Aligned text table, one line per evaluation cell; columns that no cell has are left out."""
     columns = [column for column in _COLUMNS if any(column[1] in cell for cell in cells)]
     rows = [[title for title, _, _ in columns]]
     for cell in cells:
         values = [(cell.get(key), write) for _, key, write in columns]
         rows.append(["–" if value is None else write(value) for value, write in values])
-    head, *lines = aligned(rows, str.rjust)
-    return "\n".join([head, "-" * len(head), *lines])
+    return ruled(rows)
 
 
 def context_table(cells: list[dict], percent: float) -> str:
@@ -329,6 +323,10 @@ def context_table(cells: list[dict], percent: float) -> str:
         name = "/".join(Path(checkpoint).parts[-2:])
         row = [name, subset, str(stride), *map(str, lengths), *mass]
         rows.append(row + ["–"] * (len(rows[0]) - len(row)))
+    return ruled(rows)
+
+
+def ruled(rows: list[list[str]]) -> str:
     head, *lines = aligned(rows, str.rjust)
     return "\n".join([head, "-" * len(head), *lines])
 

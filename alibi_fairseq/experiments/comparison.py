@@ -53,6 +53,13 @@ def as_list(value: object) -> list:
     return [each for number, each in enumerate(values) if each not in values[:number]]
 
 
+def as_methods(value: object) -> list:
+    """Names of methods, of which ``all`` and ``later`` stand for several."""
+    later = [name for name in METHODS if name not in PAPER_METHODS]
+    groups = {"all": PAPER_METHODS, "later": later}
+    return as_list([name for each in as_list(value) for name in groups.get(str(each), [each])])
+
+
 def as_flags(value: Any) -> Any:
     """Options of a command, which YAML may give as one string."""
     return shlex.split(value) if isinstance(value, str) else value
@@ -80,31 +87,21 @@ FolderName = Annotated[str, AfterValidator(plain_name)]
 Count = Annotated[int, Field(ge=1)]
 #: An evaluation length: tokens, or a multiple of the training length and perhaps tokens more.
 Length = Count | Annotated[str, Field(pattern=r"^[1-9]\d*x(\+[1-9]\d*)?$")]
-Lengths = Annotated[tuple[Length, ...], BeforeValidator(as_list), Field(min_length=1)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
-Integers = Annotated[tuple[int, ...], BeforeValidator(as_list), Field(min_length=1)]
-Counts = Annotated[tuple[Count, ...], BeforeValidator(as_list), Field(min_length=1)]
-Rates = Annotated[
-    tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list), Field(min_length=1)
-]
+Rate = Annotated[float, Field(gt=0)]
+Each = TypeVar("Each")
+AnyNumber = Annotated[tuple[Each, ...], BeforeValidator(as_list)]
+Several = Annotated[tuple[Each, ...], BeforeValidator(as_list), Field(min_length=1)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
 @dataclass(frozen=True, config=STRICT)
 class Excerpt:
-    """What is kept of a prepared text.
+    """What is kept of a prepared text."""
 
-    Attributes:
-        train: tokens of the training split.
-        documents: number of documents of the test split.
-        tokens: at the beginning of each of these; shorter documents are left out.
-        valid: tokens of the validation split.
-    """
-
-    train: Count
-    documents: Annotated[int, Field(ge=2)]
-    tokens: Count
-    valid: Count = 32_768
+    train: Count  # tokens
+    documents: Annotated[int, Field(ge=2)]  # of the test split
+    tokens: Count  # at the beginning of each of these; shorter documents are left out
+    valid: Count = 32_768  # tokens
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -112,7 +109,7 @@ class Corpus:
     """One text to train and evaluate on."""
 
     name: FolderName = Field(description="its folder, and its name in tables")
-    text: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    text: AnyNumber[str] = Field(
         (), description="files, archives or folders that `prepare text` turns into binary data"
     )
     data: str | None = Field(None, description="a folder of fairseq's binary data, instead of text")
@@ -154,24 +151,26 @@ class Comparison:
     """Which models to train, and at which lengths to evaluate each of them."""
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    methods: Texts = Field(
+    methods: Annotated[Several[str], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
         description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
-    train_lengths: Counts = Field((128,), description="tokens per sample in training")
-    eval_lengths: Lengths = Field(
+    train_lengths: Several[Count] = Field((128,), description="tokens per sample in training")
+    eval_lengths: Several[Length] = Field(
         (128, 256, 512, 1024),
         description="window lengths in evaluation; 4x: times the training length, 1x+50: 50 more",
     )
-    seeds: Integers = Field((1,), description="of initialization and data order")
-    strides: Texts = Field(("full",), description="tokens that each window scores; full: all")
+    seeds: Several[int] = Field((1,), description="of initialization and data order")
+    strides: Several[str] = Field(
+        ("full",), description="tokens that each window scores; full: all"
+    )
     arch: str = Field("alibi_lm_tiny", description="a model of `alibi-fairseq models`")
     updates: Count = Field(1000, description="optimizer steps of each run")
     hours: Annotated[float, Field(gt=0)] | None = Field(
         None, description="as many updates as fit into them on this machine, instead of updates"
     )
     tokens_per_update: Count = Field(4096, description="of each run, whatever its training length")
-    lr: Rates = Field(
+    lr: Several[Rate] = Field(
         (0.001,),
         description="peak learning rate of Adam, reached after a sixth of the updates; of several "
         "the best by validation is chosen for each method and training length",
@@ -190,10 +189,10 @@ class Comparison:
     per_document: Literal["empty-lines", "titles"] | None = Field(
         None, description="how documents are told apart, to sum the loss of each"
     )
-    train_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    train_on: AnyNumber[str] = Field(
         (), description="names of the corpora that models are trained on; none: all"
     )
-    also_on: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    also_on: AnyNumber[str] = Field(
         (), description="names of corpora on which models of the others are evaluated too"
     )
     shared_vocabulary: Count | None = Field(
@@ -201,8 +200,10 @@ class Comparison:
     )
     title: str = Field("Perplexity by evaluation length", description="of table and figure")
     user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
-    order: Texts = Field(AXES, description="the axes by importance: the first varies slowest")
-    sliding: dict[Count, Lengths] = Field(
+    order: Several[str] = Field(
+        AXES, description="the axes by importance: the first varies slowest"
+    )
+    sliding: dict[Count, Several[Length]] = Field(
         default_factory=dict, description="further strides, and the window lengths that have them"
     )
     variants: dict[str, dict[FolderName, dict[str, Any]]] = Field(
@@ -290,20 +291,6 @@ def from_mapping(values: Mapping) -> Comparison:
     """A comparison from plain values, as YAML gives them; lists may be given as one value."""
     if values.get("hours") is not None and "updates" in values:
         raise BadInput("updates and hours: give one of them.")
-    corpora = values.get("corpora")
-    if not isinstance(corpora, list) or not all(isinstance(each, dict) for each in corpora):
-        raise BadInput(
-            "corpora: must be a list of mappings, each with 'name', and 'text' or 'data'."
-        )
-    values = {**values, "corpora": [validated(Corpus, each) for each in corpora]}
-    if "methods" in values:
-        later = [name for name in METHODS if name not in PAPER_METHODS]
-        groups = {"all": PAPER_METHODS, "later": later}
-        values["methods"] = [
-            name
-            for each in as_list(values["methods"])
-            for name in (groups.get(each, [each]) if isinstance(each, str) else [each])
-        ]
     return validated(Comparison, values)
 
 
@@ -325,8 +312,9 @@ def validated(kind: type[Description], values: Mapping) -> Description:
         error = errors.errors(include_url=False)[0]
         where = ".".join(map(str, error["loc"]))
         if error["type"] == "unexpected_keyword_argument":
-            known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-            hint = f"{did_you_mean(where, known)} The keys are {', '.join(known)}."
+            of = Corpus if error["loc"][0] == "corpora" else kind
+            known = [field.name for field in fields(of)]  # type: ignore[arg-type]
+            hint = f"{did_you_mean(str(error['loc'][-1]), known)} The keys are {', '.join(known)}."
             raise BadInput(f"there is no key '{where}'.{hint}") from errors
         said = error["msg"].removeprefix("Value error, ").removesuffix(".")
         raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors

@@ -56,13 +56,7 @@ def is_prepared(corpus: Corpus, lengths: Sequence[int], out: Path) -> bool:
 def prepare(
     corpora: Sequence[Corpus], lengths: Sequence[int], shared_vocabulary: int | None, out: Path
 ) -> None:
-    """Make the data of all corpora.
-
-    Args:
-        lengths: that models are trained at.
-        shared_vocabulary: entries of one sentencepiece dictionary, learned from the training splits
-            of all texts.
-    """
+    """Make the data of all corpora for some training lengths, perhaps with one dictionary of all texts."""
     sources = {corpus.name: sources_of(corpus, out) for corpus in corpora if corpus.text}
     model = Path()
     if shared_vocabulary and sources:

@@ -1,18 +1,34 @@
-"""``alibi-fairseq reproduce``: the runs that fill tables and figures of the paper, and their costs."""
+"""``alibi-fairseq reproduce``: the runs that fill tables of the paper, their costs, and the outcome."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from ..files import check_disk
+from ..files import atomic_write, check_disk
 from ..paper import published
 from ..paper.recipe import PAPER, Recipe, Scale
-from ..paper.tables import Training
+from ..paper.tables import (
+    DRAWN,
+    Evaluation,
+    Training,
+    asked_for,
+    curve_evaluations,
+    paper_name,
+    recipe_of,
+    title,
+    why_no_training,
+)
 from ..reporting import markdown
 from ..reporting.collect import collect
+from ..reporting.markdown import NOTHING
+from ..reporting.paper_tables import perplexity_grid, rows_beside
 from ..reporting.report import write_report
-from ..results.schema import TRAINING_FILE
+from ..results.points import Point, document_points, model_label
+from ..results.schema import TRAINING_FILE, load_document
 from .paper_data import Data
 from .run import Run, Sweep
 from .runner import Experiment
@@ -63,8 +79,6 @@ class PaperTables(Experiment):
         return [self.run(training) for training in self.trainings]
 
     def report(self) -> None:
-        from .paper_outcome import print_outcome, write_overview
-
         records = (run.folder / TRAINING_FILE for run in self.runs)
         found = collect([self.folder / "results", *(path for path in records if path.is_file())])
         write_report(found, self.page.parent, with_paper=False)
@@ -168,10 +182,10 @@ def cost_table(tables: PaperTables) -> str:
         time = v100_hours(recipe, stops[-1]) if scale is PAPER else None
         size = checkpoint_bytes(scale, training.recipe, len(stops) - 1)
         tokens, hours, disk = tokens + of_run, hours + (time or 0), disk + size
-        shown = markdown.NOTHING if time is None else f"{time:,.0f}"
+        shown = NOTHING if time is None else f"{time:,.0f}"
         row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}", shown]
         lines.append([*row, gigabytes(size)])
-    together = f"{hours:,.0f}" if scale is PAPER else markdown.NOTHING
+    together = f"{hours:,.0f}" if scale is PAPER else NOTHING
     lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
     headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
     said = (
@@ -186,3 +200,109 @@ def cost_table(tables: PaperTables) -> str:
 
 def gigabytes(size: float) -> str:
     return f"{size / 1e9:,.2f} GB"
+
+
+#: Everything that the paper numbers.
+NUMBERED = (
+    *(f"table{number:02d}" for number in range(1, 16)),
+    *(f"figure{number:02d}" for number in range(1, 12)),
+)
+
+
+def print_outcome(tables: PaperTables, items: tuple[str, ...]) -> None:
+    """Write and print each table with the path of its file, and the report's."""
+    for item in items:
+        path, text = tables.page.parent / f"{tables.scale.name}-{item}.md", beside(tables, item)
+        with atomic_write(path) as stream:
+            stream.write(text)
+        print(f"\n{text}\n({path})")
+    print(f"\nThe report with all tables and figures: {tables.page}")
+
+
+def is_replication(tables: PaperTables, item: str) -> bool:
+    """Whether these are the paper's runs on the paper's text."""
+    corpora = {evaluation.recipe.corpus for evaluation in asked_for(item)}
+    return tables.scale is PAPER and all(tables.data[corpus].genuine for corpus in corpora)
+
+
+def beside(tables: PaperTables, item: str) -> str:
+    """The item as Markdown, one table per split and stride."""
+    scale, parts, name = tables.scale, [f"# {title(item)}\n"], "ours"
+    if not is_replication(tables, item):
+        name = f"ours ({scale.name})"
+        corpora = {evaluation.recipe.corpus for evaluation in asked_for(item)}
+        texts = ", ".join(sorted(tables.data[corpus].text for corpus in corpora))
+        parts.append(
+            f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text '{texts}'). "
+            "The paper's numbers stand beside them for orientation only.\n"
+        )
+    ours = [point for evaluation in asked_for(item) for point in measured(tables, evaluation)]
+    groups: dict[tuple[str, int | None], list[Point]] = defaultdict(list)
+    for point in printed(item):
+        groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
+    for (subset, stride), points in groups.items():
+        cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
+        rows = rows_beside(points, ours, join_diagonal=False, label=partial(label, item))
+        columns = sorted({point.length for point in points})
+        table = perplexity_grid(rows, columns, name)
+        parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")
+    return "\n".join(parts)
+
+
+def printed(item: str) -> list[Point]:
+    """The paper's points of an item, and without perplexity the evaluations behind its curves."""
+    sources, methods = DRAWN.get(item, ((item,), None))
+    found = [
+        replace(point, updates=point.updates or recipe_of(source, point).updates, status=NOTHING)
+        for source in sources
+        for point in published.points(source)
+        if methods is None or point.position_method in methods
+    ]
+    for each in curve_evaluations() if item == "figure05" else ():
+        model = (each.recipe.position_method, each.recipe.train_length)
+        for length in each.lengths:
+            point = Point(*model, length, length, each.subset, updates=each.updates, status=NOTHING)
+            if not any(replace(other, perplexity=None) == point for other in found):
+                found.append(point)
+    return found
+
+
+def label(item: str, point: Point) -> str:
+    """``ALiBi, L=512``, with the share of the updates where the paper evaluates the run at several."""
+    sources, _ = DRAWN.get(item, ((item,), None))
+    share = (point.updates or 0) / recipe_of(sources[0], point).updates
+    name = model_label(point.position_method, point.train_length)
+    return name if share == 1 else f"{name}, {share:.1%} trained"
+
+
+def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
+    """Our perplexities of an evaluation, as those of the paper's model after its number of updates."""
+    training = next(each for each in tables.trainings if each.recipe.path == evaluation.recipe.path)
+    updates = tables.scale.updates_of(training.recipe, evaluation.updates)
+    model = tables.run(training).model(updates).resolve()
+    results = tables.results(training, evaluation.subset)
+    for point in document_points(*([load_document(results)] if results.is_file() else [])):
+        if Path(point.checkpoint or "").resolve() == model:
+            yield replace(
+                point,
+                position_method=evaluation.recipe.position_method,
+                train_length=evaluation.recipe.train_length,
+                updates=evaluation.updates,
+            )
+
+
+def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:
+    """Write the page of all tables and figures, of which ``items`` were made."""
+    scale = tables.scale
+    parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
+    for item in NUMBERED:
+        if item in items:
+            heading, _, body = beside(tables, item).partition("\n")
+            drawn = "" if item not in DRAWN else "The numbers that the figure draws.\n\n"
+            parts.append(f"#{heading}\n\n{drawn}{body.strip()}")
+        else:
+            parts.append(f"## {paper_name(item)}\n\n{why_no_training(item)}")
+    path = tables.page.with_name(f"{scale.name}.md")
+    with atomic_write(path) as stream:
+        stream.write("\n\n".join(parts) + "\n")
+    return path

@@ -144,25 +144,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One ``alibi-fairseq eval``: some lengths and strides on one split.
+    """One ``alibi-fairseq eval``: some lengths and strides on one split."""
 
-    Attributes:
-        results: the results document, which several sweeps may share.
-        strides: tokens that each window scores; ``full``: all.
-        name: tells it apart from the others of its run with the same split and strides.
-        data: another corpus than the run's.
-        settings: JSON values of the flags that determine the results.
-    """
-
-    results: Path
+    results: Path  # which several sweeps may share
     lengths: tuple[int, ...]
     strides: tuple[str, ...] = ("full",)
     subset: str = "valid"
-    updates: int | None = None
+    updates: int | None = None  # of the model (default: all)
     flags: tuple[str, ...] = ()
-    name: str = ""
-    data: str = ""
-    settings: dict = field(default_factory=dict)
+    name: str = ""  # tells it apart from others of its run with the same split and strides
+    data: str = ""  # another corpus than the run's
+    settings: dict = field(default_factory=dict)  # of the flags, those that determine the results
 
     def command(self, run: Run) -> Command:
         argv = [*ALIBI, "eval", self.data or run.data, "--path", str(run.model(self.updates))]

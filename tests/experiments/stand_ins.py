@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from pathlib import Path
@@ -10,7 +11,11 @@ import torch
 from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.schema import load_document, save_document
+
+#: A model that trains in a moment.
+TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 
 
 class Commands:
@@ -18,31 +23,34 @@ class Commands:
 
     Attributes:
         ran: module and verb of each command, in order.
+        trained: save folder, learning rate and updates of each training.
         stop_at: the number of the command that is told to stop (1: the first); None: none.
         genuine: whether preparations recognise the paper's text.
+        validation: perplexity by method and learning rate; None: the training diverges.
     """
 
-    def __init__(self, genuine: bool = False):
+    def __init__(self):
         self.ran: list[str] = []
+        self.trained: list[tuple[str, str, int]] = []
         self.stop_at: int | None = None
-        self.genuine = genuine
+        self.genuine = False
+        self.validation: dict[str, dict[str, float | None]] = {}
 
-    def __call__(self, command: list[str], *arguments, **more) -> int:
-        words = command[1:]
+    def __call__(self, words, ask=None, log=None, watch=None, place=None) -> int:
         words = words[words.index("-m") + 1 :]
         if words[0] == "alibi_fairseq.experiments.torchrun":
             words = words[words.index("-m") + 1 :]
         own_module = words[0] != "alibi_fairseq"
-        self.ran.append(words[0] if own_module else " ".join(words[:2]))
+        self.ran.append(words[0] if own_module else words[1])
         if self.stop_at == len(self.ran):
             return STOPPED_EARLY
         if own_module:
-            self.excerpt(Path(words[2]))
-        else:
-            getattr(self, words[1])(words[2:])
-        return 0
+            return self.excerpt(Path(words[2]))
+        if words[1] == "train":
+            return self.train(words[2:], log, watch)
+        return getattr(self, words[1])(words[2:])
 
-    def prepare(self, words: list[str]) -> None:
+    def prepare(self, words: list[str]) -> int:
         data = Path(value(words, "--out")) / "data-bin"
         data.mkdir(parents=True)
         counts = {"lines": 1, "words": 1, "bytes": 1, "tokens": 1}
@@ -57,31 +65,47 @@ class Commands:
             "sources": [],
         }
         (data / "manifest.json").write_text(json.dumps(manifest))
+        return 0
 
-    def excerpt(self, out: Path) -> None:
+    def excerpt(self, out: Path) -> int:
         out.mkdir(parents=True)
         for name in ("train.bin", "valid.bin", "dict.txt"):
             (out / name).write_text(out.name)
+        return 0
 
-    def train(self, words: list[str]) -> None:
+    def train(self, words: list[str], log, watch) -> int:
         folder, updates = Path(value(words, "--save-dir")), int(value(words, "--max-update"))
-        folder.mkdir(parents=True, exist_ok=True)
+        method, lr = value(words, "--position-method"), value(words, "--lr")
+        self.trained.append((folder.name, lr, updates))
+        found = self.validation.get(method, {}).get(lr, 20.0)
+        if found is None:
+            log.write("FloatingPointError: gradients are Nan/Inf\n")
+            log.flush()
+            watch()
+            return 1
+        cells = [
+            evaluation_cell(found + more, position_method=method, updates=updates - more, length=16)
+            for more in (1, 0)
+        ]
+        save_document(document(*cells, kind="training"), folder / "training.json")
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
             history = {"optimizer_history": [{"num_updates": updates}]}
             torch.save({**history, "of": str(folder), "name": name}, folder / name)
+        return 0
 
-    def eval(self, words: list[str]) -> None:
-        from alibi_fairseq.files import sha256_file
-
+    def eval(self, words: list[str]) -> int:
         model, out = Path(value(words, "--path")), Path(value(words, "--out"))
         cells = load_document(out)["cells"] if out.exists() else []
-        stride = value(words, "--stride")
-        for length in map(int, value(words, "--lengths").split(",")):
+        method, n = model.parent.name.split("-")[:2]
+        asked = (value(words, flag).split(",") for flag in ("--lengths", "--stride"))
+        for length, stride in itertools.product(*asked):
             cells.append(
                 evaluation_cell(
-                    perplexity(model, length),
-                    length=length,
-                    stride=length if stride == "full" else int(stride),
+                    perplexity(model, int(length)),
+                    position_method=method,
+                    train_length=int(n) if n.isdigit() else 512,
+                    length=int(length),
+                    stride=int(length if stride == "full" else stride),
                     subset=value(words, "--subset"),
                     checkpoint=str(model),
                     checkpoint_sha256=sha256_file(model),
@@ -89,6 +113,7 @@ class Commands:
             )
         unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}
         save_document(document(*unique.values(), **PROVENANCE), out)
+        return 0
 
 
 def value(words: list[str], flag: str) -> str:

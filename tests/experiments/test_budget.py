@@ -65,6 +65,7 @@ def test_measured_once_for_all_seeds_and_kept(data_bin, tmp_path, monkeypatch, c
 
     monkeypatch.setattr(hours, "cost_of", cost_of)
     what = comparison(data_bin, seeds=[1, 2])
+    assert from_mapping(as_mapping(what)) == what
     experiment = Compare(what, tmp_path, parallel=2)
     experiment.prepare()
     assert measured == ["alibi", "sinusoidal"]  # not per seed
@@ -92,12 +93,3 @@ def test_the_cost_of_a_real_run(data_bin, tmp_path):
     )
     assert 0 < few.update < 5 and few.validation > 0 and few.epoch >= 1
     assert few.evaluation > 0 and many.evaluation > 0
-
-
-def test_hours_or_updates(data_bin):
-    with pytest.raises(BadInput, match="updates and hours: give one"):
-        comparison(data_bin, updates=100)
-    with pytest.raises(BadInput, match="hours"):
-        comparison(data_bin, hours=-1)
-    what = comparison(data_bin)
-    assert from_mapping(as_mapping(what)) == what

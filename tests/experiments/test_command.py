@@ -1,4 +1,4 @@
-"""How the launcher ends a run, with quick stand-ins for the training."""
+"""How commands are run and ended, with quick stand-ins for the training."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ import pytest
 import torch
 from commands import ROOT
 
+from alibi_fairseq.data.parallel import progress
 from alibi_fairseq.errors import STOPPED_EARLY, BadInput
 from alibi_fairseq.experiments import command as module
-from alibi_fairseq.experiments.command import execute
+from alibi_fairseq.experiments.command import Command, Failed, Place, advance, execute
 from alibi_fairseq.experiments.run import has_reached
+from alibi_fairseq.experiments.runner import exit_code, run_all
 
 # Handles SIGUSR1 after a while, as a training does, and then makes a file.
 LISTENER = """
@@ -36,18 +38,19 @@ time.sleep(60)
 
 
 def listener(mark, code=0, starts_after=0.0):
-    return [
-        sys.executable,
-        "-c",
-        LISTENER.format(mark=str(mark), code=code, starts_after=starts_after),
-    ]
+    program = LISTENER.format(mark=str(mark), code=code, starts_after=starts_after)
+    return [sys.executable, "-c", program]
+
+
+def python(program, log, updates=0):
+    return Command("copying", [sys.executable, "-c", program], log, updates)
 
 
 def send(*signals, when):
-    """Send signals to this process one after the other, the first as soon as a file is there."""
+    """Send signals to this process one after the other, the first as soon as files are there."""
 
     def deliver():
-        while not when.exists():
+        while not all(path.exists() for path in (when if isinstance(when, list) else [when])):
             time.sleep(0.01)
         for number in signals:
             os.kill(os.getpid(), number)
@@ -61,54 +64,52 @@ def impatient(monkeypatch):
     monkeypatch.setattr(module, "INTERVAL", 0.05)
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 75])
-def test_the_exit_code_is_the_commands(code):
-    assert execute([sys.executable, "-c", f"raise SystemExit({code})"]) == code
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("raise SystemExit(0)", 0),
+        ("raise SystemExit(75)", 75),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+    ],
+)
+def test_the_exit_code_is_the_commands_and_handlers_are_restored(program, code):
+    before = [signal.getsignal(number) for number in module.STOP_SIGNALS]
+    assert execute([sys.executable, "-c", program]) == code
+    assert [signal.getsignal(number) for number in module.STOP_SIGNALS] == before
 
 
-def test_a_command_that_a_signal_ends_counts_as_in_a_shell():
-    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert execute([sys.executable, "-c", kill]) == 128 + signal.SIGKILL
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
-def test_a_request_to_stop_is_passed_on_and_told_apart_from_the_end(tmp_path, number):
-    send(number, when=tmp_path / "mark")
-    assert execute(listener(tmp_path / "mark")) == STOPPED_EARLY
-
-
-def test_an_early_request_is_kept(tmp_path):
-    """SIGUSR1 would end a process that does not listen yet."""
-    send(signal.SIGTERM, when=tmp_path / "mark-early")
-    assert execute(listener(tmp_path / "mark", starts_after=1.0)) == STOPPED_EARLY
-
-
-def test_two_signals_at_once_are_one_request(tmp_path):
-    send(signal.SIGTERM, signal.SIGUSR1, when=tmp_path / "mark")
-    assert execute(listener(tmp_path / "mark")) == STOPPED_EARLY
-
-
-def test_a_failure_while_stopping_is_a_failure(tmp_path):
-    send(signal.SIGUSR1, when=tmp_path / "mark")
-    assert execute(listener(tmp_path / "mark", code=3)) == 3
+@pytest.mark.parametrize(
+    ("signals", "early", "options", "expected"),
+    [
+        *(([number], "", {}, STOPPED_EARLY) for number in module.STOP_SIGNALS),
+        # SIGUSR1 would end a process that does not listen yet.
+        ([signal.SIGTERM], "-early", {"starts_after": 1.0}, STOPPED_EARLY),
+        ([signal.SIGTERM, signal.SIGUSR1], "", {}, STOPPED_EARLY),
+        ([signal.SIGUSR1], "", {"code": 3}, 3),
+    ],
+)
+def test_a_request_to_stop_is_passed_on_and_told_apart_from_the_end(
+    tmp_path, signals, early, options, expected
+):
+    send(*signals, when=tmp_path / f"mark{early}")
+    assert execute(listener(tmp_path / "mark", **options)) == expected
 
 
 def test_a_command_that_saves_nothing_is_interrupted_once(tmp_path):
-    program = """
+    program = f"""
 import signal, sys, time
 times = []
-def stop(*_):
-    times.append(1)
-signal.signal(signal.SIGINT, stop)
-open({mark!r}, "w").close()
+signal.signal(signal.SIGINT, lambda *_: times.append(1))
+open({str(tmp_path / "mark")!r}, "w").close()
 while not times:
     time.sleep(0.01)
 time.sleep(0.5)
 sys.exit(len(times))
 """
     send(signal.SIGTERM, when=tmp_path / "mark")
-    command = [sys.executable, "-c", program.format(mark=str(tmp_path / "mark"))]
-    assert execute(command, signal.SIGINT) == 1
+    with pytest.raises(Failed) as found:
+        python(program, tmp_path / "log").run()
+    assert found.value.code == 1
 
 
 def test_what_a_command_prints_goes_to_its_log_and_is_watched(tmp_path, capfd):
@@ -249,12 +250,6 @@ def test_nohup_is_respected(tmp_path):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_signal_handlers_are_restored():
-    before = [signal.getsignal(number) for number in module.STOP_SIGNALS]
-    execute([sys.executable, "-c", ""])
-    assert [signal.getsignal(number) for number in module.STOP_SIGNALS] == before
-
-
 def test_a_finished_run_is_recognised_by_its_last_checkpoint(tmp_path):
     assert not has_reached(tmp_path, 1)
     torch.save({"optimizer_history": [{"num_updates": 7}]}, tmp_path / "checkpoint_last.pt")
@@ -263,3 +258,131 @@ def test_a_finished_run_is_recognised_by_its_last_checkpoint(tmp_path):
     torch.save({"optimizer_history": []}, tmp_path / "checkpoint_last.pt")
     with pytest.raises(BadInput, match="does not say how many updates"):
         has_reached(tmp_path, 7)
+
+
+def task(name, *commands):
+    """Work that runs commands one after the other."""
+
+    def carry_out(place):
+        for command in commands:
+            command.run(place)
+
+    return name, carry_out
+
+
+def touch(path):
+    """A command that creates a file."""
+    return python(f"open({str(path)!r}, 'w').close()", path.with_suffix(".log"))
+
+
+# A training that saves when it is asked to stop.
+TRAINING = """
+import pathlib, signal, sys, time
+def stop(*_):
+    # The request is repeated, and the interpreter restores the default when it exits.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    pathlib.Path({path!r}).with_suffix(".saved").touch()
+    sys.exit()
+signal.signal(signal.SIGUSR1, stop)
+pathlib.Path({path!r}).with_suffix(".began").touch()
+time.sleep(60)
+"""
+
+
+def training(path):
+    return python(TRAINING.format(path=str(path)), path.with_suffix(".log"), updates=10)
+
+
+def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
+    program = "import sys; print('fine', flush=True); sys.exit('the disk is full')"
+    command = python(program, tmp_path / "a.log", updates=1)
+    with pytest.raises(
+        Failed, match=r"copying failed .*a\.log; the last line is: the disk"
+    ) as found:
+        command.run()
+    assert found.value.code == 1
+    assert "fine" in (tmp_path / "a.log").read_text()
+
+
+def test_progress_follows_the_log():
+    with progress(100, "training", "update") as bar:
+        advance(bar, 'now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
+        advance(bar, "now | INFO | fairseq.trainer | something else\n")
+        assert bar.n == 40 and "9.1" in bar.postfix
+
+
+def test_runs_keep_their_order(tmp_path, capsys):
+    runs = [task(name, touch(tmp_path / name)) for name in "abc"]
+    run_all(runs, [Place()])
+    printed = capsys.readouterr().out
+    assert "[1/3] a" in printed and "[3/3] c (about 1 min left)" in printed
+    assert all((tmp_path / name).exists() for name in "abc")
+
+
+def test_runs_at_the_same_time_have_different_environments(tmp_path):
+    """Each of two commands waits for the other; alone, the first would fail."""
+
+    def run(name):
+        program = f"""
+import os, time
+open({str(tmp_path)!r} + "/here" + os.environ["GPU"], "w").close()
+end = time.time() + 30
+while not all(os.path.exists({str(tmp_path)!r} + "/here" + gpu) for gpu in "01"):
+    assert time.time() < end
+    time.sleep(0.01)
+open({str(tmp_path / name)!r}, "w").write(os.environ["GPU"])
+"""
+        return task(name, python(program, tmp_path / f"{name}.log"))
+
+    run_all([run(name) for name in "ab"], [Place({"GPU": "0"}), Place({"GPU": "1"})])
+    assert sorted((tmp_path / name).read_text() for name in "ab") == ["0", "1"]
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    runs = [task(path.name, training(path), touch(tmp_path / "never")) for path in paths]
+    send(signal.SIGTERM, when=[path.with_suffix(".began") for path in paths[:parallel]])
+    assert exit_code(lambda: run_all(runs, [Place({"OMP_NUM_THREADS": "1"})] * parallel)) == 75
+    printed = capsys.readouterr()
+    assert "resumes from here" in printed.err and "[3/3]" not in printed.out
+    assert [path.with_suffix(".saved").exists() for path in paths] == [
+        True,
+        parallel == 2,
+        False,
+    ]
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
+    wait = f"while not os.path.exists({str(tmp_path / 'a.began')!r}): time.sleep(0.01)"
+    failing = python(f"import os, time\n{wait}\nraise SystemExit(3)", tmp_path / "b.log")
+    runs = [
+        task("a", training(tmp_path / "a")),
+        task("b", failing),
+        task("c", touch(tmp_path / "c")),
+    ]
+    assert exit_code(lambda: run_all(runs, [Place(), Place()])) == 3
+    assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_bad_input_of_a_run_is_raised(parallel):
+    def refuse(place):
+        raise BadInput("No.")
+
+    with pytest.raises(BadInput, match="No"):
+        run_all([("a", refuse)], [Place()] * parallel)
+
+
+@pytest.mark.parametrize("number", module.STOP_SIGNALS)
+def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number):
+    before = [signal.getsignal(each) for each in module.STOP_SIGNALS]
+
+    def work():
+        (tmp_path / "began").touch()
+        time.sleep(60)
+
+    send(number, when=tmp_path / "began")
+    assert exit_code(work) == 75
+    assert [signal.getsignal(each) for each in module.STOP_SIGNALS] == before

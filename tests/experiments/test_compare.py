@@ -1,6 +1,7 @@
 """A comparison from binary data to table and figure, resumed, and its report with seeds."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -8,31 +9,29 @@ import time
 import psutil
 import pytest
 import torch
-from commands import ROOT
-from results_documents import document, evaluation_cell
+from commands import ROOT, as_process
+from results_documents import cells_of, document, evaluation_cell
+from stand_ins import TINY, Commands
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments.command import Place
-from alibi_fairseq.experiments.compare import Compare, runs_of
+from alibi_fairseq.experiments.compare import runs_of
 from alibi_fairseq.experiments.comparison import from_mapping
 from alibi_fairseq.experiments.comparison_report import write_report
-from alibi_fairseq.experiments.runner import describe, places_for
+from alibi_fairseq.experiments.runner import places_for
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_document, save_document
 
-TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
+SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
 
 def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys):
     """Learned positions are evaluated past their table, and what is done is not done again."""
     out = tmp_path / "out"
-
-    def compare(updates: int) -> int:
-        options = ["--methods", "alibi,learned", "--train-lengths", "16", "--eval-lengths", "16,48"]
-        options += ["--updates", str(updates), "--tokens-per-update", "128", "--train-flags", TINY]
-        return main(["compare", str(data_bin), "--out", str(out), *options])
-
-    assert compare(updates=4) == 0
+    words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
+    words = [*map(str, words), "--train-lengths", "16", "--eval-lengths", "16,48", "--updates"]
+    assert main([*words, "4"]) == 0
     printed = capsys.readouterr().out
     assert "| ALiBi, L=16" in printed and "| Learned, L=16" in printed
     for name in ("table.md", "figure.png", "figure.pdf", "results.csv", "comparison.yaml"):
@@ -46,21 +45,43 @@ def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys):
         assert each["train_command"].startswith("alibi-fairseq train ")
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
-    assert compare(updates=4) == 0
+    assert main([*words, "4"]) == 0
     assert "training" not in capsys.readouterr().out
     assert load_document(out / "results.json") == results
-    assert compare(updates=5) == 2
-    said = capsys.readouterr().err
-    assert "holds a training with other settings (options differs)" in said
+    assert main([*words, "5"]) == 2
+    assert "other settings (options differs)" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+
+
+def test_settings_of_finished_runs_stay_as_they_are(data_bin, tmp_path, monkeypatch):
+    """Others would train again what an earlier version has trained."""
+    monkeypatch.setattr(command, "execute", Commands())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "transformer_xl"]
+    words += ["--updates", "60"]
+    words += ["--train-lengths", "16", "--eval-lengths", "1x", "--tokens-per-update", "128"]
+    assert main([*map(str, words), "--strides", "full,8", "--score-from", "3"]) == 0
+    folder = tmp_path / data_bin.parent.name / "transformer_xl-16-seed1"
+    settings = json.loads((folder / "settings.json").read_text())
+    assert set(settings) == {"options", "train", "dictionary"}
+    assert " ".join(settings["options"]) == (
+        "--task segment_language_modeling --mem-len 16 --arch alibi_lm_tiny --position-method "
+        "transformer_xl --tokens-per-sample 16 --sample-break-mode none --max-tokens 128 "
+        "--required-batch-size-multiple 1 --max-update 60 --seed 1 --optimizer adam --adam-betas "
+        "(0.9, 0.98) --clip-norm 1.0 --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 10"
+    )
+    trained = json.loads((folder / "trained-60.json").read_text())
+    assert trained["settings"] == settings and [*trained["outputs"]] == ["0 checkpoint_last.pt"]
+    evaluated = (folder / "evaluated-checkpoint_last-valid-full,8.json").read_text()
+    assert json.loads(evaluated)["settings"] == {"score_from": 3}
+    assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
 
 
 @pytest.mark.slow
 def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi", "--train-lengths", "16"]
-    words += ["--updates", "1000000", "--tokens-per-update", "128", "--train-flags", TINY]
-    command = [sys.executable, "-m", "alibi_fairseq", *map(str, words)]
-    parent = subprocess.Popen(command, cwd=ROOT)
+    command = [sys.executable, "-m", "alibi_fairseq", *map(str, words), "--updates", "1000000"]
+    parent = subprocess.Popen([*command, *SMALL], cwd=ROOT)
     folder = tmp_path / data_bin.parent.name / "alibi-16-seed1"
     log = folder / "train.log"
     while not log.is_file() or '"num_updates"' not in log.read_text():
@@ -73,15 +94,10 @@ def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
     assert (folder / "checkpoint_last.pt").is_file()
 
 
-def comparison(**changes):
-    corpus = {"name": "mine", "data": "data-bin"}
-    return from_mapping({"corpora": [corpus], "methods": "alibi", "train_lengths": 64, **changes})
-
-
 def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
-    what = comparison(
-        seeds=[1, 2], eval_lengths=[64], corpora=[{"name": "mine", "data": str(data_bin)}]
-    )
+    corpora = [{"name": "mine", "data": str(data_bin)}]
+    lengths = {"train_lengths": 64, "eval_lengths": 64}
+    what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
     runs = runs_of(what, tmp_path)
     for run, (seed, perplexity) in zip(runs, ((1, 20.0), (2, 24.0))):
         measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
@@ -96,23 +112,21 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
     assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
     assert "| 128" not in text
     assert all(path.is_file() for path in files)
-    merged = json.loads((tmp_path / "report" / "results.json").read_text())
+    merged = load_document(tmp_path / "report" / "results.json")
     assert [c["seed"] for c in merged["cells"]] == [1, 2]
     assert merged["provenance"]["command"] == "compare"
 
 
-def test_the_commands_of_each_cell_are_shown(tmp_path):
-    what = comparison(methods=["alibi", "transformer_xl"], seeds=[1, 2])
-    text = describe(Compare(what, tmp_path))
-    assert text.count("alibi_fairseq train data-bin --task ") == 4
-    assert text.count("--task segment_language_modeling --mem-len 64") == 2
-    assert f"4 runs of {what.tokens:,} tokens, {4 * what.tokens:,} in all" in text
-
-
-def test_an_unknown_model_is_refused(data_bin, tmp_path, capsys):
-    words = ["compare", str(data_bin), "--arch", "alibi_lm_huge", "--out", str(tmp_path / "out")]
-    assert main(words) == 2
-    assert "no model 'alibi_lm_huge'; choose alibi_lm" in capsys.readouterr().err
+def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
+    words = ["compare", data_bin, "--methods", "alibi,transformer_xl", "--seeds", "1,2", "--out"]
+    words = [*map(str, words), str(tmp_path / "out"), "--updates", "10"]
+    assert main([*words, "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert text.count(f"alibi_fairseq train {data_bin} --task ") == 4
+    assert text.count("--task segment_language_modeling --mem-len 128") == 2
+    assert "4 runs of 40,960 tokens, 163,840 in all" in text
+    assert main([*words, "--arch", "alibi_lm_huge"]) == 2
+    assert "alibi_lm_huge" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -127,3 +141,28 @@ def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(3, 1)] == ["5", "7", "5"]
+
+
+def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path):
+    """Its name, a probe, and speeds beside sinusoidal."""
+    guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
+    (tmp_path / "my_plugin").mkdir()
+    code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
+    (tmp_path / "my_plugin" / "__init__.py").write_text(code, encoding="utf-8")
+    words = ["compare", data_bin, "--user-dir", tmp_path / "my_plugin", "--methods", "root"]
+    words += ["--train-lengths", "32", "--eval-lengths", "1x,4x", "--updates", "2"]
+    words += ["--probes", "copy", "--speeds", "--out", tmp_path / "out", *SMALL]
+    done = as_process("-m", "alibi_fairseq", *words)
+    assert done.returncode == 0, done.stderr
+    header, row, *_ = cells_of((tmp_path / "out" / "table.md").read_text(encoding="utf-8"))
+    speeds = ("training speed", "evaluation speed", "memory")
+    assert header[1:] == ["32", "128", *speeds, "copy at 1 L", "copy at 4 L"]
+    assert row[0] == "Root distance, L=32" and row[5] == "–"  # no sinusoidal model was trained
+    assert all(float(cell.split()[0]) > 0 for cell in row[1:5]) and row[6].endswith("%")
+    measured = load_document(tmp_path / "out" / "speeds.json")["cells"]
+    cases = [(cell["position_method"], cell["phase"]) for cell in measured]
+    models = ("root", "sinusoidal")
+    assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
+    assert all(len(cell["round_seconds"]) == 15 for cell in measured)
+    probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")
+    assert '"display_name": "Root distance"' in probed

@@ -6,6 +6,7 @@ import torch
 from commands import as_process
 from fairseq_runs import write_corpus
 from results_documents import cells_of
+from stand_ins import TINY
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
@@ -16,7 +17,6 @@ from alibi_fairseq.evaluation.probe import correct
 from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
 from alibi_fairseq.results.schema import load_document
 
-TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
 
 
@@ -173,15 +173,7 @@ def test_wrong_descriptions_are_refused(words, named, tmp_path, capsys):
 def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
     few_sequences, data_bin, tmp_path
 ):
-    words = [
-        "probe",
-        "passkey",
-        str(data_bin),
-        "--train-lengths",
-        "64",
-        "--out",
-        str(tmp_path / "o"),
-    ]
+    words = ["probe", "passkey", data_bin, "--train-lengths", "64", "--out", tmp_path / "o"]
     done = as_process("-m", "alibi_fairseq", *words)
     assert done.returncode == 2 and "give a longer text" in done.stderr
 

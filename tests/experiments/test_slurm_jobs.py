@@ -1,22 +1,17 @@
 """Work handed to SLURM: the jobs, what they wait for, and that they do the same as one machine."""
 
-import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
-import torch
 from commands import SHORT, as_process, in_process
-from results_documents import document, evaluation_cell
+from stand_ins import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command, slurm
-from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.schema import load_document, save_document
+from alibi_fairseq.results.schema import load_document
 
 submitit = pytest.importorskip("submitit")
-TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 FAKE = {
     "sbatch": 'n=$(ls "$LOG" | wc -l); cp "$1" "$LOG/$n"; echo "Submitted batch job $((100 + n))"',
     "srun": "exit 1",
@@ -125,30 +120,6 @@ def test_a_job_submits_no_jobs(data_bin, tmp_path, monkeypatch, capsys):
     assert "A job cannot submit jobs" in capsys.readouterr().err
 
 
-class Commands:
-    """Stands for ``command.execute`` in the jobs of a comparison."""
-
-    def __init__(self):
-        self.ran = []
-
-    def __call__(self, words, *arguments, **more):
-        self.ran.append(words[3])
-        if words[3] == "train":
-            folder = Path(words[words.index("--save-dir") + 1])
-            torch.save({"optimizer_history": [{"num_updates": 4}]}, folder / "checkpoint_last.pt")
-        else:
-            model = words[words.index("--path") + 1]
-            of_model = {
-                "position_method": "alibi" if "alibi-16" in model else "none",
-                "train_length": 16,
-                "checkpoint": model,
-                "checkpoint_sha256": sha256_file(model),
-            }
-            cells = (evaluation_cell(**of_model, length=n, stride=n) for n in (16, 32))
-            save_document(document(*cells), words[words.index("--out") + 1])
-        return 0
-
-
 def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(command, "execute", commands)
@@ -219,8 +190,5 @@ def test_jobs_as_processes_of_this_machine(data_bin, tmp_path):
     done = as_process("-m", "alibi_fairseq", *compare(data_bin, tmp_path / "out", "--slurm-local"))
     assert done.returncode == 0, done.stderr + done.stdout
     assert "| ALiBi, L=16" in (tmp_path / "out" / "table.md").read_text()
-    methods = [
-        cell["position_method"]
-        for cell in json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
-    ]
-    assert sorted(set(methods)) == ["alibi", "none"]
+    cells = load_document(tmp_path / "out" / "results.json")["cells"]
+    assert {cell["position_method"] for cell in cells} == {"alibi", "none"}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-import torch
-from results_documents import cells_of, document, evaluation_cell
-from stand_ins import value
+from results_documents import cells_of
+from stand_ins import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
@@ -16,8 +14,7 @@ from alibi_fairseq.experiments import command, hours
 from alibi_fairseq.experiments.compare import Compare
 from alibi_fairseq.experiments.comparison import from_mapping
 from alibi_fairseq.experiments.hours import Cost, that_fit
-from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.schema import load_document, save_document
+from alibi_fairseq.results.schema import load_document
 
 #: Perplexity on validation by method and learning rate; None: the training diverges.
 BEST = {
@@ -27,55 +24,10 @@ BEST = {
 }
 
 
-class Commands:
-    """Stands for ``command.execute``.
-
-    Attributes:
-        trained: save folder, learning rate and updates of each training.
-        stop_at: the number of the training that is told to stop (1: the first).
-    """
-
-    def __init__(self):
-        self.trained: list[tuple[str, str, int]] = []
-        self.stop_at: int | None = None
-
-    def __call__(self, words, ask=None, log=None, watch=None, place=None) -> int:
-        return self.train(words, log, watch) if words[3] == "train" else self.eval(words)
-
-    def train(self, words, log, watch) -> int:
-        folder, lr = Path(value(words, "--save-dir")), value(words, "--lr")
-        method, updates = value(words, "--position-method"), int(value(words, "--max-update"))
-        self.trained.append((folder.name, lr, updates))
-        if self.stop_at == len(self.trained):
-            return STOPPED_EARLY
-        found = BEST[method][lr]
-        if found is None:
-            log.write("FloatingPointError: gradients are Nan/Inf\n")
-            log.flush()
-            watch()
-            return 1
-        cells = [
-            evaluation_cell(found + more, position_method=method, updates=updates - more, length=16)
-            for more in (1, 0)
-        ]
-        save_document(document(*cells, kind="training"), folder / "training.json")
-        history = {"optimizer_history": [{"num_updates": updates}], "of": folder.name}
-        torch.save(history, folder / "checkpoint_last.pt")
-        return 0
-
-    def eval(self, words) -> int:
-        """The lower the learning rate, the better on the split that is evaluated."""
-        model = Path(value(words, "--path"))
-        of_model = {"checkpoint": str(model), "checkpoint_sha256": sha256_file(model)}
-        of_model |= {"position_method": model.parent.name.split("-")[0], "train_length": 16}
-        cell = evaluation_cell(20.0, length=16, stride=16, subset="test", **of_model)
-        save_document(document(cell), value(words, "--out"))
-        return 0
-
-
 @pytest.fixture
 def commands(monkeypatch):
     stand_ins = Commands()
+    stand_ins.validation = {method: dict(found) for method, found in BEST.items()}
     monkeypatch.setattr(command, "execute", stand_ins)
     return stand_ins
 
@@ -121,25 +73,25 @@ def test_one_value_is_trained_as_without_tuning(data_bin, tmp_path, commands):
 def test_trials_resume_and_are_named_in_a_dry_run(data_bin, tmp_path, commands, capsys):
     commands.stop_at = 5
     assert main(words(data_bin, tmp_path)) == STOPPED_EARLY
-    assert len(commands.trained) == 5 and not list(tmp_path.rglob("none-16-seed1"))
+    assert len(commands.trained) == 4 and not list(tmp_path.rglob("none-16-seed1"))
     capsys.readouterr()
     assert main(words(data_bin, tmp_path, "--dry-run")) == 0
     said = capsys.readouterr().out
     assert said.count("--max-update 10") == 2 and said.count("--max-update 40") == 2
     assert "2 runs of 5,120 tokens and 2 trials of 2,560 tokens together, 12,800 in all" in said
     assert main(words(data_bin, tmp_path)) == 0
-    assert [name for name, *_ in commands.trained[5:]] == [
+    assert [name for name, *_ in commands.trained[4:]] == [
         *("none-16-seed1-lr0.004", "none-16-seed1-lr0.008", "alibi-16-seed1", "none-16-seed1")
     ]
 
 
-def test_a_value_that_diverges_is_not_chosen(data_bin, tmp_path, commands, monkeypatch, capsys):
+def test_a_value_that_diverges_is_not_chosen(data_bin, tmp_path, commands, capsys):
     assert main(words(data_bin, tmp_path, methods="rotary")) == 0
     assert commands.trained[-1] == ("rotary-16-seed1", "0.002", 40)
     row = ["Rotary, L=16", "30.00", "31.00", "diverged", "0.002"]
     assert row in cells_of((tmp_path / "table.md").read_text())
     assert main(words(data_bin, tmp_path, methods="rotary")) == 0 and len(commands.trained) == 4
-    monkeypatch.setitem(BEST, "rotary", dict.fromkeys(BEST["rotary"]))
+    commands.validation["rotary"] = dict.fromkeys(BEST["rotary"])
     capsys.readouterr()
     assert main(words(data_bin, tmp_path / "other", methods="rotary")) == 2
     assert "lr: Rotary, L=16 diverges at every value" in capsys.readouterr().err
@@ -177,8 +129,7 @@ def test_hours_include_the_trials(data_bin, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_for_real(data_bin, tmp_path):
-    tiny = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
-    options = ["--train-flags", tiny, "--seeds", "2", "--tune-share", "0.5"]
+    options = ["--train-flags", TINY, "--seeds", "2", "--tune-share", "0.5"]
     assert main(words(data_bin, tmp_path, *options, methods="alibi", lr="0.00001,0.01")) == 0
     (kept,) = tmp_path.rglob("alibi-16-tuning.json")
     outcome = json.loads(kept.read_text())["result"]

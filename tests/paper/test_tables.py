@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from alibi_fairseq.errors import BadInput
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import tables as plan
 from alibi_fairseq.paper.recipe import MINI, RECIPES, SMOKE
@@ -86,12 +85,6 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
     assert at_2048 == set(curve)
 
 
-@pytest.mark.parametrize("name", ["table1", "figure2", "figure3", "table99", "tabel5"])
-def test_what_no_training_fills_is_refused(name):
-    with pytest.raises(BadInput):
-        plan.find_items(name)
-
-
 @pytest.mark.parametrize("scale", [MINI, SMOKE])
 def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
     kept = {
@@ -112,18 +105,6 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
         assert small.batch.tokens_per_update <= 9216
         ages = [scale.updates_of(recipe, updates) for updates in plan.ages(recipe)]
         assert ages == sorted(set(ages)) and ages[-1] == scale.updates
-
-
-def asked(item: str) -> dict:
-    return {(e.recipe.path, e.stride, e.updates, e.subset): e.lengths for e in evaluations(item)}
-
-
-def test_table_5_is_alibi_at_every_longer_length_and_the_others_at_their_own():
-    table = asked("table05")
-    assert len(table) == 8 + 8 + 3 + 3
-    assert table["wikitext-103/alibi-1024", None, 286_000, "valid"] == (1024, 1536, 2048, 3072)
-    assert table["wikitext-103/sinusoidal-64", None, 286_000, "valid"] == (64,)
-    assert table["wikitext-103/t5-512", None, 286_000, "valid"] == (512,)
 
 
 def test_every_recipe_but_the_additions_fills_a_cell():

@@ -24,19 +24,12 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Losses:
-    """One evaluation of the models that differ in the seed only.
+    """One evaluation of the models that differ in the seed only."""
 
-    Attributes:
-        model: identifies the models, e.g. ``("wikipedia", "alibi", 128)``.
-        seeds: of the models.
-        bits: (K, D) sums of the losses of each document.
-        tokens: (D,) scored in each document.
-    """
-
-    model: tuple
+    model: tuple  # e.g. ("wikipedia", "alibi", 128)
     seeds: tuple[int, ...]
-    bits: np.ndarray
-    tokens: np.ndarray
+    bits: np.ndarray  # (K, D) sums of the losses of each document
+    tokens: np.ndarray  # (D,) scored in each document
 
     @property
     def loss(self) -> np.ndarray:

@@ -35,22 +35,15 @@ CLAIMED = {"sinusoidal", "rotary", "t5", "alibi", "kerple", "none"}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was evaluated on what, all seeds together.
+    """What was evaluated on what, all seeds together."""
 
-    Attributes:
-        corpus: that the models were trained on.
-        tested_on: the corpus of the documents.
-        length, stride: of the windows, in tokens.
-        variant: the name of the options that were overridden; empty: as trained.
-    """
-
-    corpus: str
+    corpus: str  # that the models were trained on
     method: str
     train_length: int
-    tested_on: str
-    length: int
+    tested_on: str  # the corpus of the documents
+    length: int  # of the windows, in tokens
     stride: int
-    variant: str = ""
+    variant: str = ""  # the name of the options that were overridden
 
     @classmethod
     def of(cls, text: str, corpus: str = "") -> Evaluation:
@@ -72,12 +65,7 @@ class Evaluation:
 
 
 class Results:
-    """The finished evaluations of a study, and speeds.
-
-    Args:
-        losses: of each evaluation.
-        speeds: seconds of the rounds by (phase, method, length); phases are ``train`` and ``evaluate``.
-    """
+    """The finished evaluations of a study, and seconds of rounds by phase, method and length."""
 
     def __init__(
         self,
@@ -105,23 +93,14 @@ class Results:
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison.
-
-    Attributes:
-        what: the comparison in words.
-        number: the change.
-        paper: the change that the paper measured, and that the claim is about; NaN: none.
-        direction: −1: lower, 1: higher, 0: level.
-        seeds: number on each side; a side with a single seed decides nothing.
-        level: changes up to this are none.
-    """
+    """The outcome of one comparison."""
 
     what: str
     number: Interval
-    paper: float
-    direction: int | None
-    seeds: tuple[int, int] = (0, 0)
-    level: float = COUNTS
+    paper: float  # the change that the paper measured, and that the claim is about; NaN: none
+    direction: int | None  # −1: lower, 1: higher, 0: level
+    seeds: tuple[int, int] = (0, 0)  # on each side; a single one decides nothing
+    level: float = COUNTS  # changes up to this are none
 
     @property
     def verdict(self) -> str:

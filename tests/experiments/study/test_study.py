@@ -17,6 +17,7 @@ from alibi_fairseq.experiments.corpora import articles, documents_in
 from alibi_fairseq.experiments.run import trials_of
 from alibi_fairseq.experiments.runner import in_turns
 from alibi_fairseq.experiments.study.study import Study, load, load_losses, name_of
+from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.results.schema import load_document
 
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
@@ -79,6 +80,32 @@ def test_models_come_once_in_the_order_of_the_parts(texts):
     assert [run.name for run in alibi] == ["tales-alibi-16-seed1"] and len(trials_of(alibi)) == 2
     assert [run.name for run in t5] == ["tales-t5-16-seed1"]
     assert not replace(study, texts={}).runs
+    # Other settings would train again what an earlier version has trained.
+    run = runs["tales-alibi-16-seed1"]
+    options = run.cell["options"]
+    assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
+    cut, points = {"score_from": 64, "score_to": 80, "per_document": "empty-lines"}, [16, 32]
+    full = [("test", length, length) for length in points]
+    assert run.cell["evaluations"] == [
+        {"name": "", "points": full, **cut},
+        {"name": "", "points": [("test", 16, 1)], **cut},
+        {"name": "limited", "points": full, **cut, "overrides": {"attention_window": 16}},
+        {"name": "on wiki", "points": full, **cut},
+    ]
+    assert run.cell["data"] == dict.fromkeys(
+        ("train.bin", "dict.txt", "test.bin", "on wiki test.bin")
+    )
+    assert run.kept == Path("results/cells/tales-alibi-16-seed1")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("study*.yaml")), ids=lambda path: path.name)
+def test_windows_divide_what_is_scored_in_the_descriptions_that_are_shipped(path):
+    parts = load(path).comparisons({})
+    assert len({cell for part in parts for cell in part.cells()}) >= 7
+    for part in parts:
+        scored = part.score_to - part.score_from
+        for length in (each for each in part.eval_lengths if isinstance(each, int)):
+            assert length <= scored and scored % length == 0
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Two processes on the CPU, started by the launcher, killed and told to stop."""
+"""The command a node runs; two processes on the CPU, started by the launcher, killed and stopped."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,9 +15,98 @@ import torch
 from commands import ROOT
 from fairseq_runs import run_train, write_corpus
 
-from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.experiments.torchrun import Machine, train_flags
+from alibi_fairseq.cli import main
+from alibi_fairseq.errors import STOPPED_EARLY, BadInput
+from alibi_fairseq.experiments.torchrun import (
+    Machine,
+    launcher_flags,
+    refuse_being_one_of_many,
+    train_flags,
+)
 from alibi_fairseq.paper.recipe import find_recipe
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected", "without"),
+    [
+        (Machine(1), "--update-freq 8|--distributed-world-size 1", "torchrun"),
+        (
+            Machine(4),
+            "-m alibi_fairseq.experiments.torchrun --nnodes=1 --nproc-per-node=4 --max-restarts=3 "
+            "--standalone|--update-freq 2",
+            "rdzv",
+        ),
+        (
+            Machine(16, nodes=2, rdzv_endpoint="node1:29500", rdzv_id="77"),
+            "--nnodes=2|--nproc-per-node=8|--rdzv-backend=c10d --rdzv-endpoint=node1:29500 "
+            "--rdzv-id=77|--max-tokens 4608|--update-freq 1",
+            "standalone",
+        ),
+        (Machine(2, cpu=True), "--cpu|--nproc-per-node=2", "fp16"),
+    ],
+)
+def test_the_command_of_a_machine(machine, expected, without):
+    recipe = find_recipe("wikitext-103/alibi-512")
+    command = " ".join([*launcher_flags(machine, 3), *train_flags(recipe, machine)])
+    assert all(words in command for words in expected.split("|")) and without not in command
+
+
+@pytest.mark.parametrize(
+    ("environment", "nodes"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 1),
+        ({"TORCHELASTIC_RUN_ID": "x"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 4),
+    ],
+)
+def test_launchers_that_would_each_start_the_run_are_refused(environment, nodes):
+    with pytest.raises(BadInput):
+        refuse_being_one_of_many(environment, nodes)
+    refuse_being_one_of_many({"SLURM_STEP_NUM_TASKS": str(nodes)}, nodes)
+    refuse_being_one_of_many({"SLURM_JOB_ID": "1"}, 1)
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    (tmp_path / "dict.txt").touch()
+    return str(tmp_path)
+
+
+def test_the_command_line(prepared, capsys):
+    arguments = ["--gpus", "2", "wikitext-103/alibi-512", prepared, "--save-dir", "runs"]
+    assert main(["launch", "--dry-run", *arguments, "--seed=3"]) == 0
+    command = shlex.split(capsys.readouterr().out)
+    assert "alibi_fairseq.experiments.torchrun" in command
+    assert command[command.index("alibi_fairseq") + 1] == "train"
+    assert command[-3:] == ["--save-dir", "runs", "--seed=3"]  # the last one counts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("--gpus 2 RECIPE DATA", "--save-dir"),
+        ("--gpus 2 wikitext-103/alibi DATA --save-dir d", "wikitext-103/alibi"),
+        ("RECIPE DATA --save-dir d", "--cpu"),
+        ("--gpus 2 --cpu 2 RECIPE DATA --save-dir d", "--cpu"),
+        ("--gpus 5 RECIPE DATA --save-dir d", "divisor of 144"),
+        ("--gpus 0 RECIPE DATA --save-dir d", "at least 1"),
+        ("--gpus 9 --nnodes 2 --rdzv-endpoint a:1 RECIPE DATA --save-dir d", "2 nodes"),
+        ("--gpus 8 --nnodes 2 RECIPE DATA --save-dir d", "--rdzv-endpoint"),
+        ("--gpus 8 --nnodes 0 RECIPE DATA --save-dir d", "at least 1"),
+        ("--gpus 2 RECIPE DATA --save-dir d --lrr 1", "--lrr"),
+        ("--gpus 2 RECIPE DATA --save-dir d --lr fast", "--lr"),
+        ("--cpu 2 RECIPE DATA:DATA/shard01 --save-dir d", "DATA/shard01"),
+        ("--cpu 2 extend/alibi-512-at-512 DATA --save-dir d", "--finetune-from-model"),
+    ],
+)
+def test_bad_input(monkeypatch, prepared, capsys, arguments, named):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    arguments = arguments.replace("RECIPE", "wikitext-103/alibi-512").replace("DATA", prepared)
+    assert main(["launch", "--dry-run", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert named.replace("DATA", prepared) in error and error.count("\n") == 1
+
 
 RECIPE = find_recipe("bookcorpus/alibi-512")
 LENGTH, SEQUENCES = 16, 4  # of one of the two processes
@@ -71,12 +161,9 @@ def wait_for_update(save_dir, update, run):
 
 
 def workers_of(run):
+    torchrun = "alibi_fairseq.experiments.torchrun"
     processes = psutil.Process(run.pid).children(recursive=True)
-    return [
-        process
-        for process in processes
-        if "alibi_fairseq.experiments.torchrun" not in process.cmdline()
-    ]
+    return [process for process in processes if torchrun not in process.cmdline()]
 
 
 @pytest.mark.slow
