@@ -149,8 +149,8 @@ def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
     socket.setdefaulttimeout(60)  # seconds without a byte
     failures, part = [], folder / "download.part"
     for url, expected in mirrors.items():
-        target = folder / Path(urlsplit(url).path).name
         try:
+            target = folder / Path(urlsplit(url).path).name
             if not target.is_file():
                 download_url_to_file(url, str(part), progress=sys.stderr.isatty())
                 if (found := digest(part, expected)) != expected:
