@@ -8,6 +8,7 @@ from fairseq_runs import write_corpus
 from results_documents import cells_of
 from stand_ins import TINY
 
+from alibi_fairseq import reporting
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
 from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
@@ -83,7 +84,7 @@ def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
     words = ["probe", "copy", "--methods", "learned", "--updates", "2", "--train-lengths", "48"]
     words += ["--tokens-per-update", "192", "--train-flags", TINY, "--out", str(out)]
     assert main(words) == 0
-    assert "No model has learned the task" in capsys.readouterr().out
+    assert "none has learned the task" in capsys.readouterr().out
     document = load_document(out / "results.json")
     assert document["kind"] == "probe" and document["corpus"] == "copy"
     measured = [(cell["length"], cell["depth"]) for cell in document["cells"]]
@@ -133,12 +134,19 @@ def test_the_table_averages_depths_then_seeds():
         ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
         ["No positions, L=64", "15 %", "–"],
     ]
-    assert "guessing: 10 %" in text and "No model has learned" not in text
-    assert "No model has learned" in accuracy_table(cells[:2])
+    assert "guessing: 10 %" in text and "none has learned" not in text
     assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
 
 
-def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, capsys):
+def test_a_probe_that_no_model_has_learned_is_said_and_dropped():
+    """Naming a string's symbols in any order is far above guessing and no copying."""
+    cells = [cell("none", 64, 0.0, 0.49), cell("none", 256, 0.0, 0.9)]
+    assert "none has learned" in accuracy_table(cells)
+    assert probe_columns("copy", cells) == {}
+
+
+def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reporting.probes, "LEARNED", 0.0)
     data = tmp_path / "data"
     data.mkdir()
     write_corpus(data, train=1000, valid=500)
