@@ -24,7 +24,9 @@ from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
 from alibi_fairseq.results import manifest
 from alibi_fairseq.results.schema import load_document
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, which processes would inherit
+# Ignored under nohup and in the background of a script, which processes would inherit.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
 
