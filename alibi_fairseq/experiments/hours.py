@@ -39,11 +39,13 @@ class TimedModel:
         argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
         args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
+        self.method = self.cfg.model.position_method
+        # As these are evaluated past the end of their table; in training it changes nothing.
+        self.cfg.model.clamp_learned_positions = self.method == "learned"
         self.task = tasks.setup_task(self.cfg.task)
         model = self.task.build_model(self.cfg.model)
         criterion = self.task.build_criterion(self.cfg.criterion)
         self.trainer = Trainer(self.cfg, self.task, model, criterion)
-        self.method = self.cfg.model.position_method
         self.length = self.cfg.task.tokens_per_sample
         sequences = max(1, self.cfg.dataset.max_tokens // self.length)
         self.tokens = sequences * self.length * self.cfg.optimization.update_freq[0]

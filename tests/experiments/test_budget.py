@@ -83,13 +83,16 @@ def test_measured_once_for_all_seeds_and_kept(data_bin, tmp_path, monkeypatch, c
     assert other.budget["updates"] > 2 * updates and len(measured) == 4
 
 
-def test_the_cost_of_a_real_run(data_bin, tmp_path):
-    """Updates and forward passes are timed."""
+@pytest.mark.parametrize("method", ["alibi", "learned"])
+def test_the_cost_of_a_real_run(data_bin, tmp_path, method):
+    """Updates and forward passes are timed, past a table of learned positions as well."""
     flags = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32"
     few, many = (
         hours.cost_of(compare.runs_of(what, tmp_path)[0])
         for lengths in ([16], [16, 32, 64, 128])
-        for what in [comparison(data_bin, train_flags=flags, eval_lengths=lengths)]
+        for what in [
+            comparison(data_bin, methods=[method], train_flags=flags, eval_lengths=lengths)
+        ]
     )
     assert 0 < few.update < 5 and few.validation > 0 and few.epoch >= 1
     assert few.evaluation > 0 and many.evaluation > 0
