@@ -48,7 +48,8 @@ def register(name: str) -> None:
 
     starting.refuse_separate_jobs()
     compat.apply()
-    from . import criterions, models, optimisers, tasks  # noqa: F401
+    from . import criterions, models, tasks  # noqa: F401
+    from .fairseq_fixes import fused_adam  # noqa: F401
 
 
 class RegisterFirst(MetaPathFinder):

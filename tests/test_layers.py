@@ -14,7 +14,7 @@ CORE = ("positions", "attention")
 FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
-    *("models", "tasks", "criterions", "optimisers", "checkpoints", "huggingface", "cli"),
+    *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
     *("registration", "fairseq_fixes"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.pipeline", "data.tokenisers", "data.wikitext103", "data.excerpt", "data.probes"),

@@ -12,7 +12,7 @@ import torch
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
-from .errors import BadInput
+from ..errors import BadInput
 
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
