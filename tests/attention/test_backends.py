@@ -15,7 +15,7 @@ from alibi_fairseq.positions.alibi import LinearBias
 #: Largest difference to the reference, relative to the largest value.
 TOLERANCE = {
     torch.float64: 1e-11,
-    torch.float32: 1e-5,
+    torch.float32: 5e-6,
     torch.bfloat16: 2e-2,
     torch.float16: 4e-3,
 }
@@ -47,11 +47,14 @@ CALLS = [
 def test_values_and_gradients(call):
     """FIRE, which counts from the start of each text, is padded in tests/models/test_decoding.py."""
     expected = reference(call)
+    tolerance = TOLERANCE[call.dtype]
+    if call.method == "fox" and call.dtype == torch.float32:
+        tolerance = 1e-5  # its gates are summed along the text before they are subtracted
     for backend in (*supporting(call), "auto"):
         found = results(call, backend)
-        assert_close(found[:1], expected[:1], TOLERANCE[call.dtype])
+        assert_close(found[:1], expected[:1], tolerance)
         # CoPE's gradient jumps where a count is a whole number, so rounding may take it to the other side.
-        assert_close(found, expected, 2e-2 if call.method == "cope" else TOLERANCE[call.dtype])
+        assert_close(found, expected, 2e-2 if call.method == "cope" else tolerance)
 
 
 @pytest.mark.parametrize(
