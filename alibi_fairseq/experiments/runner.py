@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from queue import Queue
+from threading import Condition
 from typing import Protocol
 
 from tqdm import tqdm
@@ -23,7 +23,15 @@ from tqdm import tqdm
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from .command import Failed, Place, Stopped, StopRequest, handling_stop_signals, stop_requests
+from .command import (
+    INTERVAL,
+    Failed,
+    Place,
+    Stopped,
+    StopRequest,
+    handling_stop_signals,
+    stop_requests,
+)
 from .hours import duration, that_fit
 from .run import Run, trials_of
 
@@ -72,18 +80,13 @@ def carry_out(
             if len(left) < len(runs):
                 done = f"{len(runs) - len(left)} of {len(runs)}" if left else f"All {len(runs)}"
                 print(f"{done} runs are done already.")
-            most = max(len(left), len(trials_of(left)))
-            at_once = parallel or default_parallel(experiment, most)
-            places = places_for(at_once, experiment.gpus, experiment.threads)
+            tasks = tasks_of(experiment, left)
+            at_once = parallel or default_parallel(experiment, len(tasks))
             try:
                 if left and hours is not None:
                     left = that_fit(left, at_once, experiment.threads, hours)
-                for group in in_turns(left) if experiment.partial else [left]:
-                    if trials := trials_of(group):
-                        run_all([(trial.name, trial.carry_out) for trial in trials], places)
-                        names = {run.name for run in group}
-                        group = [run for run in experiment.runs if run.name in names]
-                    run_all([(run.name, run.carry_out) for run in group], places)
+                    tasks = tasks_of(experiment, left)
+                run_all(tasks, places_for(at_once, experiment.gpus, experiment.threads))
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -93,20 +96,42 @@ def carry_out(
     return exit_code(everything)
 
 
-def in_turns(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs in their order, each group with the same trials, so that the important ones finish first."""
-    trials = groupby(runs, key=lambda run: [trial.name for trial in trials_of([run])])
-    return [list(group) for _, group in trials]
+@dataclass(frozen=True)
+class Task:
+    """A piece of work, which can begin when the tasks named in ``after`` are done."""
+
+    name: str
+    do: Callable[[Place], None]
+    updates: int = 1  # in proportion to its time
+    after: tuple[str, ...] = ()
+
+
+def tasks_of(experiment: Experiment, runs: Iterable[Run]) -> list[Task]:
+    """The runs in their order, each behind the trials that are left to choose its learning rate."""
+    tasks: dict[str, Task] = {}
+    for run in runs:
+        trials = trials_of([run])
+        for trial in trials:
+            tasks.setdefault(trial.name, Task(trial.name, trial.carry_out, trial.updates))
+        do = partial(carry_out_tuned, experiment, run.name) if trials else run.carry_out
+        tasks[run.name] = Task(run.name, do, run.updates, tuple(trial.name for trial in trials))
+    return list(tasks.values())
+
+
+def carry_out_tuned(experiment: Experiment, name: str, place: Place) -> None:
+    """Carry out a run with the learning rate that its trials have chosen by now."""
+    next(run for run in experiment.runs if run.name == name).carry_out(place)
 
 
 def describe(experiment: Experiment) -> str:
     """Every command of an experiment in its order, and what they cost."""
     lines, runs = [], experiment.runs
-    runs = [*trials_of(runs), *runs]
-    for number, run in enumerate(runs, 1):
-        best = " (--lr: the best of its trials)" if trials_of([run]) else ""
-        lines.append(f"# [{number}/{len(runs)}] {run.name}{best}")
-        lines += [*(command.line for command in run.commands()), ""]
+    found = {run.name: run for run in (*trials_of(runs), *runs)}
+    tasks = tasks_of(experiment, runs)
+    for number, task in enumerate(tasks, 1):
+        best = " (--lr: the best of its trials)" if task.after else ""
+        lines.append(f"# [{number}/{len(tasks)}] {task.name}{best}")
+        lines += [*(command.line for command in found[task.name].commands()), ""]
     return "\n".join([*lines, experiment.cost()])
 
 
@@ -135,45 +160,57 @@ def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Pla
     return [Place({"CUDA_VISIBLE_DEVICES": share}) for share in shares]
 
 
-def run_all(work: Sequence[tuple[str, Callable[[Place], None]]], places: Sequence[Place]) -> None:
-    """Carry out runs or jobs, by name, with a thread of this process for each of several places.
+def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
+    """Carry out tasks, with a thread of this process for each of several places.
+
+    A place that is free takes the first task that can begin.
 
     Raises:
         BadInput, Failed: of the first that fails; the others are asked to stop.
         Stopped: the process was asked to stop, and everything under way has saved.
     """
-    began, finished = time.monotonic(), 0
-    free: Queue[Place] = Queue()
-    for place in places:
-        free.put(place)
+    began, waiting, done, changed = time.monotonic(), list(tasks), set[str](), Condition()
 
-    def carry_out_one(number: int, stop: StopRequest | None) -> None:
-        nonlocal finished
-        if stop and stop.times:
-            raise Stopped
-        name, do = work[number]
+    def next_task(stop: StopRequest | None) -> Task | None:
+        with changed:
+            while waiting:
+                if stop and stop.times:
+                    raise Stopped
+                for task in waiting:
+                    if done.issuperset(task.after):
+                        waiting.remove(task)
+                        announce(task)
+                        return task
+                changed.wait(INTERVAL)  # a signal does not end it
+        return None
+
+    def announce(task: Task) -> None:
+        finished = sum(each.updates for each in tasks if each.name in done)
         left = ""
         if finished:  # if it goes on at the same rate
-            seconds = (time.monotonic() - began) / finished * (len(work) - finished)
+            rest = sum(each.updates for each in tasks) - finished
+            seconds = (time.monotonic() - began) / finished * rest
             left = f" (about {duration(max(60, seconds))} left)"
-        tqdm.write(f"\n[{number + 1}/{len(work)}] {name}{left}", file=sys.stdout)
-        place = free.get()
-        try:
-            do(replace(place, stop=stop))
-        except BaseException:
-            if stop:  # before this thread takes the next one
-                stop.times = stop.times or 1
-            raise
-        finally:
-            free.put(place)
-        finished += 1
+        number = len(tasks) - len(waiting)
+        tqdm.write(f"\n[{number}/{len(tasks)}] {task.name}{left}", file=sys.stdout)
+
+    def work(place: Place, stop: StopRequest | None) -> None:
+        while task := next_task(stop):
+            try:
+                task.do(replace(place, stop=stop))
+            except BaseException:
+                if stop:
+                    stop.times = stop.times or 1
+                raise
+            with changed:
+                done.add(task.name)
+                changed.notify_all()
 
     if len(places) == 1:
-        for number in range(len(work)):
-            carry_out_one(number, None)
+        work(places[0], None)
         return
     with stop_requests() as stop, ThreadPoolExecutor(len(places)) as pool:
-        futures = [pool.submit(carry_out_one, number, stop) for number in range(len(work))]
+        futures = [pool.submit(work, place, stop) for place in places]
     errors = [error for future in futures if (error := future.exception())]
     for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
         raise error

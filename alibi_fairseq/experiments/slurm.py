@@ -24,7 +24,7 @@ from ..files import locked
 from . import command
 from .command import Command, Place, stop_requests
 from .run import ALIBI, trials_of
-from .runner import Experiment, exit_code, places_for, run_all
+from .runner import Experiment, Task, exit_code, places_for, run_all
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING = 180
@@ -131,7 +131,7 @@ def run_here(stages: Sequence[Stage], folder: Path, at_once: int | None) -> None
         for number, argv in enumerate(stage.jobs, 1):
             log = folder / "jobs" / f"{name}-{number}.log"
             job = Command(f"{name} {number}", [*ALIBI, *argv], log)
-            work.append((job.title, job.run))
+            work.append(Task(job.title, job.run))
         run_all(work, places_for(min(len(work), at_once or cores()), stage.gpus))
 
 

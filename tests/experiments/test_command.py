@@ -20,7 +20,7 @@ from alibi_fairseq.errors import STOPPED_EARLY, BadInput
 from alibi_fairseq.experiments import command as module
 from alibi_fairseq.experiments.command import Command, Failed, Place, advance, execute
 from alibi_fairseq.experiments.run import has_reached
-from alibi_fairseq.experiments.runner import exit_code, run_all
+from alibi_fairseq.experiments.runner import Task, exit_code, run_all
 
 # Handles SIGUSR1 after a while, as a training does, and then makes a file.
 LISTENER = """
@@ -260,14 +260,14 @@ def test_a_finished_run_is_recognised_by_its_last_checkpoint(tmp_path):
         has_reached(tmp_path, 7)
 
 
-def task(name, *commands):
+def task(name, *commands, after=()):
     """Work that runs commands one after the other."""
 
     def carry_out(place):
         for command in commands:
             command.run(place)
 
-    return name, carry_out
+    return Task(name, carry_out, after=after)
 
 
 def touch(path):
@@ -339,6 +339,25 @@ open({str(tmp_path / name)!r}, "w").write(os.environ["GPU"])
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
+def test_a_task_waits_for_what_it_needs_and_others_begin_before(tmp_path, parallel):
+    """With two places c waits for b to begin, and a for both to end."""
+    began = tmp_path / "b.began"
+    wait = "while not os.path.exists({!r}): time.sleep(0.01)"
+    b = f"import os, time\nopen({str(began)!r}, 'w')\n" + wait.format(str(tmp_path / "c"))
+    c = f"import os, time\n{wait.format(str(began))}\nopen({str(tmp_path / 'c')!r}, 'w')"
+    a = f"import os\nassert os.path.exists({str(tmp_path / 'c')!r})\nopen({str(tmp_path / 'a')!r}, 'w')"
+    if parallel == 1:
+        b = b.rpartition("\n")[0]
+    tasks = [
+        task("b", python(b, tmp_path / "b.log")),
+        task("a", python(a, tmp_path / "a.log"), after=("b", "c")),
+        task("c", python(c, tmp_path / "c.log")),
+    ]
+    run_all(tasks[::2] + tasks[1:2] if parallel == 1 else tasks, [Place()] * parallel)
+    assert (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
 def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
     paths = [tmp_path / name for name in ("a", "b", "c")]
     runs = [task(path.name, training(path), touch(tmp_path / "never")) for path in paths]
@@ -372,7 +391,7 @@ def test_bad_input_of_a_run_is_raised(parallel):
         raise BadInput("No.")
 
     with pytest.raises(BadInput, match="No"):
-        run_all([("a", refuse)], [Place()] * parallel)
+        run_all([Task("a", refuse)], [Place()] * parallel)
 
 
 @pytest.mark.parametrize("number", module.STOP_SIGNALS)

@@ -14,8 +14,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments.comparison import Cell, at_length, tokens_at
 from alibi_fairseq.experiments.corpora import articles, documents_in
-from alibi_fairseq.experiments.run import trials_of
-from alibi_fairseq.experiments.runner import in_turns
+from alibi_fairseq.experiments.runner import tasks_of
 from alibi_fairseq.experiments.study.study import Study, load, load_losses, name_of
 from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.results.schema import load_document
@@ -76,9 +75,9 @@ def test_models_come_once_in_the_order_of_the_parts(texts):
     assert names == [
         *(("", ("full",)), ("", ("1",)), ("limited", ("full",)), ("on wiki", ("full",)))
     ]
-    alibi, t5, *_ = in_turns(study.runs)  # a model's trials come right before its runs
-    assert [run.name for run in alibi] == ["tales-alibi-16-seed1"] and len(trials_of(alibi)) == 2
-    assert [run.name for run in t5] == ["tales-t5-16-seed1"]
+    *trials, alibi = tasks_of(study, study.runs)[:3]  # a model's trials come right before it
+    assert alibi.name == "tales-alibi-16-seed1"
+    assert alibi.after == tuple(trial.name for trial in trials)
     assert not replace(study, texts={}).runs
     # Other settings would train again what an earlier version has trained.
     run = runs["tales-alibi-16-seed1"]
