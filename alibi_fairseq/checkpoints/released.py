@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,21 +35,16 @@ LEFTOVERS = ("decoder.embed_positions._float_tensor", "decoder.embed_positions.w
 PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "restore_file")
 
 
-@dataclass(frozen=True)
-class Import:
-    state: dict  # what torch.save writes
-    dropped: tuple[str, ...]  # names of the file's tensors that nothing reads
-
-    def save(self, folder: str | os.PathLike, dictionary: str | os.PathLike) -> Path:
-        """Write ``checkpoint_best.pt`` and ``dict.txt`` into a folder; returns the checkpoint."""
-        path = Path(folder) / "checkpoint_best.pt"
-        if path.exists():
-            raise BadInput(f"{path} is there already; name another folder with --out.")
-        with atomic_write(Path(folder) / "dict.txt", "wb") as stream:
-            stream.write(Path(dictionary).read_bytes())
-        with atomic_write(path, "wb") as stream:
-            torch.save(self.state, stream)
-        return path
+def save(state: dict, dictionary: str | os.PathLike, folder: str | os.PathLike) -> Path:
+    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a folder; returns the checkpoint."""
+    path = Path(folder) / "checkpoint_best.pt"
+    if path.exists():
+        raise BadInput(f"{path} is there already; name another folder with --out.")
+    with atomic_write(Path(folder) / "dict.txt", "wb") as stream:
+        stream.write(Path(dictionary).read_bytes())
+    with atomic_write(path, "wb") as stream:
+        torch.save(state, stream)
+    return path
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
@@ -63,8 +57,8 @@ def read_dictionary(path: str | os.PathLike) -> Dictionary:
         ) from error
 
 
-def import_released(state: dict, dictionary: Dictionary, source: str = "The checkpoint") -> Import:
-    """Translate a checkpoint of the authors' fork.
+def import_released(state: dict, dictionary: Dictionary, source: str = "The checkpoint") -> dict:
+    """Translate a checkpoint of the authors' fork to what fairseq stores.
 
     Args:
         dictionary: the one the model was trained with.
@@ -90,10 +84,7 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
         criterion = str(history.get("criterion_name", "AdaptiveLoss"))
         optimizer = str(history.get("optimizer_name", "FairseqNAG"))
         updates = int(history.get("num_updates", 0))
-    return Import(
-        checkpoint_state(cfg, kept, dictionary, criterion, optimizer, updates),
-        dropped=tuple(name for name in weights if name in LEFTOVERS),
-    )
+    return checkpoint_state(cfg, kept, dictionary, criterion, optimizer, updates)
 
 
 def options_of(state: dict, source: str) -> dict:

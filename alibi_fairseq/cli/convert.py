@@ -6,12 +6,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from fairseq import checkpoint_utils
-
 from ..checkpoints import read_checkpoint
-from ..checkpoints.released import Import, import_released, read_dictionary
-from ..errors import BadInput
+from ..checkpoints.released import import_released, read_dictionary, save
 from .options import Verb, option
 
 
@@ -75,37 +71,9 @@ class ImportCheckpoint(Verb):
     checkpoint: str = option("checkpoint of the authors' release", metavar="IN.pt")
     dictionary: str = option("its training dictionary", flag="--dict", required=True)
     out: str = option("folder to write", required=True, metavar="DIR")
-    verify: bool = option(
-        "load the result with fairseq and compare every tensor with the file's", False
-    )
 
     def __call__(self) -> None:
         dictionary = read_dictionary(self.dictionary)
-        imported = import_released(read_checkpoint(self.checkpoint), dictionary, self.checkpoint)
-        path = imported.save(self.out, self.dictionary)
+        state = import_released(read_checkpoint(self.checkpoint), dictionary, self.checkpoint)
+        path = save(state, self.dictionary, self.out)
         print(f"Wrote {path} and dict.txt beside it.")
-        if self.verify:
-            verify(imported, path)
-
-
-def verify(imported: Import, path: Path) -> None:
-    """Load the written file as fairseq-eval-lm does and print what it holds.
-
-    Raises:
-        BadInput: a tensor did not arrive as it was.
-    """
-    (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(path)], arg_overrides={"data": str(path.parent)}
-    )
-    arrived, used = model.state_dict(), imported.state["model"]
-    for name, weights in used.items():
-        sent = weights.to(arrived[name].dtype)
-        # fairseq's placeholders are uninitialised memory, where NaN is as good as any number.
-        if not torch.allclose(arrived[name], sent, rtol=0, atol=0, equal_nan=True):
-            raise BadInput(f"{name} changed on the way into {path}; remove the file and try again.")
-    total = len(used) + len(imported.dropped)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    left = f"; nothing reads {', '.join(imported.dropped)}" if imported.dropped else ""
-    print(f"parameters  {parameters:,}")
-    print(f"L           {cfg.model.train_length}, position method {cfg.model.position_method}")
-    print(f"tensors     {len(used)} of the file's {total} used, all equal{left}")

@@ -209,12 +209,6 @@ class SweepOptions(SlurmOptions):
 class Eval(SweepOptions):
     """Perplexity at any length and stride."""
 
-    tensorboard_logdir: Path | None = option(
-        "also log the results to this TensorBoard folder, usually that of the training run",
-        None,
-        metavar="DIR",
-    )
-
     effective_context: float | None = option(
         "also give the shortest window whose loss is at most PERCENT higher than the longest one's "
         "(default: 1), and attention by distance",
@@ -225,7 +219,7 @@ class Eval(SweepOptions):
     )
 
     def measure(self, sweep: Sweep) -> int:
-        folder, percent = self.tensorboard_logdir, self.effective_context
+        percent = self.effective_context
         if (sweep.data / SETTINGS).is_file():
             print(f"{accuracy_table(run_probe(sweep))}\nResults: {self.out}")
             return 0
@@ -235,7 +229,7 @@ class Eval(SweepOptions):
             if sweep.shard:
                 raise BadInput("--effective-context is measured in one piece; remove --shard.")
             sweep = replace(sweep, attention=True)
-        cells = run_sweep(sweep, lambda cell: log_to_tensorboard(folder, cell) if folder else None)
+        cells = run_sweep(sweep)
         print(evaluation_table(cells))
         if percent is not None:
             print(f"\n{context_table(cells, percent)}\n")
@@ -329,15 +323,3 @@ def context_table(cells: list[dict], percent: float) -> str:
 def ruled(rows: list[list[str]]) -> str:
     head, *lines = aligned(rows, str.rjust)
     return "\n".join([head, "-" * len(head), *lines])
-
-
-def log_to_tensorboard(folder: Path, cell: dict) -> None:
-    """Add a cell to TensorBoard as a point whose step is the window length, a curve per checkpoint."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    full = cell["stride"] == cell["length"]
-    series = f"{cell['subset']}/{'non-overlapping' if full else 'stride ' + str(cell['stride'])}"
-    name = f"eval_{cell['position_method']}_{Path(cell['checkpoint']).stem}"
-    with SummaryWriter(str(folder / name)) as writer:
-        for key in ("loss_bits", "perplexity"):
-            writer.add_scalar(f"{key} by length/{series}", cell[key], cell["length"])

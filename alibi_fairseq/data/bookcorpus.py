@@ -65,9 +65,6 @@ class BookCorpus(Corpus):
         1.0,
         metavar="PERCENT",
     )
-    split_list: str | os.PathLike | None = option(
-        "splits.tsv of another preparation, to split alike", None, metavar="FILE"
-    )
     vocab_size: int = option("dictionary entries of the sentencepiece BPE", 29_000, type=positive)
     wordpiece: str | os.PathLike | None = option(
         "use BERT's WordPiece with this vocab.txt instead of training sentencepiece",
@@ -86,15 +83,12 @@ class BookCorpus(Corpus):
     def settings(self) -> dict:
         if not 0 < self.held_out < 50:
             raise BadInput(f"--held-out is a percentage above 0 and below 50, not {self.held_out}.")
-        if self.split_list and not Path(self.split_list).is_file():
-            raise BadInput(f"--split-list {self.split_list}: there is no such file.")
         if self.wordpiece:
             WordPiece(self.wordpiece)  # fails before hours of work
         return {
             "sources": fingerprint(self.files),
             "seed": self.seed,
             "held_out": self.held_out,
-            "split_list": self.split_list and sha256_file(self.split_list),
             "vocabulary": None if self.wordpiece else self.vocab_size,
             "wordpiece": self.wordpiece and sha256_file(self.wordpiece),
         }
@@ -105,9 +99,7 @@ class BookCorpus(Corpus):
         folder = work / "text"
         books = self._normalise(folder, lined, workers)
         _group(books, folder, workers)
-        if self.split_list:
-            splits.apply_list(books, Path(self.split_list))
-        elif lined:
+        if lined:
             splits.split_blocks(books, self.held_out, self.seed)
         else:
             splits.split_books(books, self.held_out, self.seed)

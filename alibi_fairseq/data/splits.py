@@ -149,37 +149,13 @@ def write_list(books: Sequence[Book], path: Path) -> None:
             stream.write(f"{b.split}\t{b.sha256}\t{b.group}\t{b.name}\n")
 
 
-def apply_list(books: Sequence[Book], path: Path) -> None:
-    """Set the split of each book from a list that :func:`write_list` wrote for the same books."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    header, *rows = [line.split("\t") for line in text.splitlines()] or [[]]
-    listed = {row[1]: row[0] for row in rows if len(row) == 4}
-    if header != _HEADER.split() or not {*listed.values()} <= {*SPLITS, DROPPED}:
+def _check(books: Sequence[Book]) -> None:
+    """Every split has a book."""
+    if empty := [split for split in SPLITS if split not in {book.split for book in books}]:
         raise BadInput(
-            f"--split-list {path}: not a split list (first line {_HEADER!r}, then one book each)."
+            f"{len(books)} books in {len({book.group for book in books})} groups of "
+            f"near-duplicates leave nothing for {' and '.join(empty)}; give more text."
         )
-    if len(rows) != len(books) or listed.keys() != {book.sha256 for book in books}:
-        raise BadInput(f"--split-list {path} is for other books.")
-    for book in books:
-        book.split = listed[book.sha256]
-    _check(books, f"--split-list {path}: ")
-
-
-def _check(books: Sequence[Book], where: str = "") -> None:
-    """Every split has a book, and no near-duplicates are in two."""
-    groups: dict[str, set[int]] = {split: set() for split in SPLITS}
-    for book in books:
-        if book.split != DROPPED:
-            groups[book.split].add(book.group)
-    if not all(groups.values()):
-        raise BadInput(
-            f"{where}{len(books)} books in {len({book.group for book in books})} groups of "
-            "near-duplicates leave nothing for "
-            f"{' and '.join(split for split in SPLITS if not groups[split])}; give more text."
-        )
-    if shared := [one & other for one, other in combinations(groups.values(), 2) if one & other]:
-        names = [book.name for book in books if book.group in shared[0]]
-        raise BadInput(f"{where}near-duplicates are in two splits: {', '.join(names[:5])}.")
 
 
 def keep_one_in(words: int) -> int:

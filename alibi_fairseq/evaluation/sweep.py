@@ -119,11 +119,8 @@ class Sweep:
         return {"precision": self.precision, "device": self.device.type, **given}
 
 
-def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: None) -> list[dict]:
+def run_sweep(sweep: Sweep) -> list[dict]:
     """Make the measurements that are not in the output file yet.
-
-    Args:
-        on_cell: called with each new cell after it has been written.
 
     Returns:
         The cells of all points, including those of earlier runs.
@@ -156,8 +153,6 @@ def run_sweep(sweep: Sweep, on_cell: Callable[[dict], object] = lambda cell: Non
                     bar.set_description(f"{run} {point.subset} L={point.length} S={point.stride}")
                     cells = measure_point(sweep, model, texts[point.subset], point, bar.update)
                     results.add(path, cells)
-                    for cell in cells:
-                        on_cell(cell)
         return [cell for point in points for cell in results.cells_of(point)]
 
 

@@ -70,14 +70,6 @@ def test_near_duplicates_are_in_one_split(prepared):
     assert prepared[1]["near_duplicate_groups"] == 11
 
 
-def test_list_gives_the_same_split(prepared, folder, tmp_path):
-    shared = prepared[0] / "data-bin" / "splits.tsv"
-    prepare(BookCorpus([folder], seed=2, **SETTINGS), tmp_path / "c")
-    assert split_of(tmp_path / "c") != split_of(prepared[0])
-    prepare(BookCorpus([folder], seed=2, split_list=shared, **SETTINGS), tmp_path / "d")
-    assert split_of(tmp_path / "d") == split_of(prepared[0])
-
-
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(bookcorpus, "LINES_PER_BLOCK", 50)

@@ -57,7 +57,6 @@ def test_result_is_told_and_a_second_run_says_so(text, tmp_path, capsys):
         ("bookcorpus", "text.txt", "--allow-other-text"),
         ("bookcorpus", "books --held-out 0", "--held-out"),
         ("bookcorpus", "books --wordpiece none.txt", "none.txt"),
-        ("bookcorpus", "books --split-list none.tsv", "--split-list"),
         ("bookcorpus", "books --held-out 10", "vocabulary of 29,000"),
         ("cc100-roberta", "none.txt", "none.txt"),
         ("cc100-roberta", "blank.txt", "0 bytes"),

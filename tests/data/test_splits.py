@@ -12,13 +12,11 @@ from alibi_fairseq.data.splits import (
     SPLITS,
     THRESHOLD,
     Book,
-    apply_list,
     near_duplicates,
     shingles,
     split_blocks,
     split_books,
     split_documents,
-    write_list,
 )
 from alibi_fairseq.errors import BadInput
 
@@ -96,39 +94,6 @@ def test_block_that_repeats_a_held_out_one_is_dropped():
     assert [a.split for a in repeated] == [
         DROPPED if n == train else b.split for n, b in enumerate(found)
     ]
-
-
-def test_list_gives_the_same_split_elsewhere(tmp_path):
-    first = books([0, 0, *range(2, 50)])
-    split_books(first, 5, seed=3)
-    write_list(first, tmp_path / "splits.tsv")
-    again = list(reversed(books([0, 0, *range(2, 50)])))
-    apply_list(again, tmp_path / "splits.tsv")
-    assert {b.sha256: b.split for b in first} == {b.sha256: b.split for b in again}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda lines: [*lines, lines[-1].replace("train", "valid")[:-1] + "x"],  # another book
-        lambda lines: lines[:-1],  # a book too few
-        # near-duplicates apart
-        lambda lines: [lines[0], lines[1].replace("train", "valid"), *lines[2:]],
-        lambda lines: [line.replace("train", "training") for line in lines],
-        lambda lines: [lines[0], "train"],
-        lambda lines: [],
-    ],
-)
-def test_lists_that_do_not_fit_are_refused(tmp_path, change):
-    """The first two books are near-duplicates and in the training split."""
-    path = tmp_path / "splits.tsv"
-    found = books([0, 0, *range(2, 50)])
-    split_books(found, 10, seed=1)
-    write_list(found, path)
-    apply_list(found, path)
-    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
-    with pytest.raises(BadInput, match="--split-list"):
-        apply_list(found, path)
 
 
 @pytest.mark.parametrize(
