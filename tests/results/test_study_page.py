@@ -1,0 +1,220 @@
+"""The page of results/study against its JSON, by a program that shares no code with the package.
+
+It reads the rows of the page as a reader does, computes every change, interval and verdict from the
+losses in ``cells/`` by the rules of docs/experiments.md, and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+STUDY = Path(__file__).parents[2] / "results" / "study-3m-tokens"
+METHODS = {
+    **{"ALiBi": "alibi", "Sinusoidal": "sinusoidal", "sinusoidal": "sinusoidal"},
+    **{"Rotary": "rotary", "T5 bias": "t5", "No positions": "none", "KERPLE": "kerple"},
+    **{"FoX": "fox", "FIRE": "fire", "xPos": "xpos", "Sandwich": "sandwich", "CoPE": "cope"},
+    **{"BAM": "bam", "Learned": "learned", "Transformer-XL": "transformer_xl"},
+}
+NAME = "(" + "|".join(METHODS) + ")"
+#: A row in words: two evaluations, each a method, training length, window, stride (0: the window) and variant.
+ROWS = {
+    rf"{NAME} against {NAME}, trained and tested at (\d+)": lambda a, b, n: ((a, n, n), (b, n, n)),
+    rf"{NAME} against {NAME}, trained at (\d+), tested at (\d+)": lambda a, b, n, m: (
+        (a, n, m),
+        (b, n, m),
+    ),
+    rf"{NAME} trained and tested at (\d+) against (\d+)": lambda a, m, n: ((a, m, m), (a, n, n)),
+    rf"{NAME} trained at (\d+), tested at (\d+) against (\d+)": lambda a, n, m, k: (
+        (a, n, m),
+        (a, n, k),
+    ),
+    rf"{NAME} trained at (\d+), S=(\d+), tested at (\d+) against \d+": lambda a, n, s, m: (
+        (a, n, m, s),
+        (a, n, n, s),
+    ),
+    rf"{NAME} trained at (\d+), tested at 50 tokens further against \d+": lambda a, n: (
+        (a, n, n + 50),
+        (a, n, n),
+    ),
+    rf"{NAME} trained at (\d+), tested at (\d+) L against \d+": lambda a, n, times: (
+        (a, n, times * n),
+        (a, n, n),
+    ),
+    rf"{NAME} trained at (\d+) against {NAME} trained at (\d+), both tested at \d+": lambda a, n, b, m: (
+        (a, n, m),
+        (b, m, m),
+    ),
+    rf"{NAME} trained at (\d+) against {NAME} trained at (\d+), tested at \d+, S=(\d+)": (
+        lambda a, n, b, m, s: ((a, n, m, s), (b, m, m, s))
+    ),
+    rf"{NAME} trained at (\d+), tested at (\d+): attention limited to \d+ against not": lambda a, n, m: (
+        (a, n, m, 0, "limited"),
+        (a, n, m),
+    ),
+    rf"{NAME} trained at (\d+), tested at (\d+): (interpolated(?:, shallow)?) against not": (
+        lambda a, n, m, how: ((a, n, m, 0, how.replace(", ", "_")), (a, n, m))
+    ),
+}
+ORDER = rf"{NAME} against {NAME}, trained at (\d+): what 4 L loses"
+#: What is claimed where the paper has no number of its own: −1 lower, 0 level, 1 higher.
+CLAIMED = {
+    "ALiBi against rotary and T5 bias at equal length": -1,
+    "ALiBi gains from windows longer than its training length": -1,
+    "The order in which they break": 1,
+    "ALiBi does not use what is further away than its training length": 0,
+    "The same slopes serve another domain": -1,
+    "Very long windows lose again at 1.3B parameters": 1,
+    "KERPLE is ahead of ALiBi past the training length": -1,
+    "Interpolated positions help ALiBi at twice its training length": -1,
+}
+#: Claims that presuppose that sinusoidal embeddings have learned positions.
+ABOUT_POSITIONS = {
+    *("ALiBi against sinusoidal at equal length", "Sinusoidal, rotary and T5 bias break"),
+    *("The order in which they break", "ALiBi trained short beats sinusoidal trained long"),
+    "With a sliding window, sinusoidal trained long beats ALiBi trained short",
+}
+WORST = ("contradicted", "cannot be told", "same direction", "same direction and size")
+
+
+def losses() -> dict:
+    """(method, trained at, window, stride, variant) → (seeds, documents) bits, and the tokens."""
+    found: dict = {}
+    for path in sorted((STUDY / "cells").glob("*/evaluation.json")):
+        corpus, method, length, seed = path.parent.name.split("-")
+        for cell in json.loads(path.read_text())["cells"]:
+            stride = cell["stride"] if cell["stride"] != cell["length"] else 0
+            key = (corpus, method, int(length), cell["length"], stride, cell.get("label", ""))
+            if cell["corpus"] == corpus:
+                found.setdefault(key, {})[seed] = (cell["document_bits"], cell["document_tokens"])
+    return {
+        key: (np.array([s[0] for s in seeds.values()]), np.array(next(iter(seeds.values()))[1]))
+        for key, seeds in found.items()
+    }
+
+
+def key_of(corpus, method, trained, window, stride=0, variant=""):
+    return (corpus, METHODS[method], trained, window, stride * (stride != window), variant)
+
+
+def interval(terms, random, draws=3000):
+    """Change with its interval, of the sum of losses with signs; equal models share their seeds."""
+    tokens = terms[0][2]
+    value = sum(sign * (bits.sum(1) / tokens.sum()).mean() for sign, bits, _, _ in terms)
+    drawn = np.zeros(draws)
+    for draw in range(draws):
+        documents = random.integers(len(tokens), size=len(tokens))
+        chosen: dict = {}
+        for sign, bits, _, model in terms:
+            count = len(bits)
+            seeds = chosen.setdefault(model, random.integers(count, size=count))
+            by_seed = bits[:, documents].sum(1) / tokens[documents].sum()
+            wider = math.sqrt(count / max(1, count - 1))
+            drawn[draw] += sign * (
+                by_seed.mean() + wider * (by_seed[seeds].mean() - by_seed.mean())
+            )
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return tuple(2.0 ** np.array([value, low, high]) - 1), min(len(b) for _, b, _, _ in terms)
+
+
+def verdict(value, low, high, seeds, direction, paper):
+    if seeds == 1:
+        return "cannot be told"
+    if direction == 0:
+        if low >= -0.005 and high <= 0.005:
+            return "same direction and size"
+        return "contradicted" if low > 0.005 or high < -0.005 else "cannot be told"
+    if direction * low >= 0.005 and direction * high >= 0.005:
+        same = paper and math.log1p(value) / math.log1p(paper)
+        return "same direction and size" if same and 0.5 <= same <= 2 else "same direction"
+    other_side = max(direction * low, direction * high) < 0.005
+    return "contradicted" if other_side else "cannot be told"
+
+
+def share(text: str) -> float:
+    return float(text.replace("%", "").replace(",", "").replace("−", "-")) / 100
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def page():
+    text = (STUDY / "README.md").read_text()
+    first, *sections = re.split(r"\n#{2,3} ", text)
+    return rows(first), {part.split("\n")[0]: part for part in sections}
+
+
+def terms_of(what, found, main):
+    """The losses that a row in words compares: (sign, bits, tokens, model) each."""
+    named = re.fullmatch(r"(.*?)(?: \((\w+)\))?", what)
+    words, corpus = named[1], named[2] or main
+    if match := re.fullmatch(ORDER, words):
+        a, b, n = match[1], match[2], int(match[3])
+        signed = [(1, a, 4 * n), (-1, a, n), (-1, b, 4 * n), (1, b, n)]
+        wanted = [(sign, (method, n, window)) for sign, method, window in signed]
+    else:
+        ((pattern, make),) = [(p, m) for p, m in ROWS.items() if re.fullmatch(p, words)]
+        groups = re.fullmatch(pattern, words).groups()
+        one, other = make(*(int(each) if each.isdigit() else each for each in groups))
+        wanted = [(1, one), (-1, other)]
+    keys = [(sign, key_of(corpus, *evaluation)) for sign, evaluation in wanted]
+    return [(sign, *found[key], key[:3]) for sign, key in keys]
+
+
+def test_the_page_says_what_the_json_says(page):
+    table, sections = page
+    found, random = losses(), np.random.default_rng(7)
+    main = next(iter(found))[0] if not any(k[0] == "wikipedia" for k in found) else "wikipedia"
+    learned = []
+    for n in sorted({key[2] for key in found if key[:2] == (main, "none")}):
+        pair = [key_of(main, name, n, n) for name in ("Sinusoidal", "No positions")]
+        if all(key in found for key in pair):
+            one, other = (found[key][0].sum(1).mean() / found[key][1].sum() for key in pair)
+            learned.append(2 ** (one - other) - 1 <= -0.02)
+    checked = 0
+    for title, section in sections.items():
+        verdicts = []
+        for cells in rows(section):
+            if len(cells) != 6 or cells[0] in ("comparison",) or set(cells[0]) <= {"-", ":"}:
+                continue
+            what, paper, here, printed, seeds, said = cells
+            if what.startswith("speed of"):
+                continue
+            (value, low, high), least = interval(terms_of(what, found, main), random)
+            ends = [share(end) for end in printed.split(" … ")]
+            rounding = 0.0006 if abs(share(here)) >= 0.0095 else 0.00006
+            assert abs(share(here) - value) <= rounding * (10 if abs(value) >= 1 else 1), what
+            for end, ours in zip(ends, (low, high)):
+                assert abs(end - ours) <= 0.15 * (high - low) + 0.0006, what
+            assert str(least) in seeds
+            checked += 1
+            number = math.nan if paper == "–" else share(paper)
+            direction = CLAIMED.get(title) if paper == "–" else None
+            if paper != "–":
+                direction = 0 if abs(number) < 0.005 else int(math.copysign(1, number))
+            if title == "The order in which they break":
+                direction, number = 1, math.nan
+            if title in ("Very long windows lose again at 1.3B parameters",):
+                direction = 1
+            if direction is None:
+                assert said == ""
+                continue
+            ours = verdict(value, ends[0], ends[1], least, direction, number)
+            assert said == ours, what
+            verdicts.append(ours)
+        worst = next((each for each in WORST if each in verdicts), "")
+        if "1.3B" in title or (title in ABOUT_POSITIONS and not (learned and all(learned))):
+            worst = "does not apply at this scale"
+        if verdicts:
+            assert f"Here: **{worst}**" in section, title
+            if said_above := [row[2] for row in table if row[0] == title]:
+                assert said_above == [worst]
+    assert checked >= 10
