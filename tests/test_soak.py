@@ -9,19 +9,17 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from subprocess import STDOUT
 
 import psutil
 import pytest
 import torch
 from commands import ROOT
 from torch.utils._pytree import tree_map_only
-
-from alibi_fairseq.experiments.demonstration import python_documentation
 
 KILLS = int(os.environ.get("SOAK_KILLS", 2))
 PATIENCE = 300  # seconds in which a command that was told to stop must end
@@ -32,16 +30,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200 * (KILLS + 1))]
 COMMANDS = {
     "compare": "compare tales --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
     "--tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
-    "demo": "demo --quick --methods alibi --text tales --parallel 1 --out {out}",
     "study": "study study.yaml --corpus tales=tales --work-dir {out}/work "
-    "--results {out}/results --parallel 1",
+    "--results {out}/results --parallel 2",
     "reproduce": "reproduce table15 --scale smoke --cpu 1 --allow-other-text "
     "--corpus wikitext-103=wikitext --work-dir {out}",
 }
 STUDY = """
 title: Interrupted
 corpora: [{name: tales, vocabulary: 500, excerpt: {train: 9000, documents: 3, tokens: 200}}]
-training: {updates: 40, tokens_per_update: 256, lr: 0.002}
+training: {updates: 40, tokens_per_update: 256, lr: [0.002, 0.004]}
 evaluation: {eval_lengths: [1x, 2x], sliding: {1: [32]}, subset: test, per_document: empty-lines,
   score_from: 100, score_to: 110}
 parts: [{methods: [alibi, rotary], train_lengths: [16]}]
@@ -59,7 +56,13 @@ TIMES = {
 def inputs(tmp_path_factory) -> Path:
     """A folder with the texts and the description of the study."""
     folder = tmp_path_factory.mktemp("inputs")
-    lines = python_documentation().splitlines()[:6000]
+    script = [
+        sys.executable,
+        str(ROOT / "scripts" / "python_documentation.py"),
+        str(folder / "all"),
+    ]
+    subprocess.run(script, check=True)
+    lines = (folder / "all").read_text().splitlines()[:6000]
     (folder / "study.yaml").write_text(STUDY)
     for name in ("tales", "wikitext"):
         (folder / name).mkdir()
@@ -83,7 +86,7 @@ def run(name: str, out: Path, moment: tuple[float, signal.Signals, bool] | None 
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         cwd=out.parent,
         stdout=log.open("w"),
-        stderr=STDOUT,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     try:

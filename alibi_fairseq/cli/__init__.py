@@ -24,10 +24,6 @@ VERBS = {
         "compare:ProbeVerb",
         "compare how position methods copy, or find a key, past their length",
     ),
-    "demo": (
-        "experiments:Demo",
-        "compare two position methods in minutes, on the documentation of Python",
-    ),
     "models": ("launch:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
         "prepare",

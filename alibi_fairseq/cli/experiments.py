@@ -1,4 +1,4 @@
-"""What all experiments have in common on the command line, and ``alibi-fairseq demo`` and ``study``."""
+"""What all experiments have in common on the command line, and ``alibi-fairseq study``."""
 
 from __future__ import annotations
 
@@ -156,31 +156,6 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
         if not found[name].exists():
             raise BadInput(f"--corpus {text}: there is no such file or folder.")
     return found
-
-
-@dataclass(kw_only=True)
-class Demo(ExperimentOptions):
-    """What ``scripts/demo.sh`` runs once the environment is there."""
-
-    text: Path | None = option(
-        "text file or folder to use (default: the documentation of Python)", None
-    )
-    quick: bool = option("a short run that shows every step", False)
-    methods: list[str] = option(
-        "position methods, or 'all'", "alibi,sinusoidal", type=names, metavar="A,B,…"
-    )
-    out: Path | None = option("output folder (default: runs/demo, or runs/demo-quick)", None)
-    results: Path | None = option("folder for table and figure (default: --out)", None)
-
-    def __call__(self) -> int:
-        from ..experiments.demonstration import Demonstration, comparison_of
-
-        out = self.out or Path("runs/demo-quick" if self.quick else "runs/demo")
-        comparison = comparison_of(self.text, self.methods, self.quick, out)
-        command = ["./scripts/demo.sh", *self.arguments[1:]]
-        return self.run_experiment(
-            Demonstration(comparison, out, self.parallel, self.results, command, quick=self.quick)
-        )
 
 
 @dataclass(kw_only=True)

@@ -40,7 +40,6 @@ class Compare(Experiment):
     comparison: Comparison
     folder: Path
     parallel: int | None = None  # for which hours are planned
-    results: Path | None = None  # for table and figure (default: the folder)
     command: list[str] | None = None  # to name in the results (default: this program's own)
     speeds: bool = False
 
@@ -107,16 +106,17 @@ class Compare(Experiment):
 
         notes = [self.budget["said"]] if self.budget else []
         notes += [tuned] if (tuned := tuning_table(self.runs)) else []
-        folder = self.results or self.folder
-        columns = self.speed_columns(folder) if self.speeds else {}
-        text, files = write_report(self.comparison, self.runs, folder, self.command, notes, columns)
+        columns = self.speed_columns() if self.speeds else {}
+        text, files = write_report(
+            self.comparison, self.runs, self.folder, self.command, notes, columns
+        )
         print(f"\n{text}\n", *files, sep="\n")
         if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
             print(f"\n{EXPORT}")
 
-    def speed_columns(self, folder: Path) -> Columns:
+    def speed_columns(self) -> Columns:
         """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
-        runs, path = with_baseline(self.runs), folder / "speeds.json"
+        runs, path = with_baseline(self.runs), self.folder / "speeds.json"
         document = load_document(path) if path.is_file() else None
         if document is None or len(document["cells"]) != 2 * len(runs):
             lengths = (

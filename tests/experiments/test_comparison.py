@@ -1,13 +1,12 @@
-"""Descriptions of comparisons, from YAML, from options and of the demonstration."""
+"""Descriptions of comparisons, from YAML and from options."""
 
 import pytest
 import yaml
 
-from alibi_fairseq.cli import main, make_parser
+from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareVerb
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments.comparison import PAPER_METHODS, as_mapping, from_mapping, load
-from alibi_fairseq.experiments.demonstration import comparison_of, python_documentation
 from alibi_fairseq.positions import METHODS
 
 CORPUS = {"name": "mine", "text": "book.txt"}
@@ -121,19 +120,3 @@ def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
     ):
         with pytest.raises(BadInput, match=named):
             described(monkeypatch, *words)
-
-
-def test_the_demonstration(tmp_path, capsys):
-    (tmp_path / "book.txt").touch()
-    found = comparison_of(tmp_path / "book.txt", ["alibi", "none"], quick=False, out=tmp_path)
-    assert found.corpora[0].name == "book" and found.methods == ("alibi", "none")
-    words = ["--text", str(tmp_path / "none.txt"), "--out", str(tmp_path / "work")]
-    assert main(["demo", *words]) == 2
-    assert "--text" in capsys.readouterr().err and not (tmp_path / "work").exists()
-
-
-@pytest.mark.slow
-def test_embedded_text_is_the_same_every_time():
-    text = python_documentation()
-    assert text == python_documentation() and len(text) > 1_000_000
-    assert all(line and line == " ".join(line.split()) for line in text.splitlines())
