@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...files import atomic_write
@@ -20,7 +20,7 @@ def write_page(
     note: str,
     results: Results,
     points: Sequence[Point],
-    missing: Sequence[str],
+    missing: Mapping[str, Sequence[int]],
     folder: Path,
 ) -> Path:
     """Write ``README.md`` and the figure into the results folder.
@@ -28,7 +28,7 @@ def write_page(
     Args:
         note: Markdown under the title.
         points: perplexities of non-overlapping windows on the models' own corpus.
-        missing: names of the models that are not finished, the most important first.
+        missing: models that are not finished, the most important first, and their seeds.
     """
     figure = folder / "study.png"
     parts = [f"# {title}", note, verdicts([c for c in CLAIMS if not c.later], results)]
@@ -45,7 +45,8 @@ def write_page(
             parts.append(f"## {LATER}")
         parts += section(claim, results)
     if missing:
-        parts += ["## Left out so far", ", ".join(f"`{name}`" for name in missing) + "."]
+        left = [f"`{name}` (seeds {', '.join(map(str, of))})" for name, of in missing.items()]
+        parts += ["## Left out so far", ", ".join(left) + "."]
     path = folder / "README.md"
     with atomic_write(path) as stream:
         stream.write("\n\n".join(part.rstrip() for part in parts if part) + "\n")

@@ -26,6 +26,7 @@ from ...results.stamps import check_settings, read_stamp
 from ..command import HERE, Place
 from ..compare import runs_of, sha256_if_there
 from ..comparison import STRICT, Cell, Comparison, Corpus, from_mapping, read_yaml, validated
+from ..comparison_report import trained
 from ..corpora import is_prepared, prepare
 from ..run import Run, trials_of
 from ..runner import Experiment
@@ -189,12 +190,17 @@ class Study(Experiment):
             print("matplotlib is not installed: write the page elsewhere, from the same --results.")
             return
         described, folder = self.description, self.results / "cells"
-        cells = list(self.cells())
-        finished = [each for each in cells if (folder / name_of(each) / SETTINGS).is_file()]
-        missing = [cell for cell in cells if cell not in finished]
+        finished: list[Cell] = []
+        missing: dict[str, list[int]] = {}
+        for cell in self.cells():
+            if (folder / name_of(cell) / SETTINGS).is_file():
+                finished.append(cell)
+            else:
+                missing.setdefault("-".join(map(str, cell[:3])), []).append(cell.seed)
         results = Results(load_losses(folder, finished), load_speeds(self.results))
-        points, left = load_points(folder, finished), [name_of(cell) for cell in missing]
-        page = write_page(described.title, described.note, results, points, left, self.results)
+        points = load_points(folder, finished)
+        note = " ".join([described.note, *dict.fromkeys(map(trained, self.parts))])
+        page = write_page(described.title, note, results, points, missing, self.results)
         print(f"\n{page}")
 
     def cost(self) -> str:
