@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -185,10 +184,7 @@ class Study(Experiment):
         return list(found.values())
 
     def report(self) -> None:
-        """Write the page; runs may be trained where no figures can be drawn."""
-        if not find_spec("matplotlib"):
-            print("matplotlib is not installed: write the page elsewhere, from the same --results.")
-            return
+        """Write the page."""
         described, folder = self.description, self.results / "cells"
         finished: list[Cell] = []
         missing: dict[str, list[int]] = {}
