@@ -57,7 +57,7 @@ setup(
         "harness": ["transformers>=5", "safetensors", "lm_eval[hf]>=0.4.13"],
         # python -m benchmarks.peers
         "peers": ["transformers>=5", "x-transformers"],
-        # compare, reproduce and eval with --slurm
+        # compare, reproduce and study with --slurm
         "slurm": ["submitit>=1.5,<2"],
         # train --wandb-project
         "wandb": ["wandb"],

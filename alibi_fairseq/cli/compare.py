@@ -67,7 +67,7 @@ class ComparisonOptions(ExperimentOptions):
         command = None
         if self.job:
             command = ["alibi-fairseq", *self.arguments[: self.arguments.index("--job")]]
-        if speeds and self.hands_over:
+        if speeds and self.slurm:
             raise BadInput("--speeds measures the machine it runs on; leave it out with --slurm.")
         experiment = Compare(comparison, self.out, self.parallel, command=command, speeds=speeds)
         return self.run_experiment(experiment, plans_itself=True)

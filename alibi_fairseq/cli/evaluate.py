@@ -28,7 +28,6 @@ from ..reporting.own_results import position_table
 from ..reporting.probes import accuracy_table
 from ..results.points import document_points, is_chance
 from ..results.schema import load_document, save_document
-from .experiments import SlurmOptions
 from .options import Verb, aligned, filled, option
 
 # Types of options; argparse names the option in front of what they raise.
@@ -95,7 +94,7 @@ def device(name: str) -> torch.device:
 
 
 @dataclass(kw_only=True)
-class SweepOptions(SlurmOptions):
+class SweepOptions(Verb):
     """The options of a sweep; those with the name of a field of :class:`Sweep` are passed to it."""
 
     data: Path = option("folder written by fairseq-preprocess", type=folder_of, metavar="DATA")
@@ -160,46 +159,14 @@ class SweepOptions(SlurmOptions):
         type=gigabytes,
         metavar="GB",
     )
-    shards: int | None = option("with --slurm: one job for each of N parts", None, metavar="N")
-    dry_run: bool = option("with --slurm: show the jobs", False)
 
     def __call__(self) -> int:
-        """Run the sweep, or hand it over to SLURM."""
         sweep: Sweep = replace(filled(Sweep, self), device=device(self.device))
         if sweep.buckets is not None:
             bucket_edges(1, sweep.buckets)  # raises BadInput before anything is loaded
         if self.out.exists() and not self.out.is_file():  # reading a device may never end
             raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
-        if self.hands_over:
-            return self.submit_shards()
-        if self.shards is not None or self.dry_run:
-            raise BadInput(
-                "--shards and --dry-run need --slurm; --shard I/N computes one part here."
-            )
         return self.measure(sweep)
-
-    def submit_shards(self) -> int:
-        """Hand a sweep to SLURM, a job for each shard, and one that merges their results."""
-        from ..experiments.slurm import Stage
-
-        if self.shard:
-            raise BadInput("--slurm makes the shards itself; give --shards N instead of --shard.")
-        if self.shards is None or not 1 <= self.shards <= 10_000:
-            raise BadInput("--slurm needs --shards N, the number of jobs, 10,000 at most.")
-        folder = self.out.with_name(f"{self.out.stem}-shards")
-        shared, merge, jobs = self.shared_arguments("--shards", "--out"), ["merge-shards"], []
-        for i in range(1, self.shards + 1):
-            out = str(folder / f"{i}.json")
-            jobs.append([*shared, "--shard", f"{i}/{self.shards}", "--out", out])
-            merge.append(out)
-        gpus = int(self.device == "auto" or self.device.startswith("cuda"))
-        if self.slurm_local and not torch.cuda.is_available():
-            gpus = 0
-        stages = [
-            Stage("evaluating", jobs, gpus),
-            Stage("merging", [[*merge, "--out", str(self.out)]]),
-        ]
-        return self.hand_over(stages, folder)
 
     def measure(self, sweep: Sweep) -> int:
         raise NotImplementedError

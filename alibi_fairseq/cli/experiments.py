@@ -14,7 +14,6 @@ from .options import Verb, option
 
 if TYPE_CHECKING:
     from ..experiments.runner import Experiment
-    from ..experiments.slurm import Stage
 
 
 def names(text: str) -> list[str]:
@@ -23,82 +22,7 @@ def names(text: str) -> list[str]:
 
 
 @dataclass(kw_only=True)
-class SlurmOptions(Verb):
-    """A command whose work can be handed over."""
-
-    slurm: bool = option("submit the work as SLURM jobs and exit (docs/cluster.md)", False)
-    slurm_local: bool = option("the same jobs as processes of this machine, to try them out", False)
-    slurm_option: list[str] = option(
-        "an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
-        (),
-        action="append",
-        metavar="NAME=VALUE",
-    )
-    dry_run: bool = option("print the commands of all runs and what they cost", False)
-    arguments: Sequence[str] = ()
-
-    @property
-    def hands_over(self) -> bool:
-        """Whether the work is to be handed over.
-
-        Raises:
-            BadInput: the options contradict each other, or this is a job already.
-        """
-        if self.slurm and self.slurm_local:
-            raise BadInput("Choose one of --slurm and --slurm-local.")
-        if self.slurm_option and not self.slurm:
-            raise BadInput("--slurm-option needs --slurm.")
-        if (self.slurm or self.slurm_local) and "SUBMITIT_EXECUTOR" in os.environ:
-            raise BadInput("A job cannot submit jobs; leave out --slurm.")
-        return self.slurm or self.slurm_local
-
-    def shared_arguments(self, *without: str) -> list[str]:
-        """The arguments that the jobs share: without options of SLURM and those named, of one value each."""
-        own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        for flag in ("--slurm", "--slurm-local", "--dry-run"):
-            own.add_argument(flag, action="store_true")
-        for flag in ("--slurm-option", *without):
-            own.add_argument(flag, action="append")
-        _, words = own.parse_known_args(self.arguments)
-        if short := [word for word in words if word.startswith(("--sl", "--dr"))]:
-            raise BadInput(f"Write {short[0]} out in full.")
-        return words
-
-    def hand_over(
-        self,
-        stages: Sequence[Stage],
-        folder: Path,
-        flag: str = "--out",
-        at_once: int | None = None,
-    ) -> int:
-        """Submit the jobs, or show them with ``--dry-run``.
-
-        Args:
-            flag: the option that names the folder.
-            at_once: jobs of a stage at the same time.
-        """
-        from ..experiments import slurm
-        from ..experiments.runner import exit_code
-        from ..files import locked
-
-        options = dict(given.partition("=")[::2] for given in self.slurm_option)
-        if not all(name and value for name, value in options.items()):
-            raise BadInput(f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'.")
-        if self.dry_run:
-            print(slurm.describe(stages, options))
-            return 0
-
-        def do() -> None:
-            if self.slurm_local:  # the jobs take the lock themselves
-                return slurm.run_here(stages, folder, at_once)
-            with locked(folder / "lock", flag, "command"):
-                slurm.submit(stages, folder, options, at_once)
-
-        return exit_code(do)
-
-
-@dataclass(kw_only=True)
-class ExperimentOptions(SlurmOptions):
+class ExperimentOptions(Verb):
     """A command that carries out an experiment; returns 75 if it was asked to stop."""
 
     parallel: int | None = option(
@@ -109,7 +33,16 @@ class ExperimentOptions(SlurmOptions):
     hours: float | None = option(
         "measure this machine first and plan what fits into H hours", None, metavar="H"
     )
+    dry_run: bool = option("print the commands of all runs and what they cost", False)
+    slurm: bool = option("submit the work as SLURM jobs and exit (docs/cluster.md)", False)
+    slurm_option: list[str] = option(
+        "an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
+        (),
+        action="append",
+        metavar="NAME=VALUE",
+    )
     job: str | None = option(argparse.SUPPRESS, None)  # what one of the jobs does
+    arguments: Sequence[str] = ()
 
     def run_experiment(self, experiment: Experiment, plans_itself: bool = False) -> int:
         """Carry out an experiment, show it, submit it as jobs, or do the work of one job.
@@ -117,26 +50,58 @@ class ExperimentOptions(SlurmOptions):
         Args:
             plans_itself: whether it sees to ``hours``; otherwise the runs that fit are done.
         """
-        import torch
-
         from ..experiments import runner, slurm
 
         if self.parallel is not None and self.parallel < 1:
             raise BadInput(f"--parallel must be at least 1, not {self.parallel}.")
         if self.hours is not None and not self.hours > 0:
             raise BadInput(f"--hours must be above 0, not {self.hours}.")
-        if self.hours is not None and self.hands_over:
-            raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
+        if self.slurm_option and not self.slurm:
+            raise BadInput("--slurm-option needs --slurm.")
         if self.job:
             return slurm.run_job(experiment, self.job)
-        if self.hands_over:
-            gpus = experiment.gpus if self.slurm or torch.cuda.is_available() else 0
-            stages = slurm.stages_of(experiment, self.shared_arguments("--parallel"), gpus)
-            return self.hand_over(stages, experiment.folder, experiment.option, self.parallel)
+        if self.slurm:
+            return self.hand_over(experiment)
         if self.dry_run:
             print(runner.describe(experiment))
             return 0
         return runner.carry_out(experiment, self.parallel, None if plans_itself else self.hours)
+
+    def hand_over(self, experiment: Experiment) -> int:
+        """Submit the jobs, or show them with ``--dry-run``."""
+        from ..experiments import slurm
+        from ..experiments.runner import exit_code
+        from ..files import locked
+
+        if "SUBMITIT_EXECUTOR" in os.environ:
+            raise BadInput("A job cannot submit jobs; leave out --slurm.")
+        if self.hours is not None:
+            raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
+        options = dict(given.partition("=")[::2] for given in self.slurm_option)
+        if not all(name and value for name, value in options.items()):
+            raise BadInput(f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'.")
+        stages = slurm.stages_of(experiment, self.shared_arguments())
+        if self.dry_run:
+            print(slurm.describe(stages, options))
+            return 0
+
+        def do() -> None:
+            with locked(experiment.folder / "lock", experiment.option, "command"):
+                slurm.submit(stages, experiment.folder, options, self.parallel)
+
+        return exit_code(do)
+
+    def shared_arguments(self) -> list[str]:
+        """The arguments that the jobs share: without those about the jobs themselves."""
+        own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        for flag in ("--slurm", "--dry-run"):
+            own.add_argument(flag, action="store_true")
+        for flag in ("--slurm-option", "--parallel"):
+            own.add_argument(flag, action="append")
+        _, words = own.parse_known_args(self.arguments)
+        if short := [word for word in words if word.startswith(("--sl", "--dr"))]:
+            raise BadInput(f"Write {short[0]} out in full.")
+        return words
 
 
 def corpus_option(help: str) -> Any:

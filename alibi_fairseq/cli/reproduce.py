@@ -54,7 +54,7 @@ class Reproduce(ExperimentOptions):
             name: Data(folder / "data", name, paths.get(name), self.allow_other_text, scale)
             for name in needed
         }
-        if self.hands_over and self.gpus is None and self.cpu is None and self.scale != "smoke":
+        if self.slurm and self.gpus is None and self.cpu is None and self.scale != "smoke":
             raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
         overview = self.name == "all"
         return self.run_experiment(
@@ -71,7 +71,7 @@ class Reproduce(ExperimentOptions):
             raise BadInput("Choose one of --gpus and --cpu.")
         if self.cpu is not None:
             return Machine(self.cpu, cpu=True)
-        if self.hands_over or (self.job and not self.job.startswith("train")):
+        if self.slurm or (self.job and not self.job.startswith("train")):
             return Machine(self.gpus or 1, cpu=self.gpus is None)  # trained elsewhere
         if self.gpus is None and self.scale == "smoke":
             return Machine(1, cpu=True)

@@ -18,13 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, BadInput
 from ..files import locked
 from . import command
-from .command import Command, Place, stop_requests
+from .command import Place, stop_requests
 from .run import ALIBI, trials_of
-from .runner import Experiment, Task, exit_code, places_for, run_all
+from .runner import Experiment, exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING = 180
@@ -47,9 +46,9 @@ class Stage:
     pairwise: bool = False  # each job needs only the job of the stage before that has its number
 
 
-def stages_of(experiment: Experiment, arguments: list[str], gpus: int) -> list[Stage]:
+def stages_of(experiment: Experiment, arguments: list[str]) -> list[Stage]:
     """The jobs that finish an experiment, which the arguments of ``alibi-fairseq`` describe."""
-    prepared = experiment.prepared
+    prepared, gpus = experiment.prepared, experiment.gpus
     runs = [run for run in experiment.runs if not (prepared and run.done)]
     left = [run.name for run in runs]
 
@@ -121,18 +120,6 @@ def sbatch_options(stage: Stage, asked: Mapping[str, str]) -> dict[str, object]:
     if options.get(GPUS) == "0":
         del options[GPUS]
     return options
-
-
-def run_here(stages: Sequence[Stage], folder: Path, at_once: int | None) -> None:
-    """Run the jobs as processes of this machine; logs go to ``jobs/`` in the folder of the work."""
-    for stage in stages:
-        name = stage.title.split()[0]
-        work = []
-        for number, argv in enumerate(stage.jobs, 1):
-            log = folder / "jobs" / f"{name}-{number}.log"
-            job = Command(f"{name} {number}", [*ALIBI, *argv], log)
-            work.append(Task(job.title, job.run))
-        run_all(work, places_for(min(len(work), at_once or cores()), stage.gpus))
 
 
 def submit(

@@ -60,9 +60,6 @@ def test_position_loss(evaluate, tmp_path):
     assert bounds == [(0, 2), (2, 4), (4, 8), (8, 16)]
 
 
-SLURM = "--slurm-local --dry-run --shards"
-
-
 @pytest.mark.parametrize(
     ("verb", "flags", "named"),
     [
@@ -74,8 +71,6 @@ SLURM = "--slurm-local --dry-run --shards"
         ("eval", "--memory-gb -1", "--memory-gb"),
         ("eval", "--model-overrides {'a':1}", "--model-overrides"),
         ("eval", "--model-overrides [1]", "--model-overrides"),
-        ("eval", "--shards 2", "--shards"),
-        *(("eval", f"{SLURM} {value}", "--shards") for value in ("0", "-1", "100000000")),
         *(("eval", f"--out {device}", "--out") for device in ("/dev/full", "/dev/zero")),
         ("eval", "--effective-context -1", "--effective-context"),
         ("eval", "--effective-context --shard 1/2", "--effective-context"),

@@ -4,12 +4,10 @@ import os
 import signal
 
 import pytest
-from commands import SHORT, as_process, in_process
 from stand_ins import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command, slurm
-from alibi_fairseq.results.schema import load_document
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
@@ -94,7 +92,6 @@ def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--slurm", "--slurm-local"], "Choose one of --slurm and --slurm-local."),
         (["--slurm-option", "time=1"], "--slurm-option needs --slurm."),
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
         (["--slurm", "--hours", "2", "--dry-run"], "--hours measures the machine it runs on"),
@@ -159,36 +156,3 @@ def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
     with pytest.raises(RuntimeError, match="ended with exit code 75"):
         slurm.run_command(["eval"])
     assert len(asked) == 1
-
-
-@pytest.fixture(scope="module")
-def trained(data_bin, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
-    in_process("train", data_bin, *SHORT, "--save-dir", folder)
-    return folder / "checkpoint_last.pt"
-
-
-def test_shards_of_one_sweep(scripts, data_bin, trained, tmp_path, capsys):
-    out = tmp_path / "all.json"
-    words = ["eval", str(data_bin), "--path", str(trained), "--lengths", "16", "--out", str(out)]
-    assert main([*words, "--shards", "2"]) == 2
-    assert "--shards and --dry-run need --slurm" in capsys.readouterr().err
-    assert main([*words, "--shards", "2", "--slurm", "--dry-run"]) == 0
-    jobs = [line for line in capsys.readouterr().out.splitlines() if line.startswith("alibi")]
-    for job in jobs:
-        assert main(job.split()[1:]) == 0, job
-    merged = load_document(out)["cells"]
-    assert main([*words[:-1], str(tmp_path / "one.json")]) == 0
-    alone = load_document(tmp_path / "one.json")["cells"]
-    assert [cell["loss_bits"] for cell in merged] == [cell["loss_bits"] for cell in alone]
-    assert main([*words, "--shards", "2", "--slurm"]) == 0
-    assert "#SBATCH --dependency=afterok:100\n" in (scripts / "1").read_text()
-
-
-@pytest.mark.slow
-def test_jobs_as_processes_of_this_machine(data_bin, tmp_path):
-    done = as_process("-m", "alibi_fairseq", *compare(data_bin, tmp_path / "out", "--slurm-local"))
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert "| ALiBi, L=16" in (tmp_path / "out" / "table.md").read_text()
-    cells = load_document(tmp_path / "out" / "results.json")["cells"]
-    assert {cell["position_method"] for cell in cells} == {"alibi", "none"}
