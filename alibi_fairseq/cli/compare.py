@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import BadInput
 from ..experiments.comparison import Comparison, Corpus, from_mapping, load
-from .experiments import ExperimentOptions, names
-from .options import option
+from .experiments import ExperimentOptions
+from .options import names, option
 
 FIELDS = Comparison.__pydantic_fields__ | Corpus.__pydantic_fields__  # type: ignore[attr-defined]
 #: Fields of a corpus that are options.

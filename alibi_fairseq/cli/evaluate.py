@@ -28,7 +28,7 @@ from ..reporting.own_results import position_table
 from ..reporting.probes import accuracy_table
 from ..results.points import document_points, is_chance
 from ..results.schema import load_document, save_document
-from .options import Verb, aligned, filled, option
+from .options import Verb, aligned, filled, names, option
 
 # Types of options; argparse names the option in front of what they raise.
 
@@ -42,14 +42,6 @@ def shortest(text: str) -> Path:
     """A path relative to the working directory if it is inside, because results record it."""
     absolute, here = Path(text).resolve(), Path.cwd().resolve()
     return absolute.relative_to(here) if absolute.is_relative_to(here) else Path(text)
-
-
-def names(text: str) -> list[str]:
-    """``valid,test`` → ["valid", "test"], each once."""
-    items = [item.strip() for item in text.split(",")]
-    if "" in items:
-        raise ValueError
-    return list(dict.fromkeys(items))
 
 
 def lengths(text: str) -> list[int]:

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from ..experiments.runner import Experiment
 
 
-def names(text: str) -> list[str]:
-    """Values that commas separate."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 @dataclass(kw_only=True)
 class ExperimentOptions(Verb):
     """A command that carries out an experiment; returns 75 if it was asked to stop."""

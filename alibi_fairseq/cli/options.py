@@ -20,6 +20,14 @@ def option(help: str, default: Any = MISSING, **words: Any) -> Any:
     return field(default=default, metadata={"help": help, **words})
 
 
+def names(text: str) -> list[str]:
+    """``valid,test`` → ["valid", "test"], each once."""
+    items = [item.strip() for item in text.split(",")]
+    if "" in items:
+        raise ValueError
+    return list(dict.fromkeys(items))
+
+
 class Verb:
     """A command: a dataclass of its options that is called."""
 
