@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...files import atomic_write
 from ...reporting import markdown
 from ...reporting.own_results import without_length
-from ...reporting.plots import draw_panels
-from ...results.points import Point, series
+from ...reporting.plots import Line, Panel, draw, draw_panels, method_look
+from ...results.points import Point, method_name, series
 from .bootstrap import LEVEL
 from .claims import CLAIMS, Claim, Finding, Results
 
@@ -20,21 +21,27 @@ def write_page(
     note: str,
     results: Results,
     points: Sequence[Point],
+    curves: Curves,
     missing: Mapping[str, Sequence[int]],
     folder: Path,
 ) -> Path:
-    """Write ``README.md`` and the figure into the results folder.
+    """Write ``README.md`` and its figures into the results folder.
 
     Args:
         note: Markdown under the title.
         points: perplexities of non-overlapping windows on the models' own corpus.
+        curves: of models that show whether sinusoidal embeddings have learned positions.
         missing: models that are not finished, the most important first, and their seeds.
     """
     figure = folder / "study.png"
     parts = [f"# {title}", note, verdicts([c for c in CLAIMS if not c.later], results)]
     if points:
-        draw(title, points, figure)
+        draw_lengths(title, points, figure)
         parts.append(f"![Perplexity by evaluation length]({figure.name})")
+    if curves:
+        figure = folder / "training.png"
+        draw_training(curves, figure)
+        parts.append(f"![Validation perplexity in training]({figure.name})")
     parts.append(
         f"Changes are of perplexity in per cent, with {LEVEL:.0%} intervals over seeds and documents; "
         "[the rules](../../docs/experiments.md#the-papers-claims-with-small-models) were fixed before "
@@ -54,6 +61,8 @@ def write_page(
 
 
 LATER = "Later papers"
+#: Validation losses in bits, one for each seed: (method, training length) → updates → losses.
+Curves = dict[tuple[str, int], dict[int, list[float]]]
 
 
 def verdicts(claims: Sequence[Claim], results: Results) -> str:
@@ -87,7 +96,22 @@ def percent(value: float) -> str:
     return f"{100 * value:+,.{digits}f} %"
 
 
-def draw(title: str, points: Sequence[Point], path: Path) -> None:
+def draw_training(curves: Curves, path: Path) -> None:
+    """Validation perplexity by updates, a panel for each training length."""
+    panels = []
+    for length in sorted({length for _, length in curves}):
+        lines = []
+        for (method, trained_at), curve in curves.items():
+            if trained_at == length:
+                perplexities = [2 ** statistics.fmean(curve[each]) for each in sorted(curve)]
+                label, look = method_name(method), method_look(method)
+                lines.append(Line(label, sorted(curve), perplexities, look))
+        panels.append(Panel(f"trained at {length}", lines, "Updates", over_length=False))
+    title = "Validation perplexity in training, mean over the seeds"
+    draw(title, panels, path, path.with_suffix(".svg"))
+
+
+def draw_lengths(title: str, points: Sequence[Point], path: Path) -> None:
     """A panel for each training length of several methods, of the corpus with most models."""
     texts = [point.corpus for point in points]
     main = max(dict.fromkeys(texts), key=texts.count)

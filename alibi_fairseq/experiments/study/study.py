@@ -31,7 +31,7 @@ from ..run import Run, trials_of
 from ..runner import Experiment
 from .bootstrap import Losses
 from .claims import Evaluation, Results
-from .page import write_page
+from .page import Curves, write_page
 
 SETTINGS, EVALUATION, SPEEDS = "cell.json", "evaluation.json", "speeds.json"
 
@@ -196,7 +196,8 @@ class Study(Experiment):
         results = Results(load_losses(folder, finished), load_speeds(self.results))
         points = load_points(folder, finished)
         note = " ".join([described.note, *dict.fromkeys(map(trained, self.parts))])
-        page = write_page(described.title, note, results, points, missing, self.results)
+        curves = load_curves(folder, finished)
+        page = write_page(described.title, note, results, points, curves, missing, self.results)
         print(f"\n{page}")
 
     def cost(self) -> str:
@@ -251,6 +252,18 @@ def load_points(folder: Path, cells: list[Cell]) -> list[Point]:
     documents = (load_document(folder / name_of(cell) / EVALUATION) for cell in cells)
     points = [point for document in documents for point in document_points(document)]
     return [point for point in points if point.nonoverlapping and not point.label]
+
+
+def load_curves(folder: Path, cells: list[Cell]) -> Curves:
+    """Validation losses in training, at the lengths at which models without positions were trained."""
+    without = {cell[:3:2] for cell in cells if cell.method == "none"}  # corpus and length
+    found: Curves = {}
+    for cell in cells:
+        if cell[:3:2] in without:
+            curve = found.setdefault(cell[1:3], {})
+            for each in load_document(folder / name_of(cell) / TRAINING_FILE)["cells"]:
+                curve.setdefault(each["updates"], []).append(each["loss_bits"])
+    return found
 
 
 def load_speeds(results: Path) -> dict[tuple[str, str, int], list[float]]:

@@ -176,7 +176,9 @@ def test_page_has_every_claim_with_its_verdict_and_numbers(tmp_path):
         for seed in (1, 2, 3)
     ]
     missing = {"books-bam-128": [1, 3]}
-    path = write_page("A study", "What it is.", results(as_the_paper), points, missing, tmp_path)
+    curves = {(method, 128): {100: [9.0, 9.1], 200: [8.0]} for method in ("none", "sinusoidal")}
+    found = results(as_the_paper)
+    path = write_page("A study", "What it is.", found, points, curves, missing, tmp_path)
     page = path.read_text()
     rows = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("|")}
     for title, (found, verdict, claim) in findings().items():
@@ -185,4 +187,6 @@ def test_page_has_every_claim_with_its_verdict_and_numbers(tmp_path):
     gain = rows["ALiBi trained at 128, tested at 256 against 128"]
     assert "-9.5 %" in gain and "-6.7 %" in gain  # 21.70 / 23.98 in Table 5, 2 ** -0.1 here
     assert "`books-bam-128` (seeds 1, 3)." in page
-    assert (tmp_path / "study.png").stat().st_size > 10_000 and (tmp_path / "study.svg").is_file()
+    for name in ("study", "training"):
+        assert f"]({name}.png)" in page and (tmp_path / f"{name}.svg").is_file()
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
