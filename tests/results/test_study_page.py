@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-STUDY = Path(__file__).parents[2] / "results" / "study-3m-tokens"
+STUDY = Path(__file__).parents[2] / "results" / "study"
 METHODS = {
     **{"ALiBi": "alibi", "Sinusoidal": "sinusoidal", "sinusoidal": "sinusoidal"},
     **{"Rotary": "rotary", "T5 bias": "t5", "No positions": "none", "KERPLE": "kerple"},
