@@ -52,7 +52,10 @@ def write_page(
             parts.append(f"## {LATER}")
         parts += section(claim, results)
     if missing:
-        left = [f"`{name}` (seeds {', '.join(map(str, of))})" for name, of in missing.items()]
+        left = [
+            f"`{name}` (seed{'s' if len(of) > 1 else ''} {', '.join(map(str, of))})"
+            for name, of in missing.items()
+        ]
         parts += ["## Left out so far", ", ".join(left) + "."]
     path = folder / "README.md"
     with atomic_write(path) as stream:
