@@ -46,11 +46,11 @@ def trained(tmp_path_factory) -> Trained:
 def sweep(trained, tmp_path):
     """Runs a sweep of a model of ``trained``, or a checkpoint, and returns the cells."""
 
-    def run(model="alibi", out="results", data=trained.data, on_cell=len, **changes) -> list[dict]:
+    def run(model="alibi", out="results", data=trained.data, **changes) -> list[dict]:
         checkpoint = trained(model) if isinstance(model, str) else model
         settings = {"subsets": ["valid"], "lengths": [16], "strides": [None], **changes}
         given = Sweep(data, [checkpoint], out=tmp_path / f"{out}.json", **settings)
-        return run_sweep(given, on_cell)
+        return run_sweep(given)
 
     return run
 
