@@ -213,7 +213,8 @@ def test_missing_files_and_taken_folders_are_refused(tmp_path, dictionary, capsy
         read_dictionary(tmp_path / "none.txt")
     path = imported(tmp_path, dictionary, released_state())
     before = path.read_bytes()
+    assert path.with_name("dict.txt").read_bytes() == dictionary.read_bytes()
     command = ["import-checkpoint", tmp_path / "alibi_wt103_L32.pt", "--dict", dictionary]
     assert main([str(w) for w in [*command, "--out", path.parent]]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "is not an empty folder" in capsys.readouterr().err
     assert path.read_bytes() == before
