@@ -43,16 +43,12 @@ class ImportHf(Verb):
     def __call__(self) -> None:
         from ..huggingface.importing import import_folder
 
-        imported = import_folder(self.folder)
-        save(imported.state, imported.dictionary, self.out)
+        flags, difference = import_folder(self.folder, self.out)
         print(f"Wrote {self.out}/checkpoint_best.pt and {self.out}/dict.txt.")
-        print(f"Largest difference of log-probabilities: {imported.difference:.1e}")
-        if imported.unknown:
-            unknown = ", ".join(imported.unknown)
-            print(f"The model has no token for {unknown}; their embeddings are zero.")
+        print(f"Largest difference of log-probabilities: {difference:.1e}")
         print("To train on, add to alibi-fairseq train:")
         model = f"--finetune-from-model {shlex.quote(str(self.out / 'checkpoint_best.pt'))}"
-        print(f"  {model} --task language_modeling {shlex.join(imported.flags)}")
+        print(f"  {model} --task language_modeling {shlex.join(flags)}")
 
 
 @dataclass

@@ -51,7 +51,6 @@ class Architecture:
     prefix: str  # of the transformer's weights in a causal language model
     method: str  # its position method, where it has only one
     fields: dict[str, str]  # its names of our fields, where they differ or others lack them
-    fixed: dict[str, Any] = {}  # its options for which our decoder has one value only
     modules: dict[str, str] = {}  # its names of our modules, where they differ; {} is a layer
     scales = False  # it multiplies embeddings by √C itself, as fairseq does
 
@@ -77,8 +76,8 @@ class Architecture:
         """The configuration of a model that fits."""
         tied = model.tie_word_embeddings and (self.scales or model.embedding_scale == 1)
         values = {theirs: getattr(model, ours) for ours, theirs in self.all_fields().items()}
-        values |= {**self.fixed, **SYMBOLS, **more}
-        return AutoConfig.for_model(self.model_type, **values, tie_word_embeddings=tied)
+        values |= {**SYMBOLS, **more, "tie_word_embeddings": tied}
+        return AutoConfig.for_model(self.model_type, **values)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         """A model of that configuration.
@@ -86,7 +85,6 @@ class Architecture:
         Raises:
             BadInput: our decoder has no such model.
         """
-        self.check(self.fixed, vars(config))
         # Some keys of a configuration are not fields of its class, and may be missing.
         values = {ours: getattr(config, theirs, None) for ours, theirs in self.all_fields().items()}
         values = {ours: value for ours, value in values.items() if value is not None}
@@ -98,14 +96,6 @@ class Architecture:
 
     def all_fields(self) -> dict[str, str]:
         return {**dict(zip(COMMON, COMMON)), **self.fields}
-
-    def check(self, fixed: dict[str, Any], found: dict[str, Any]) -> None:
-        """Raise BadInput if one of the options is not what our decoder has only."""
-        for key, value in fixed.items():
-            if found[key] != value:
-                raise BadInput(
-                    f"This {self.name} model has {key} = {found[key]}; our decoder has only {value}."
-                )
 
     def exported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
         """Weights by transformers' names, from those of our decoder."""
@@ -171,7 +161,6 @@ class Bloom(Architecture):
 
     name, model_type, method, prefix = "BLOOM", "bloom", "alibi", "transformer."
     fields = {"train_length": "seq_length", "dropout": "hidden_dropout"}
-    fixed = {"apply_residual_connection_post_layernorm": False}
     modules = {
         "embed_tokens": "word_embeddings",
         "layernorm_embedding": "word_embeddings_layernorm",
@@ -203,8 +192,10 @@ class GptNeoX(Architecture):
         "train_length": "max_position_embeddings",
         "dropout": "hidden_dropout",
     }
-    fixed = {"use_parallel_residual": False, "attention_bias": True}
-    rotary = {"partial_rotary_factor": 1.0, "rope_type": "default", "rope_theta": 10000.0}
+    only = {  # what our decoder has, of several
+        "use_parallel_residual": False,
+        **{"partial_rotary_factor": 1.0, "rope_type": "default", "rope_theta": 10000.0},
+    }
     modules = {
         "embed_tokens": "embed_in",
         "layers.{}.self_attn.qkv_proj": "layers.{}.attention.query_key_value",
@@ -217,14 +208,20 @@ class GptNeoX(Architecture):
     }
 
     def position_method(self, config: PreTrainedConfig) -> str:
-        rotary = {"partial_rotary_factor": 1.0, **config.rope_parameters}
-        if rotary["partial_rotary_factor"] == 0:
+        found = {"partial_rotary_factor": 1.0, **config.rope_parameters}
+        found["use_parallel_residual"] = config.use_parallel_residual
+        if found["partial_rotary_factor"] == 0:
             return "none"
-        self.check(self.rotary, rotary)
+        for key, value in self.only.items():
+            if found[key] != value:
+                raise BadInput(
+                    f"This {self.name} model has {key} = {found[key]}; our decoder has only {value}."
+                )
         return "rotary"
 
     def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
-        return super().config(model, rotary_pct=float(model.position_method == "rotary"), **more)
+        more |= {"rotary_pct": float(model.position_method == "rotary")}
+        return super().config(model, use_parallel_residual=False, **more)
 
 
 class Opt(Architecture):
@@ -239,7 +236,6 @@ class Opt(Architecture):
         "train_length": "max_position_embeddings",
         "dropout": "dropout",
     }
-    fixed = {"enable_bias": True, "layer_norm_elementwise_affine": True}
     modules = {
         "project_in_dim": "project_in",
         "project_out_dim": "project_out",

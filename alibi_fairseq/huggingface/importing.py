@@ -10,7 +10,6 @@ Shapes: V entries of the dictionary, C model width.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,12 +27,12 @@ from transformers import (
     PreTrainedModel,
 )
 
-from ..checkpoints.released import checkpoint_state, read_dictionary
+from ..checkpoints.released import checkpoint_state, read_dictionary, save
 from ..errors import BadInput
 from ..results.schema import read_json
 from .architectures import ACTIVATIONS, NATIVE, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
-from .conversion import TOLERANCE, compare
+from .conversion import compare
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
 #: Options of fairseq-train by the field of :class:`AlibiLmConfig` that they hold.
@@ -56,17 +55,12 @@ BY_WORD = ("embed_tokens.weight", "output_projection.weight")
 MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
 
-@dataclass(frozen=True)
-class ImportedModel:
-    state: dict  # what torch.save writes
-    dictionary: Dictionary
-    unknown: list[str]  # its symbols that the model has no token for; their embeddings are zero
-    flags: list[str]  # options of fairseq-train that make the same model
-    difference: float  # between the log-probabilities of both on random tokens, the largest
+def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
+    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder.
 
-
-def import_folder(folder: Path) -> ImportedModel:
-    """Translate a model.
+    Returns:
+        Options of fairseq-train that make the same model, and the largest difference between the
+        log-probabilities of both on random tokens.
 
     Raises:
         BadInput: it is no such folder, a weight is missing, or our decoder has no such model.
@@ -91,23 +85,10 @@ def import_folder(folder: Path) -> ImportedModel:
         return pad(model(rows[tokens].clamp(min=0)).logits, (0, 1))[..., rows]
 
     difference = compare(decoder, renumbered, described.train_length)
-    if not difference <= TOLERANCE:
-        raise BadInput(
-            f"The imported model gives other scores than {folder} (difference {difference:.1e}): "
-            "its configuration asks for something that our decoder does not do."
-        )
-    return ImportedModel(
-        state=checkpoint_state(
-            cfg,
-            {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()},
-            dictionary,
-            {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"},
-        ),
-        dictionary=dictionary,
-        unknown=[dictionary[symbol] for symbol in rows.lt(0).nonzero()],
-        flags=flags,
-        difference=difference,
-    )
+    weights = {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()}
+    history = {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
+    save(checkpoint_state(cfg, weights, dictionary, history), dictionary, out)
+    return flags, difference
 
 
 def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
