@@ -14,7 +14,6 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import numpy
 import omegaconf
@@ -52,11 +51,8 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     """The content of a checkpoint file, tensors on the CPU.
 
     Raises:
-        BadInput: there is no such file, it is damaged or no checkpoint, or it holds anything but
-            values.
+        BadInput: it is damaged or no checkpoint, or it holds anything but values.
     """
-    if not Path(path).is_file():
-        raise BadInput(f"There is no checkpoint {path}.")
     with safe_types_allowed(), reading(path):
         # Since torch 1.6 a file is a zip archive, whose tensors can stay on the disk until used.
         mmap = zipfile.is_zipfile(path)

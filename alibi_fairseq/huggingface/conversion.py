@@ -35,10 +35,7 @@ NOT_HELD = {
 #: Our decoder's names of weights, as patterns, and those of the modelling files.
 RENAMED = (
     (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
-    (
-        r"^embed_tokens\.embeddings\.(\d+)\.([01])\.weight$",
-        r"model.embed_tokens.bands.\1.\2.weight",
-    ),
+    (r"^embed_tokens\.embeddings\.(\d+\.[01]\.weight)$", r"model.embed_tokens.bands.\1"),
     (r"^project_in_dim\.", "model.embed_tokens.project."),
     (r"^embed_positions\.(?!_float_tensor)", "model.positions."),
     (r"^(layers|layer_norm|layernorm_embedding)\.", r"model.\1."),
@@ -47,7 +44,6 @@ RENAMED = (
 )
 #: Largest difference of scores that rounding explains.
 TOLERANCE = 1e-3
-_TOKENS = 256  # to compare on
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int)
     """
     first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
     numbers = torch.Generator().manual_seed(1)
-    tokens = torch.randint(first, words, (2, min(_TOKENS, train_length)), generator=numbers)
+    tokens = torch.randint(first, words, (2, min(256, train_length)), generator=numbers)
     ours = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
     theirs = scores(tokens).log_softmax(-1)
     difference = (ours - theirs).abs().max().item()

@@ -49,8 +49,6 @@ OPTIONS = {
     "tie_word_embeddings": "share_decoder_input_output_embed",
     "train_length": "tokens_per_sample",
 }
-#: Weights with one row per word.
-BY_WORD = ("embed_tokens.weight", "output_projection.weight")
 #: Keys of config.json that are safe to read though transformers' classes do not list them, or hide them.
 MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
@@ -73,7 +71,7 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
     )
     dictionary, rows = read_vocabulary(folder, config)  # rows: (V,)
     ours = architecture.imported(described, model.state_dict())
-    for name in BY_WORD:
+    for name in ("embed_tokens.weight", "output_projection.weight"):  # one row per word
         ours[name] = pad(ours[name], (0, 0, 0, 1))[rows]
     cfg, flags = configuration(described)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
