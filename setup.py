@@ -53,8 +53,6 @@ setup(
     extras_require={
         # export, import-hf
         "huggingface": ["transformers>=5", "safetensors"],
-        # python -m alibi_fairseq.huggingface.harness
-        "harness": ["transformers>=5", "safetensors", "lm_eval[hf]>=0.4.13"],
         # python -m benchmarks.peers
         "peers": ["transformers>=5", "x-transformers"],
         # compare, reproduce and study with --slurm

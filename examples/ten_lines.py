@@ -14,7 +14,7 @@ CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bi
 folder = Path("runs/examples/exported")
 if not folder.exists():
     tokenizer = os.environ.get("ALIBI_SENTENCEPIECE")  # where it is not beside the data
-    named = ["--sentencepiece-model", tokenizer] if tokenizer else []
+    named = ["--tokenizer", tokenizer] if tokenizer else []
     arguments = ["--path", str(CHECKPOINT), "--data", str(DATA), "--out", str(folder), *named]
     assert main(["export", *arguments]) == 0
 

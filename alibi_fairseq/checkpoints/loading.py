@@ -14,7 +14,6 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import numpy
 import omegaconf
@@ -52,14 +51,9 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     """The content of a checkpoint file, tensors on the CPU.
 
     Raises:
-        BadInput: there is no such file, it is damaged or no checkpoint, or it holds anything but
-            values.
+        BadInput: it is damaged or no checkpoint, or it holds anything but values.
     """
-    if not Path(path).is_file():
-        raise BadInput(f"There is no checkpoint {path}.")
-    require_safe_loader(path)
-    check_sums(path)
-    with safe_types_allowed(), read_errors(path):
+    with safe_types_allowed(), reading(path):
         # Since torch 1.6 a file is a zip archive, whose tensors can stay on the disk until used.
         mmap = zipfile.is_zipfile(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
@@ -89,25 +83,22 @@ def require_safe_loader(path: str | os.PathLike) -> None:
         )
 
 
-def check_sums(path: str | os.PathLike) -> None:
-    """Raises BadInput unless a checkpoint has the checksums that torch stores in it, and never reads.
-
-    Files of torch before 1.6 have none.
-    """
-    if not zipfile.is_zipfile(path):
-        return
-    with read_errors(path), zipfile.ZipFile(path) as archive:
-        if damaged := archive.testzip():
-            raise BadInput(
-                f"{path} is damaged: the checksum of {damaged} in it does not match. Use another "
-                "checkpoint."
-            )
-
-
 @contextmanager
-def read_errors(path: str | os.PathLike) -> Iterator[None]:
-    """Turn whatever reading a damaged file raises into a BadInput."""
+def reading(path: str | os.PathLike) -> Iterator[None]:
+    """Inside the block a checkpoint may be read, whose checksums torch stores and never compares.
+
+    Whatever reading a damaged file raises becomes a BadInput. Files of torch before 1.6 have no
+    checksums.
+    """
+    require_safe_loader(path)
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                if damaged := archive.testzip():
+                    raise BadInput(
+                        f"{path} is damaged: the checksum of {damaged} in it does not match. Use "
+                        "another checkpoint."
+                    )
         yield
     except (BadInput, FileNotFoundError, PermissionError, IsADirectoryError):
         raise

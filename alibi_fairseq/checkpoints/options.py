@@ -32,12 +32,10 @@ CRITERIONS = ("cross_entropy", "adaptive_loss", "label_smoothed_cross_entropy")
 #: Options of the model and the task that hold a path.
 PATHS = ("data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir")
 #: Form of the text in options that fairseq evaluates, and in all others.
-NUMBERS = re.compile(r"[\[(]?\s*\d+\s*(,\s*\d+\s*)*,?[\])]?")
-FILTERS = re.compile(r"[\d\s,\[\]()]*")
+NUMBERS = re.compile(r"[\d\s,\[\]()]*")
 WORDS = re.compile(r"[\w.,:+/ -]*")
 #: Largest size of anything in a model.
 LARGEST = 2**31
-DEEPEST = 10
 
 
 def check_options(cfg, path) -> None:
@@ -61,10 +59,8 @@ def check_options(cfg, path) -> None:
         ) from error
 
 
-def plain(value, depth: int = 0):
+def plain(value):
     """A configuration as dictionaries, lists and scalars; ValueError if it holds anything else."""
-    if depth > DEEPEST:
-        raise ValueError("they are nested too deeply")
     if isinstance(value, (DictConfig, ListConfig)):
         value = OmegaConf.to_container(value, resolve=False)
     if isinstance(value, argparse.Namespace):
@@ -72,9 +68,9 @@ def plain(value, depth: int = 0):
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, dict):
-        return {str(key): plain(item, depth + 1) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item, depth + 1) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, str) and "${" in value:
         raise ValueError(f"{value[:60]!r} refers to something outside of the checkpoint")
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -96,11 +92,10 @@ def component_names(group: str, options) -> list[str]:
             names += options
     else:
         names = [options]
-    found = [name for name in names if name is not None]
-    for name in found:
-        if not isinstance(name, str):
+    for name in names:
+        if name is not None and not isinstance(name, str):
             raise ValueError(f"the name of the {group} is {str(name)[:60]!r}")
-    return found
+    return [name for name in names if name is not None]
 
 
 def check_component(group: str, name: str) -> None:
@@ -135,17 +130,16 @@ def check_model(name: str, options: dict) -> None:
 def check_type(option: str, value, declared) -> None:
     """A value has the type of its dataclass field; Optional is written as Union."""
     types = [t for t in (typing.get_args(declared) or (declared,)) if isinstance(t, type)]
-    if bool in types and isinstance(value, bool):
-        return
-    if (int in types or float in types) and isinstance(value, (int, float)):
-        number = not isinstance(value, bool) and abs(value) < LARGEST  # false for NaN
-        if number and (float in types or isinstance(value, int)):
-            return
-    if isinstance(value, str) and any(issubclass(t, (str, Enum)) for t in types):
-        return
     if option.endswith("_cutoff") and isinstance(value, list):
-        types = [] if all(type(item) is int and 0 < item < LARGEST for item in value) else types
-    if types and declared is not typing.Any:
+        fits = all(type(item) is int and 0 < item < LARGEST for item in value)
+    elif isinstance(value, str):
+        fits = any(issubclass(t, (str, Enum)) for t in types)
+    elif isinstance(value, bool):
+        fits = bool in types
+    else:  # the comparison is false for NaN
+        number = isinstance(value, (int, float)) and abs(value) < LARGEST
+        fits = number and (float in types or (int in types and isinstance(value, int)))
+    if types and declared is not typing.Any and not fits:
         kind = next((t.__name__ for t in types if t is not type(None)), "value")
         raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {kind}")
 
@@ -157,7 +151,7 @@ def check_words(options: dict) -> None:
             continue
         if option.endswith("xformers_att_config"):
             raise ValueError(f"{option} is set")
-        form = NUMBERS if option.endswith(("_cutoff", "_to_keep")) else WORDS
-        form = FILTERS if option == "character_filters" else form
+        evaluated = option.endswith(("_cutoff", "_to_keep", "character_filters"))
+        form = NUMBERS if evaluated else WORDS
         if value and not form.fullmatch(value):
             raise ValueError(f"{option} is {value[:60]!r}")

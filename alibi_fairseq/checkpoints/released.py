@@ -17,16 +17,14 @@ import torch
 from fairseq import models
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..errors import BadInput
-from ..files import atomic_write
+from ..files import atomic_folder
 from ..results.provenance import STATE_KEY, fingerprint
 from .loading import check_finite, check_ties, wrong_parts
-from .options import check_options
+from .options import check_options, plain
 
 ARCHITECTURE = "alibi_lm_wiki103"
 #: What the fork's unused sinusoidal module left in the state dict; nothing reads it.
@@ -35,16 +33,11 @@ LEFTOVERS = ("decoder.embed_positions._float_tensor", "decoder.embed_positions.w
 PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "restore_file")
 
 
-def save(state: dict, dictionary: str | os.PathLike, folder: str | os.PathLike) -> Path:
-    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a folder; returns the checkpoint."""
-    path = Path(folder) / "checkpoint_best.pt"
-    if path.exists():
-        raise BadInput(f"{path} is there already; name another folder with --out.")
-    with atomic_write(Path(folder) / "dict.txt", "wb") as stream:
-        stream.write(Path(dictionary).read_bytes())
-    with atomic_write(path, "wb") as stream:
-        torch.save(state, stream)
-    return path
+def save(state: dict, dictionary: Dictionary, out: Path) -> None:
+    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder."""
+    with atomic_folder(out) as folder:
+        torch.save(state, folder / "checkpoint_best.pt")
+        dictionary.save(str(folder / "dict.txt"))
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
@@ -57,7 +50,9 @@ def read_dictionary(path: str | os.PathLike) -> Dictionary:
         ) from error
 
 
-def import_released(state: dict, dictionary: Dictionary, source: str = "The checkpoint") -> dict:
+def import_released(
+    state: dict, dictionary: Dictionary, source: str | os.PathLike = "The checkpoint"
+) -> dict:
     """Translate a checkpoint of the authors' fork to what fairseq stores.
 
     Args:
@@ -80,29 +75,22 @@ def import_released(state: dict, dictionary: Dictionary, source: str = "The chec
         model = models.build_model(cfg.model, task)
         torch.nn.Module.load_state_dict(model, kept)  # fairseq's would add what is missing
         check_ties(kept, model, source)
-        history = (state.get("optimizer_history") or [{}])[-1]
-        criterion = str(history.get("criterion_name", "AdaptiveLoss"))
-        optimizer = str(history.get("optimizer_name", "FairseqNAG"))
-        updates = int(history.get("num_updates", 0))
-    return checkpoint_state(cfg, kept, dictionary, criterion, optimizer, updates)
+    known = {"criterion_name": "AdaptiveLoss", "optimizer_name": "FairseqNAG"}
+    history = {**known, **(state.get("optimizer_history") or [{}])[-1]}
+    return checkpoint_state(cfg, kept, dictionary, history)
 
 
-def options_of(state: dict, source: str) -> dict:
+def options_of(state: dict, source: str | os.PathLike) -> dict:
     """The options the model was trained with, flat."""
-    args, cfg = state.get("args"), state.get("cfg")
-    if isinstance(args, argparse.Namespace):
-        return dict(vars(args))
-    if isinstance(cfg, DictConfig):
-        cfg = OmegaConf.to_container(cfg)
-    if not isinstance(cfg, dict):
+    options, groups = plain(state.get("args")), plain(state.get("cfg"))
+    if not options and not groups:
         raise BadInput(f"{source} does not say which options its model was trained with.")
-    flat: dict = {}
-    for group in cfg.values():
-        values = vars(group) if isinstance(group, argparse.Namespace) else group
-        if isinstance(values, dict):
-            flat.update(values)
-    flat["arch"] = (cfg.get("model") or {}).get("_name")
-    return flat
+    if not options:
+        options = {
+            k: v for group in groups.values() if isinstance(group, dict) for k, v in group.items()
+        }
+        options["arch"] = (groups.get("model") or {}).get("_name")
+    return options
 
 
 def translate_options(options: dict) -> DictConfig:
@@ -114,42 +102,36 @@ def translate_options(options: dict) -> DictConfig:
             f"The checkpoint's architecture is {architecture}, not transformer_lm_wiki103; only "
             "the authors' ALiBi language models can be imported."
         )
-    kept = {
-        name: value
-        for name, value in options.items()
-        if name not in PLACES and not name.startswith(("distributed_", "_"))
-    }
     names = {
         "arch": ARCHITECTURE,
         "task": "language_modeling",
         "criterion": "adaptive_loss" if options.get("adaptive_softmax_cutoff") else "cross_entropy",
         "optimizer": "nag",
         "lr_scheduler": "cosine",
+        **{"position_method": "alibi", "attention_backend": "auto", "train_length": length},
     }
-    ours = {"position_method": "alibi", "attention_backend": "auto", "train_length": length}
-    try:
-        return convert_namespace_to_omegaconf(argparse.Namespace(**{**kept, **names, **ours}))
-    except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise BadInput(f"The checkpoint's options cannot be used ({reason}).") from error
+    kept = {
+        name: value
+        for name, value in options.items()
+        if name not in PLACES and not name.startswith(("distributed_", "_"))
+    }
+    return convert_namespace_to_omegaconf(argparse.Namespace(**{**kept, **names}))
 
 
 def checkpoint_state(
-    cfg: DictConfig,
-    weights: dict[str, Tensor],
-    dictionary: Dictionary,
-    criterion: str,
-    optimizer: str,
-    updates: int = 0,
+    cfg: DictConfig, weights: dict[str, Tensor], dictionary: Dictionary, history: dict
 ) -> dict:
-    """What fairseq stores of a model; the state of its training begins anew."""
-    history = {"criterion_name": criterion, "optimizer_name": optimizer}
+    """What fairseq stores of a model; the state of its training begins anew.
+
+    Args:
+        history: ``criterion_name, optimizer_name`` and, if it has been trained, ``num_updates``.
+    """
     return {
         "args": None,
         "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
         "model": weights,
         "criterion": None,
-        "optimizer_history": [{**history, "lr_scheduler_state": {}, "num_updates": updates}],
+        "optimizer_history": [{"num_updates": 0, **history, "lr_scheduler_state": {}}],
         "task_state": {STATE_KEY: fingerprint(dictionary)},
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }

@@ -19,9 +19,7 @@ from fairseq.logging import meters
 
 from ..checkpoints.loading import (
     check_finite,
-    check_sums,
-    read_errors,
-    require_safe_loader,
+    reading,
     safe_types_allowed,
     wrong_parts,
 )
@@ -55,10 +53,7 @@ def checkpoints_validated(load, path, *arguments, **keywords):
     Every command of fairseq, ``from_pretrained`` and our evaluator load checkpoints by this
     function, which returns before anything is built from the options.
     """
-    require_safe_loader(path)
-    if os.path.isfile(path):
-        check_sums(path)
-    with read_errors(path):
+    with reading(path):
         state = load(path, *arguments, **keywords)
     with wrong_parts(path):
         check_options(state.get("cfg") or {}, path)

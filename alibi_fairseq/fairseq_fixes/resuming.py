@@ -19,8 +19,7 @@ from fairseq import checkpoint_utils, file_io
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
-from ..checkpoints import read_checkpoint
-from ..checkpoints.loading import require_safe_loader
+from ..checkpoints.loading import read_checkpoint, require_safe_loader
 from ..errors import BadInput
 from ..files import locked
 from ..results.provenance import STATE_KEY, fingerprint

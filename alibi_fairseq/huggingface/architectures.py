@@ -29,49 +29,18 @@ ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-#: Options of fairseq-train by the field of :class:`AlibiLmConfig` that they determine.
-OPTIONS = {
-    "position_method": "position_method",
-    "hidden_size": "decoder_embed_dim",
-    "embedding_width": "decoder_input_dim",
-    "output_width": "decoder_output_dim",
-    "intermediate_size": "decoder_ffn_embed_dim",
-    "num_hidden_layers": "decoder_layers",
-    "num_attention_heads": "decoder_attention_heads",
-    "hidden_act": "activation_fn",
-    "normalize_before": "decoder_normalize_before",
-    "final_norm": "no_decoder_final_norm",
-    "embedding_norm": "layernorm_embedding",
-    "embedding_scale": "no_scale_embedding",
-    "tie_word_embeddings": "share_decoder_input_output_embed",
-    "train_length": "tokens_per_sample",
-}
-#: The same for what only our own files hold.
-OWN_OPTIONS = {
-    "embedding_bands": "adaptive_input",
-    "softmax_bands": "adaptive_softmax_cutoff",
-    "alibi_scale": "alibi_scale",
-    "alibi_bias_max": "alibi_bias_max",
-    "clamp_learned_positions": "clamp_learned_positions",
-    "sliding_window": "attention_window",
-    "memory_length": "mem_len",
-}
+#: Fields of :class:`AlibiLmConfig` that only our own files hold, unless they have their defaults.
+OWN = (
+    *("embedding_bands", "softmax_bands", "alibi_scale", "alibi_bias_max"),
+    *("clamp_learned_positions", "sliding_window", "memory_length"),
+)
+#: Fields that all of them have under the same name.
+COMMON = (
+    *("vocab_size", "hidden_size", "attention_dropout"),
+    *("num_hidden_layers", "num_attention_heads"),
+)
 
 Weights = dict[str, Tensor]
-
-
-def option_value(field: str, value: Any) -> Any:
-    """The value of an option of fairseq-train, from that of the field it determines."""
-    if field == "hidden_act":
-        if value not in ACTIVATIONS:
-            raise BadInput(
-                f"This model uses the activation function {value}, which fairseq does not have "
-                f"(it has {', '.join(sorted(set(ACTIVATIONS.values())))})."
-            )
-        return ACTIVATIONS[value]
-    if field == "final_norm":
-        return not value
-    return value == 1 if field == "embedding_scale" else value
 
 
 class Architecture:
@@ -82,34 +51,33 @@ class Architecture:
     prefix: str  # of the transformer's weights in a causal language model
     method: str  # its position method, where it has only one
     fields: dict[str, str]  # its names of our fields, where they differ or others lack them
-    fixed: dict[str, Any] = {}  # its options for which our decoder has one value only
     modules: dict[str, str] = {}  # its names of our modules, where they differ; {} is a layer
     scales = False  # it multiplies embeddings by √C itself, as fairseq does
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        """What a model of this architecture always is, given what it may choose."""
-        return {field: getattr(AlibiLmConfig(), field) for field in OWN_OPTIONS}
+        """What a model of this architecture always is, given what it may choose.
+
+        Most have layer norms in front of each sublayer and at the end, and embeddings as wide as
+        the model.
+        """
+        return {
+            "normalize_before": True,
+            "final_norm": True,
+            "embedding_norm": False,
+            "embedding_width": model.hidden_size,
+            "output_width": model.hidden_size,
+            **{field: getattr(AlibiLmConfig(), field) for field in OWN},
+        }
 
     def position_method(self, config: PreTrainedConfig) -> str:
         return self.method
 
-    def needed(self, model: AlibiLmConfig) -> list[str]:
-        """The options of training that would have made a model fit; none if it fits."""
-        found = []
-        for field, value in self.required(model).items():
-            if getattr(model, field) != value:
-                option = "--" + {**OPTIONS, **OWN_OPTIONS}[field].replace("_", "-")
-                value = option_value(field, value)
-                given = option if value is True else f"{option} {value}"
-                found.append(given if value else f"without {option}")
-        return found
-
     def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
         """The configuration of a model that fits."""
         tied = model.tie_word_embeddings and (self.scales or model.embedding_scale == 1)
-        values = {theirs: getattr(model, ours) for ours, theirs in self._fields().items()}
-        values |= {**self.fixed, **SYMBOLS, **more}
-        return AutoConfig.for_model(self.model_type, **values, tie_word_embeddings=tied)
+        values = {theirs: getattr(model, ours) for ours, theirs in self.all_fields().items()}
+        values |= {**SYMBOLS, **more, "tie_word_embeddings": tied}
+        return AutoConfig.for_model(self.model_type, **values)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         """A model of that configuration.
@@ -117,9 +85,8 @@ class Architecture:
         Raises:
             BadInput: our decoder has no such model.
         """
-        self.check(self.fixed, vars(config))
         # Some keys of a configuration are not fields of its class, and may be missing.
-        values = {ours: getattr(config, theirs, None) for ours, theirs in self._fields().items()}
+        values = {ours: getattr(config, theirs, None) for ours, theirs in self.all_fields().items()}
         values = {ours: value for ours, value in values.items() if value is not None}
         method = self.position_method(config)
         model = AlibiLmConfig(**{"train_length": 2048, "position_method": method, **values})
@@ -127,17 +94,8 @@ class Architecture:
             setattr(model, field, value)
         return model
 
-    def check(self, fixed: dict[str, Any], found: dict[str, Any]) -> None:
-        """Raise BadInput if one of the options is not what our decoder has only."""
-        for key, value in fixed.items():
-            if found[key] != value:
-                raise BadInput(
-                    f"This {self.name} model has {key} = {found[key]}; our decoder has only {value}."
-                )
-
-    def _fields(self) -> dict[str, str]:
-        common = "vocab_size hidden_size num_hidden_layers num_attention_heads attention_dropout"
-        return {**{name: name for name in common.split()}, **self.fields}
+    def all_fields(self) -> dict[str, str]:
+        return {**dict(zip(COMMON, COMMON)), **self.fields}
 
     def exported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
         """Weights by transformers' names, from those of our decoder."""
@@ -173,47 +131,28 @@ def renamed(name: str, modules: dict[str, str]) -> str:
 
 def fused(weights: Weights, heads: int) -> Weights:
     """q_proj, k_proj and v_proj of each layer as one qkv_proj: those of each head one by one."""
-    result = {}
-    for name, tensor in weights.items():
-        kind = name.split(".")[-2]
-        if kind == "q_proj":
-            parts = (weights[name.replace("q_proj", f"{part}_proj")] for part in "qkv")
+    result = dict(weights)
+    for name in weights:
+        if "q_proj" in name:
+            parts = (result.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv")
             by_head = torch.stack([part.unflatten(0, (heads, -1)) for part in parts], 1)
             result[name.replace("q_proj", "qkv_proj")] = by_head.flatten(0, 2)
-        elif kind not in ("k_proj", "v_proj"):
-            result[name] = tensor
     return result
 
 
 def separated(weights: Weights, heads: int) -> Weights:
     """The reverse of :func:`fused`."""
-    result = {}
-    for name, tensor in weights.items():
+    result = dict(weights)
+    for name in weights:
         if "qkv_proj" in name:
-            by_head = tensor.unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
-            for index, part in enumerate("qkv"):
-                one = by_head[:, index].flatten(0, 1).contiguous()
+            by_head = result.pop(name).unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
+            for part, tensor in zip("qkv", by_head.unbind(1)):
+                one = tensor.flatten(0, 1).contiguous()
                 result[name.replace("qkv_proj", f"{part}_proj")] = one
-        else:
-            result[name] = tensor
     return result
 
 
-class Native(Architecture):
-    """Layer norms in front of each sublayer and at the end, embeddings as wide as the model."""
-
-    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        return {
-            "normalize_before": True,
-            "final_norm": model.normalize_before,  # behind the last sublayer there is one already
-            "embedding_norm": False,
-            "embedding_width": model.hidden_size,
-            "output_width": model.hidden_size,
-            **super().required(model),
-        }
-
-
-class Bloom(Native):
+class Bloom(Architecture):
     """BigScience 2022: ALiBi behind a layer norm of the embeddings, with GELU.
 
     Inference servers run it. Its bias is slope · key position in the type of the activations, so in
@@ -222,7 +161,6 @@ class Bloom(Native):
 
     name, model_type, method, prefix = "BLOOM", "bloom", "alibi", "transformer."
     fields = {"train_length": "seq_length", "dropout": "hidden_dropout"}
-    fixed = {"apply_residual_connection_post_layernorm": False}
     modules = {
         "embed_tokens": "word_embeddings",
         "layernorm_embedding": "word_embeddings_layernorm",
@@ -244,7 +182,7 @@ class Bloom(Native):
         }
 
 
-class GptNeoX(Native):
+class GptNeoX(Architecture):
     """Black et al. 2022, without parallel residuals: rotary positions, or none."""
 
     name, model_type, prefix = "GPT-NeoX", "gpt_neox", "gpt_neox."
@@ -254,8 +192,10 @@ class GptNeoX(Native):
         "train_length": "max_position_embeddings",
         "dropout": "hidden_dropout",
     }
-    fixed = {"use_parallel_residual": False, "attention_bias": True}
-    rotary = {"partial_rotary_factor": 1.0, "rope_type": "default", "rope_theta": 10000.0}
+    only = {  # what our decoder has, of several
+        "use_parallel_residual": False,
+        **{"partial_rotary_factor": 1.0, "rope_type": "default", "rope_theta": 10000.0},
+    }
     modules = {
         "embed_tokens": "embed_in",
         "layers.{}.self_attn.qkv_proj": "layers.{}.attention.query_key_value",
@@ -268,14 +208,20 @@ class GptNeoX(Native):
     }
 
     def position_method(self, config: PreTrainedConfig) -> str:
-        rotary = {"partial_rotary_factor": 1.0, **config.rope_parameters}
-        if rotary["partial_rotary_factor"] == 0:
+        found = {"partial_rotary_factor": 1.0, **config.rope_parameters}
+        found["use_parallel_residual"] = config.use_parallel_residual
+        if found["partial_rotary_factor"] == 0:
             return "none"
-        self.check(self.rotary, rotary)
+        for key, value in self.only.items():
+            if found[key] != value:
+                raise BadInput(
+                    f"This {self.name} model has {key} = {found[key]}; our decoder has only {value}."
+                )
         return "rotary"
 
     def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
-        return super().config(model, rotary_pct=float(model.position_method == "rotary"), **more)
+        more |= {"rotary_pct": float(model.position_method == "rotary")}
+        return super().config(model, use_parallel_residual=False, **more)
 
 
 class Opt(Architecture):
@@ -290,7 +236,6 @@ class Opt(Architecture):
         "train_length": "max_position_embeddings",
         "dropout": "dropout",
     }
-    fixed = {"enable_bias": True, "layer_norm_elementwise_affine": True}
     modules = {
         "project_in_dim": "project_in",
         "project_out_dim": "project_out",
@@ -298,8 +243,9 @@ class Opt(Architecture):
     }
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        same = {"embedding_norm": False, "output_width": model.embedding_width}
-        return {**same, **super().required(model)}
+        chosen = {field: getattr(model, field) for field in ("normalize_before", "final_norm")}
+        widths = dict.fromkeys(("embedding_width", "output_width"), model.embedding_width)
+        return {**super().required(model), **chosen, **widths}
 
     def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
         return super().config(model, _remove_final_layer_norm=not model.final_norm, **more)
@@ -310,7 +256,7 @@ class Opt(Architecture):
         return model
 
 
-class Xglm(Native):
+class Xglm(Architecture):
     """Lin et al. 2021: sinusoidal positions with fairseq's values, embeddings scaled by √C."""
 
     name, model_type, method, prefix = "XGLM", "xglm", "sinusoidal", "model."

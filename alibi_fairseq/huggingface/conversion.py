@@ -8,35 +8,34 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import BadInput
-from ..positions import METHOD_OPTIONS, PositionConfig
-from .architectures import ACTIVATIONS, NATIVE, OWN_OPTIONS, Weights
+from ..models.config import AlibiLanguageModelConfig
+from .architectures import ACTIVATIONS, NATIVE, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .positions_alibi_lm import POSITIONS
 
 NAME = "alibi_lm"
-#: Options beyond those of fairseq's plain transformer, and their defaults.
-MORE_OPTIONS = {
-    **{
-        field.name: field.default
-        for field in fields(PositionConfig)
-        if field.name in METHOD_OPTIONS
-    },
-    **{"attention_window": 0, "block_diagonal": "none", "score_scaling": "none"},
-    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids"), False),
+#: Options of ours that an exported model holds, or that say nothing about what it computes.
+HELD = {
+    *("position_method", "attention_backend", "compile", "train_length", "train_seed"),
+    *("mem_len", "attention_window", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
 }
-
+#: All others beyond those of fairseq's plain transformer, and their defaults.
+NOT_HELD = {
+    field.name: field.default
+    for field in fields(AlibiLanguageModelConfig)
+    if field.name not in TransformerLanguageModelConfig.__dataclass_fields__.keys() | HELD
+    or field.name.startswith("scale_")
+}
 #: Our decoder's names of weights, as patterns, and those of the modelling files.
 RENAMED = (
     (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
-    (
-        r"^embed_tokens\.embeddings\.(\d+)\.([01])\.weight$",
-        r"model.embed_tokens.bands.\1.\2.weight",
-    ),
+    (r"^embed_tokens\.embeddings\.(\d+\.[01]\.weight)$", r"model.embed_tokens.bands.\1"),
     (r"^project_in_dim\.", "model.embed_tokens.project."),
     (r"^embed_positions\.(?!_float_tensor)", "model.positions."),
     (r"^(layers|layer_norm|layernorm_embedding)\.", r"model.\1."),
@@ -45,7 +44,6 @@ RENAMED = (
 )
 #: Largest difference of scores that rounding explains.
 TOLERANCE = 1e-3
-_TOKENS = 256  # to compare on
 
 
 @dataclass(frozen=True)
@@ -64,42 +62,43 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
     """
     config = describe(decoder, position_method, train_length)
     native = NATIVE.get(position_method)
-    needed = native.needed(config) if native else []
-    weights = decoder.state_dict()
+    required = native.required(config) if native else {}
+    needed = [f"{field} = {v}" for field, v in required.items() if getattr(config, field) != v]
     if native and not needed:
         model = AutoModelForCausalLM.from_config(native.config(config))
-        converted = native.exported(config, weights)
+        converted = native.exported(config, decoder.state_dict())
         name, reason = native.name, f"{native.name} computes the same, without code of ours."
     else:
         model = AlibiLmForCausalLM(config)
-        converted = own_weights(decoder, weights)
-        name = NAME
-        reason = f"No architecture of transformers has '{position_method}' positions."
+        converted = own_weights(decoder)
+        name, reason = NAME, f"No architecture of transformers has '{position_method}' positions."
         if native:
-            reason = (
-                f"{native.name} would have fit a model trained with these options: "
-                f"{', '.join(needed)}."
-            )
+            reason = f"{native.name} would have fit a model with {', '.join(needed)}."
     model.load_state_dict({key: w.detach().clone() for key, w in converted.items()}, strict=True)
     model.eval()
     difference = compare(decoder, lambda tokens: model(tokens).logits, train_length)
-    if not difference <= TOLERANCE:
-        raise BadInput(
-            f"The exported model ({name}) gives other scores than the checkpoint (difference "
-            f"{difference:.1e}): it was trained with an option that no exported form holds."
-        )
     return Converted(model, name, reason, difference)
 
 
 @torch.no_grad()
 def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int) -> float:
-    """Largest difference of log-probabilities between a decoder and another model's scores."""
+    """Largest difference of log-probabilities between a decoder and another model's scores.
+
+    Raises:
+        BadInput: it is larger than what rounding explains.
+    """
     first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
     numbers = torch.Generator().manual_seed(1)
-    tokens = torch.randint(first, words, (2, min(_TOKENS, train_length)), generator=numbers)
+    tokens = torch.randint(first, words, (2, min(256, train_length)), generator=numbers)
     ours = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
     theirs = scores(tokens).log_softmax(-1)
-    return (ours - theirs).abs().max().item()
+    difference = (ours - theirs).abs().max().item()
+    if not difference <= TOLERANCE:
+        raise BadInput(
+            f"The converted model gives other scores (largest difference {difference:.1e}): the "
+            "original has an option that the other form does not hold."
+        )
+    return difference
 
 
 def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmConfig:
@@ -113,21 +112,21 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
             f"No exported form holds the position method '{position_method}' (there are: "
             f"{', '.join(POSITIONS)})."
         )
-    args, options = decoder.args, given_options(decoder)
-    for option in options:
-        if option not in OWN_OPTIONS.values():
+    args = decoder.args
+    for option, default in NOT_HELD.items():
+        if getattr(args, option, default) != default:
             raise BadInput(
                 f"No exported form holds --{option.replace('_', '-')}; train without it."
             )
     activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
-    window, memory = (options.get(option) for option in ("attention_window", "mem_len"))
+    window, memory = (getattr(args, option, 0) for option in ("attention_window", "mem_len"))
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"
         raise BadInput(
             f"No exported form holds --attention-window with {other}: transformers' caches cannot."
         )
-    scale = options.get("alibi_scale", 1.0)
+    scale = getattr(args, "alibi_scale", "none")
     layer, softmax, embedding = decoder.layers[0], decoder.adaptive_softmax, decoder.embed_tokens
     tied, input_bands, softmax_bands = decoder.share_input_output_embed, None, None
     if args.adaptive_input:
@@ -154,11 +153,11 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         softmax_bands=softmax_bands,
         embedding_width=embedding.embedding_dim,
         output_width=decoder.output_embed_dim,
-        alibi_scale=None if scale == "dynamic" else float(str(scale)),
-        alibi_bias_max=options.get("alibi_bias_max", 8.0),
-        clamp_learned_positions=options.get("clamp_learned_positions", False),
-        sliding_window=window,
-        memory_length=memory or 0,
+        alibi_scale=None if scale == "dynamic" else float(scale if scale != "none" else 1),
+        alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
+        clamp_learned_positions=getattr(args, "clamp_learned_positions", False),
+        sliding_window=window or None,
+        memory_length=memory,
         dropout=args.dropout,
         attention_dropout=args.attention_dropout,
         activation_dropout=args.activation_dropout,
@@ -166,35 +165,17 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
     )
 
 
-def given_options(decoder: Any) -> dict[str, Any]:
-    """Those of ``MORE_OPTIONS`` that are not at their defaults."""
-    holders = (getattr(decoder.embed_positions, "config", None), decoder, decoder.args)
-    given = {}
-    for option, default in MORE_OPTIONS.items():
-        values = (getattr(holder, option) for holder in holders if hasattr(holder, option))
-        if (value := next(values, default)) != default:
-            given[option] = value
-    return given
-
-
-def own_weights(decoder: Any, weights: Weights) -> Weights:
+def own_weights(decoder: Any) -> Weights:
     """Weights by the modelling files' names."""
-    result = {}
-    for name, tensor in weights.items():
-        for pattern, new in RENAMED:
-            if re.search(pattern, name):
-                result[re.sub(pattern, new, name)] = tensor
-    if decoder.adaptive_softmax is not None:
-        parts = softmax_parts(decoder.adaptive_softmax)
-        result |= {f"lm_head.{name}.weight": tensor for name, tensor in parts.items()}
-    return result
-
-
-def softmax_parts(softmax: Any) -> dict[str, Tensor]:
-    """The matrices of fairseq's ``AdaptiveSoftmax``, tied or not, by the names of our own.
-
-    ``words``, ``classes``, ``tails.i.0`` and ``tails.i.1``; each to be multiplied from the left.
-    """
+    result = {
+        re.sub(pattern, new, name): tensor
+        for name, tensor in decoder.state_dict().items()
+        for pattern, new in RENAMED
+        if re.search(pattern, name)
+    }
+    softmax = decoder.adaptive_softmax
+    if softmax is None:
+        return result
     words = softmax.cutoff[0]
     if hasattr(softmax.head, "word_proj"):  # tied to the input
         parts = {"words": softmax.head.word_proj.weight, "classes": softmax.head.class_proj.weight}
@@ -204,4 +185,4 @@ def softmax_parts(softmax: Any) -> dict[str, Tensor]:
         transposed = getattr(project, "transpose", False)
         parts[f"tails.{index}.0"] = project.weight.t() if transposed else project.weight
         parts[f"tails.{index}.1"] = scores.weight
-    return parts
+    return {**result, **{f"lm_head.{name}.weight": part for name, part in parts.items()}}

@@ -10,7 +10,6 @@ Shapes: V entries of the dictionary, C model width.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,38 +27,38 @@ from transformers import (
     PreTrainedModel,
 )
 
-from ..checkpoints.released import checkpoint_state, read_dictionary
+from ..checkpoints.released import checkpoint_state, read_dictionary, save
 from ..errors import BadInput
-from ..files import atomic_folder
 from ..results.schema import read_json
-from .architectures import NATIVE, OPTIONS, Architecture, option_value
+from .architectures import ACTIVATIONS, NATIVE, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
-from .conversion import TOLERANCE, compare
+from .conversion import compare
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
-#: Weights with one row per word.
-BY_WORD = ("embed_tokens.weight", "output_projection.weight")
+#: Options of fairseq-train by the field of :class:`AlibiLmConfig` that they hold.
+OPTIONS = {
+    "position_method": "position_method",
+    "hidden_size": "decoder_embed_dim",
+    "embedding_width": "decoder_input_dim",
+    "output_width": "decoder_output_dim",
+    "intermediate_size": "decoder_ffn_embed_dim",
+    "num_hidden_layers": "decoder_layers",
+    "num_attention_heads": "decoder_attention_heads",
+    "normalize_before": "decoder_normalize_before",
+    "embedding_norm": "layernorm_embedding",
+    "tie_word_embeddings": "share_decoder_input_output_embed",
+    "train_length": "tokens_per_sample",
+}
 #: Keys of config.json that are safe to read though transformers' classes do not list them, or hide them.
 MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
 
-@dataclass(frozen=True)
-class ImportedModel:
-    state: dict  # what torch.save writes
-    dictionary: Dictionary
-    unknown: list[str]  # its symbols that the model has no token for; their embeddings are zero
-    flags: list[str]  # options of fairseq-train that make the same model
-    difference: float  # between the log-probabilities of both on random tokens, the largest
+def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
+    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder.
 
-    def save(self, out: Path) -> None:
-        """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder."""
-        with atomic_folder(out) as folder:
-            torch.save(self.state, folder / "checkpoint_best.pt")
-            self.dictionary.save(str(folder / "dict.txt"))
-
-
-def import_folder(folder: Path) -> ImportedModel:
-    """Translate a model.
+    Returns:
+        Options of fairseq-train that make the same model, and the largest difference between the
+        log-probabilities of both on random tokens.
 
     Raises:
         BadInput: it is no such folder, a weight is missing, or our decoder has no such model.
@@ -72,40 +71,27 @@ def import_folder(folder: Path) -> ImportedModel:
     )
     dictionary, rows = read_vocabulary(folder, config)  # rows: (V,)
     ours = architecture.imported(described, model.state_dict())
-    for name in BY_WORD:
+    for name in ("embed_tokens.weight", "output_projection.weight"):  # one row per word
         ours[name] = pad(ours[name], (0, 0, 0, 1))[rows]
     cfg, flags = configuration(described)
-    decoder = build_decoder(cfg, dictionary, ours)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    decoder = models.build_model(cfg.model, task).eval().decoder
+    ours |= {name: w for name, w in decoder.state_dict().items() if name == "version"}
+    decoder.load_state_dict(ours, strict=True)
 
     def renumbered(tokens: Tensor) -> Tensor:
         return pad(model(rows[tokens].clamp(min=0)).logits, (0, 1))[..., rows]
 
     difference = compare(decoder, renumbered, described.train_length)
-    if not difference <= TOLERANCE:
-        raise BadInput(
-            f"The imported model gives other scores than {folder} (difference {difference:.1e}): "
-            "its configuration asks for something that our decoder does not do."
-        )
-    return ImportedModel(
-        state=checkpoint_state(
-            cfg,
-            {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()},
-            dictionary,
-            criterion="CrossEntropyCriterion",
-            optimizer="FairseqAdam",
-        ),
-        dictionary=dictionary,
-        unknown=[dictionary[symbol] for symbol in rows.lt(0).nonzero()],
-        flags=flags,
-        difference=difference,
-    )
+    weights = {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()}
+    history = {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
+    save(checkpoint_state(cfg, weights, dictionary, history), dictionary, out)
+    return flags, difference
 
 
 def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     """The architecture and the configuration in a folder; nothing in it is run."""
     path = folder / "config.json"
-    if not path.is_file():
-        raise BadInput(f"{folder} holds no config.json; name a folder that save_pretrained wrote.")
     content = read_json(path)
     model_type = content.get("model_type") if isinstance(content, dict) else None
     if model_type not in BY_TYPE:
@@ -135,13 +121,11 @@ def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     except Exception as error:  # a damaged file makes safetensors and transformers raise anything
         reason = str(error).strip().partition("\n")[0]
         raise BadInput(f"The weights in {folder} cannot be read ({reason}).") from error
-    for kind in ("missing_keys", "mismatched_keys", "unexpected_keys"):
-        if found[kind]:
-            name = sorted(map(str, found[kind]))[0]
-            raise BadInput(
-                f"The weights in {folder} do not fit its config.json ({kind.partition('_')[0]}: "
-                f"{name}); fetch both again."
-            )
+    kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
+    if odd := [str(key) for kind in kinds for key in found[kind]]:
+        raise BadInput(
+            f"The weights in {folder} do not fit its config.json ({min(odd)}); fetch both again."
+        )
     return model
 
 
@@ -180,7 +164,15 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
 
 def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
     """fairseq's whole configuration, and the flags that ``fairseq-train`` needs for the same model."""
-    options = {name: option_value(ours, getattr(model, ours)) for ours, name in OPTIONS.items()}
+    if model.hidden_act not in ACTIVATIONS:
+        raise BadInput(
+            f"This model uses the activation function {model.hidden_act}, which fairseq does not "
+            f"have (it has {', '.join(sorted(set(ACTIVATIONS.values())))})."
+        )
+    options = {name: getattr(model, field) for field, name in OPTIONS.items()}
+    options["activation_fn"] = ACTIVATIONS[model.hidden_act]
+    options["no_decoder_final_norm"] = not model.final_norm
+    options["no_scale_embedding"] = model.embedding_scale == 1
     names = {
         "arch": "alibi_lm",
         "task": "language_modeling",
@@ -189,12 +181,11 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
         "lr_scheduler": "fixed",
         "max_tokens": model.train_length,
         "train_length": model.train_length,
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+        "activation_dropout": model.activation_dropout,
     }
-    dropouts = {
-        name: getattr(model, name)
-        for name in ("dropout", "attention_dropout", "activation_dropout")
-    }
-    cfg = convert_namespace_to_omegaconf(argparse.Namespace(**names, **options, **dropouts))
+    cfg = convert_namespace_to_omegaconf(argparse.Namespace(**names, **options))
     flags = ["--arch", "alibi_lm"]
     for name, value in options.items():
         flag = name.replace("_", "-")
@@ -205,12 +196,3 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
         elif name in ("share_decoder_input_output_embed", "decoder_normalize_before"):
             flags.append(f"--no-{flag}")  # as they are on in this architecture
     return cfg, flags
-
-
-def build_decoder(cfg, dictionary: Dictionary, weights: dict[str, Tensor]) -> torch.nn.Module:
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    decoder = models.build_model(cfg.model, task).eval().decoder
-    needed = decoder.state_dict()
-    kept = {name: needed[name] for name in ("version",) if name in needed}
-    decoder.load_state_dict({**weights, **kept}, strict=True)
-    return decoder

@@ -60,13 +60,8 @@ class Attention(nn.Module):
             self.config._attn_implementation, eager_attention_forward
         )
         dropout = self.config.attention_dropout if self.training else 0.0
-        output, weights = attend(
-            *(self, q, k, v, attention_mask),
-            scaling=self.scaling,
-            dropout=dropout,
-            position_bias=bias,
-            **kwargs,
-        )
+        how = {"scaling": self.scaling, "dropout": dropout, "position_bias": bias, **kwargs}
+        output, weights = attend(self, q, k, v, attention_mask, **how)
         return self.out_proj(output.reshape(x.shape)), weights
 
 
@@ -82,22 +77,12 @@ class DecoderLayer(GradientCheckpointingLayer):
         self.activation = ACT2FN[config.hidden_act]
 
     def forward(self, x, *context, **kwargs):
-        weights = None
-
-        def attend(x):
-            nonlocal weights
-            x, weights = self.self_attn(x, *context, **kwargs)
-            return self.dropout(x, self.config.dropout)
-
-        def feed_forward(x):
-            x = self.dropout(self.activation(self.fc1(x)), self.config.activation_dropout)
-            return self.dropout(self.fc2(x), self.config.dropout)
-
-        norms = self.self_attn_layer_norm, self.final_layer_norm
-        for sublayer, norm in zip((attend, feed_forward), norms):
-            before = self.config.normalize_before
-            x = x + sublayer(norm(x)) if before else norm(x + sublayer(x))
-        return x, weights
+        norms, nothing = (self.self_attn_layer_norm, self.final_layer_norm), (lambda x: x,) * 2
+        before, after = (norms, nothing) if self.config.normalize_before else (nothing, norms)
+        y, weights = self.self_attn(before[0](x), *context, **kwargs)
+        x = after[0](x + self.dropout(y, self.config.dropout))
+        y = self.dropout(self.activation(self.fc1(before[1](x))), self.config.activation_dropout)
+        return after[1](x + self.dropout(self.fc2(y), self.config.dropout)), weights
 
     def dropout(self, x, p):
         return nn.functional.dropout(x, p=p, training=self.training)
@@ -306,13 +291,12 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = AlibiLmModel(config)
         self.lm_head = (AdaptiveSoftmax if config.softmax_bands else Softmax)(config)
-        self._tied_weights_keys = {"lm_head.words.weight": "model.embed_tokens.words.weight"}
-        if config.softmax_bands:
-            tails = range(len(config.softmax_bands) - 1)
-            names = ["lm_head.words.weight", *(f"lm_head.tails.{i}.1.weight" for i in tails)]
-            self._tied_weights_keys = {
-                name: f"model.embed_tokens.bands.{i}.0.weight" for i, name in enumerate(names)
-            }
+        tails = range(len(config.softmax_bands or ()) - 1)
+        outputs = ["lm_head.words.weight", *(f"lm_head.tails.{i}.1.weight" for i in tails)]
+        inputs = "model.embed_tokens." + ("bands.{}.0" if config.softmax_bands else "words")
+        self._tied_weights_keys = {
+            name: f"{inputs.format(i)}.weight" for i, name in enumerate(outputs)
+        }
         self.post_init()
 
     def get_output_embeddings(self):

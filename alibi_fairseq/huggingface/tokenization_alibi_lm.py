@@ -92,8 +92,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
     def save_vocabulary(self, save_directory, filename_prefix=None):
         saved = []
         for kind, file in self._files.items():
-            name = "-".join(filter(None, (filename_prefix, self.vocab_files_names[kind])))
-            saved.append(str(Path(save_directory, name)))
+            saved.append(str(Path(save_directory, self.vocab_files_names[kind])))
             if not (Path(saved[-1]).exists() and Path(saved[-1]).samefile(file)):
                 shutil.copyfile(file, saved[-1])
         return tuple(saved)

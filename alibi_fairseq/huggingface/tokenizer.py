@@ -7,9 +7,10 @@ those come with the file ``tokenization_alibi_lm.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from fairseq.data import Dictionary
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
@@ -24,59 +25,31 @@ from .tokenization_alibi_lm import AlibiLmTokenizer
 LINES, ENOUGH = 200, 0.95
 
 
-#: The tokeniser's arguments for the files that cut text into the dictionary's symbols, by our options.
-FILES = {
-    "sentencepiece_model": "sentencepiece_file",
-    "gpt2_encoder_json": "encoder_file",
-    "gpt2_vocab_bpe": "merges_file",
-    "wordpiece_vocab": "wordpiece_file",
-}
-#: The same by the kind of tokeniser that a manifest names.
-KINDS = {
-    "sentencepiece-bpe": ("sentencepiece_file",),
-    "byte-level-bpe": ("encoder_file", "merges_file"),
-    "wordpiece": ("wordpiece_file",),
-}
-
-
-def find_files(
-    data: Path, dictionary: Dictionary, named: Mapping[str, str | Path | None]
-) -> dict[str, Path]:
-    """The tokeniser's files by argument: those named, else those that lie in the data folder.
-
-    Args:
-        named: options of ``FILES`` and their values; others are ignored.
+def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dict[str, Path]:
+    """The tokeniser's files by its arguments: those named, else those that the manifest lists.
 
     Returns:
         Nothing for words.
 
     Raises:
-        BadInput: a file is missing, or the dictionary holds pieces and no file says whose.
+        BadInput: the dictionary holds pieces and no file says whose.
     """
-    files = {kind: Path(path) for option, kind in FILES.items() if (path := named.get(option))}
     described = manifest.load(data)
-    if described is not None and not files:
-        tokenizer = described["tokenizer"]
-        beside = [data / name for name in tokenizer.get("files", [])]
-        files = dict(zip(KINDS.get(tokenizer["kind"], ()), beside))
-    for file in files.values():
-        if not file.is_file():
-            raise BadInput(f"There is no tokeniser file {file}.")
-    if ("encoder_file" in files) != ("merges_file" in files):
-        raise BadInput("GPT-2's tokeniser needs both --gpt2-encoder-json and --gpt2-vocab-bpe.")
+    listed = described["tokenizer"].get("files", []) if described else []
+    files = [*named] or [data / name for name in listed]
+    if len(files) == 2:
+        return dict(zip(("encoder_file", "merges_file"), files))
+    if files:
+        return {"wordpiece_file" if files[0].suffix == ".txt" else "sentencepiece_file": files[0]}
     words = dictionary.symbols[dictionary.nspecial :]
-    if not files and words:
-        for marked, option in (
-            (sum(w.startswith(WORD_MARK) for w in words), "--sentencepiece-model"),
-            (sum(w.startswith(CONTINUATION) for w in words), "--wordpiece-vocab"),
-            (sum(w.isdecimal() for w in words) - len(words) // 2, "--gpt2-encoder-json"),
-        ):
-            if marked > SHARE * len(words):
-                raise BadInput(
-                    f"The dictionary of {data} lists pieces of words, and the tokeniser is not "
-                    f"beside it; name it with {option}."
-                )
-    return files
+    marked = sum(word.startswith((WORD_MARK, CONTINUATION)) for word in words)
+    numbers = sum(word.isdecimal() for word in words)
+    if marked > SHARE * len(words) or numbers > 0.5 * len(words):
+        raise BadInput(
+            f"The dictionary of {data} lists pieces of words, and their tokeniser is not beside "
+            "it; name it with --tokenizer."
+        )
+    return {}
 
 
 def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenizerBase:
@@ -112,19 +85,18 @@ def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
     )
 
 
-def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split, unknown: int) -> None:
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split) -> None:
     """Decode some lines of the data and encode them again.
 
     Raises:
         BadInput: other numbers come out, so it is not the tokeniser of this data.
     """
-    bounds = [*split.line_starts[: LINES + 1], len(split.tokens)][: LINES + 1]
-    lines = [split.tokens[begin:end].tolist() for begin, end in zip(bounds, bounds[1:])]
-    lines = [line for line in lines if unknown not in line]
-    same = sum(tokenizer.encode(tokenizer.decode(line)) == line for line in lines)
-    if same < ENOUGH * len(lines):
+    lines = np.split(split.tokens, split.line_starts[1 : LINES + 1])[:LINES]
+    known = [line.tolist() for line in lines if split.dictionary.unk() not in line]
+    wrong = sum(tokenizer.encode(tokenizer.decode(line)) != line for line in known)
+    if wrong > (1 - ENOUGH) * len(known):
         raise BadInput(
-            f"The tokeniser does not match the data: of {len(lines)} lines of '{split.name}', "
-            f"decoded and encoded again, {len(lines) - same} came out as other numbers; name the "
-            "one that the text was prepared with."
+            f"The tokeniser does not match the data: of {len(known)} lines of '{split.name}', "
+            f"decoded and encoded again, {wrong} came out as other numbers; name the one that the "
+            "text was prepared with by --tokenizer."
         )

@@ -151,7 +151,7 @@ def write_dictionary(path: Path, words: int = WORDS) -> Path:
     return path
 
 
-def log_probabilities(weights: dict[str, Tensor], tokens: Tensor, bias_times=1.0) -> Tensor:
+def log_probabilities(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
     """The fork's model by its published formulas, float64: (B, T) tokens → (B, T, V)."""
     w = {name.removeprefix("decoder."): tensor.double() for name, tensor in weights.items()}
     bounds = [0, *CUTOFFS, WORDS + 4]
@@ -160,7 +160,7 @@ def log_probabilities(weights: dict[str, Tensor], tokens: Tensor, bias_times=1.0
     table = torch.cat([band @ proj.T for band, proj in zip(bands, projections)])  # (V, C)
     x = math.sqrt(WIDTH) * table[tokens]  # (B, T, C)
     length, size = tokens.shape[1], WIDTH // HEADS
-    slopes = bias_times * alibi_slopes(HEADS).double()
+    slopes = alibi_slopes(HEADS).double()
     bias = slopes[:, None, None] * torch.arange(length)  # (H, 1, T)
     mask = bias + torch.full((length, length), -torch.inf, dtype=torch.float64).triu(1)
     for i in range(LAYERS):

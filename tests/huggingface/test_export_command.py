@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from commands import as_process
 from trained import TRAIN_LENGTH
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
@@ -42,17 +40,20 @@ def exported(trained, tmp_path_factory, no_tokenizer_check):
             arguments = [str(trained.data), "--path", str(trained(name)), "--lengths", lengths]
             assert main(["eval", *arguments, "--out", str(results)]) == 0
             arguments = ["--data", str(trained.data), "--path", str(trained(name))]
-            arguments += ["--out", str(folder / "model"), "--results", str(results)]
-            assert main(["export", *arguments]) == 0
+            assert main(["export", *arguments, "--out", str(folder / "model")]) == 0
             made[name] = folder / "model", json.loads(results.read_text())["cells"]
         return made[name]
 
     return export
 
 
+def valid(data) -> torch.Tensor:
+    return torch.from_numpy(load_split(data, "valid", load_dictionary(data)).tokens)
+
+
 def perplexity(model, data, length: int) -> float:
     """Non-overlapping windows, with nothing of this project in it; a memory is handed on."""
-    tokens = torch.from_numpy(load_split(data, "valid", load_dictionary(data)).tokens)
+    tokens = valid(data)
     inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]])
     nats, past = 0.0, None
     remembers = getattr(model.config, "memory_length", 0)
@@ -96,20 +97,38 @@ def test_perplexity_equals_that_of_eval(name, exported, trained):
         assert found == pytest.approx(cell["perplexity"], rel=1e-5)
 
 
-def test_the_card_tells_training_and_measurements(exported):
-    folder, cells = exported("bloom")
-    card = re.sub(" +", " ", (folder / "README.md").read_text().replace("\\", ""))
-    run = Path(cells[0]["checkpoint"]).parent.name
-    assert f"\n# {run}\n" in card and run != folder.name
-    assert "| optimizer | adam |" in card and "| max_update | 12 |" in card
-    for cell in cells:
-        assert f"| {cell['length']} | {cell['tokens']} | {cell['perplexity']:.2f} |" in card
-    assert "trust_remote_code" not in card  # BLOOM and a word-level tokeniser need none
-    assert not list(folder.glob("*.py"))
+def test_what_lies_in_the_folder(exported):
+    folder, _ = exported("bloom")
     assert sorted(path.name for path in folder.iterdir()) == [
         *("README.md", "config.json", "dict.txt", "generation_config.json"),
         *("model.safetensors", "tokenizer.json", "tokenizer_config.json"),
     ]
+    card, own = ((each / "README.md").read_text() for each in (folder, exported("alibi")[0]))
+    assert "Format: BLOOM." in card and f'from_pretrained("{folder.name}")' in card
+    assert "trust_remote_code" not in card  # BLOOM and a word-level tokeniser need none
+    assert own.count("trust_remote_code") == 1  # the model does
+
+
+@pytest.mark.slow
+def test_the_harness_evaluates_a_folder(exported, trained):
+    """EleutherAI's lm-evaluation-harness, on as many tokens as fill its windows."""
+    pytest.importorskip("accelerate", reason="the harness's model hf needs it")
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    folder, _ = exported("alibi-adaptive")
+    length, tokens = TRAIN_LENGTH, valid(trained.data)[: 4 * TRAIN_LENGTH]
+    settings = dict(trust_remote_code=True, device="cpu", dtype="float32", max_length=length)
+    harness = HFLM(pretrained=str(folder), **settings)
+    text = AutoTokenizer.from_pretrained(folder).decode(tokens)
+    request = Instance("loglikelihood_rolling", {}, (text,), 0)
+    (found,) = harness.loglikelihood_rolling([request], disable_tqdm=True)
+    inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]]).view(4, length)
+    with torch.no_grad():
+        scores = harness.model(inputs).logits.log_softmax(-1)
+    expected = scores.gather(-1, tokens.view(4, length, 1)).sum().item()
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -131,18 +150,16 @@ def export_fails(capsys, *arguments) -> str:
 
 
 def test_bad_input(trained, tmp_path, capsys, monkeypatch, no_tokenizer_check):
-    data, out, results = trained.data, tmp_path / "out" / "model", tmp_path / "results.json"
+    data, out = trained.data, tmp_path / "out" / "model"
     good = {"--path": trained("sinusoidal"), "--data": data, "--out": out}
     short = tmp_path / "short"
     shutil.copytree(data, short)
     lines = (data / "dict.txt").read_text().splitlines(keepends=True)
     (short / "dict.txt").write_text("".join(lines[:-3]))
-    results.write_text("{}")
     for change, said in (
         ({"--data": tmp_path}, "dict.txt"),
         ({"--data": short}, "dict.txt"),
-        ({"--path": tmp_path / "none.pt"}, "--path"),
-        ({"--results": results}, "results.json"),
+        ({"--path": tmp_path / "none.pt"}, "none.pt"),
     ):
         assert said in export_fails(capsys, *sum({**good, **change}.items(), ()))
     assert not any(out.parent.iterdir())  # nothing half-written

@@ -22,30 +22,19 @@ from alibi_fairseq.cli import main
 
 WORDS = 70
 TOKENS = dict(vocab_size=WORDS, bos_token_id=5, eos_token_id=6, pad_token_id=7)
+FAIRSEQS = dict(vocab_size=WORDS, bos_token_id=0, eos_token_id=2, pad_token_id=1)
+ONE = dict(vocab_size=WORDS, bos_token_id=0, eos_token_id=0, pad_token_id=None)
+SMALL = dict(num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=48)
+SMALL_OPT = dict(hidden_size=32, ffn_dim=48, **SMALL, **TOKENS)
+SMALL_NEOX = dict(hidden_size=32, intermediate_size=48, use_parallel_residual=False, **SMALL)
 CONFIGS = {
     "bloom": BloomConfig(hidden_size=36, n_layer=2, n_head=6, seq_length=48, **TOKENS),
-    "opt": OPTConfig(
-        hidden_size=32, num_hidden_layers=2, ffn_dim=48, num_attention_heads=4,
-        max_position_embeddings=48, **TOKENS,
-    ),
-    "opt-350m": OPTConfig(
-        hidden_size=32, num_hidden_layers=2, ffn_dim=48, num_attention_heads=4,
-        max_position_embeddings=48, word_embed_proj_dim=16, do_layer_norm_before=False, **TOKENS,
-    ),
-    "xglm": XGLMConfig(
-        d_model=32, num_layers=2, ffn_dim=48, attention_heads=4, max_position_embeddings=48,
-        vocab_size=WORDS, bos_token_id=0, eos_token_id=2, pad_token_id=1,
-    ),
-    "gpt-neox": GPTNeoXConfig(
-        hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=4,
-        max_position_embeddings=48, use_parallel_residual=False, rotary_pct=1.0, **TOKENS,
-    ),
-    "no positions": GPTNeoXConfig(
-        hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=4,
-        max_position_embeddings=48, use_parallel_residual=False, rotary_pct=0.0,
-        vocab_size=WORDS, bos_token_id=0, eos_token_id=0, pad_token_id=None,
-    ),
-}  # fmt: skip
+    "opt": OPTConfig(**SMALL_OPT),
+    "opt-350m": OPTConfig(word_embed_proj_dim=16, do_layer_norm_before=False, **SMALL_OPT),
+    "xglm": XGLMConfig(d_model=32, ffn_dim=48, **SMALL, **FAIRSEQS),
+    "gpt-neox": GPTNeoXConfig(rotary_pct=1.0, **SMALL_NEOX, **TOKENS),
+    "no positions": GPTNeoXConfig(rotary_pct=0.0, **SMALL_NEOX, **ONE),
+}
 
 
 @pytest.fixture

@@ -121,14 +121,13 @@ def test_pieces_come_back_as_lines(pieces):
 
 
 def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
-    for (data, _), option in (
-        (pieces, "--sentencepiece-model"),
-        (byte_level, "--gpt2-encoder-json"),
-    ):
-        with pytest.raises(BadInput, match=option):
-            find_files(data, load_dictionary(data), {})
+    for data, files in (pieces, byte_level):
+        with pytest.raises(BadInput, match="--tokenizer"):
+            find_files(data, load_dictionary(data), [])
+        assert find_files(data, load_dictionary(data), [*files.values()]) == files
     data, _ = words
-    assert find_files(data, load_dictionary(data), {}) == {}
+    assert find_files(data, load_dictionary(data), []) == {}
+    assert [*find_files(data, load_dictionary(data), [data / "vocab.txt"])] == ["wordpiece_file"]
 
 
 def test_another_tokeniser_does_not_match(pieces, tmp_path):
@@ -140,16 +139,14 @@ def test_another_tokeniser_does_not_match(pieces, tmp_path):
         vocab_size=120,
         minloglevel=2,
     )
-    dictionary = load_dictionary(data)
-    split = load_split(data, "train", dictionary)
-    check_tokenizer(build_tokenizer(data, files), split, dictionary.unk())
+    split = load_split(data, "train", load_dictionary(data))
+    check_tokenizer(build_tokenizer(data, files), split)
     other = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
     with pytest.raises(BadInput, match="does not match"):
-        check_tokenizer(other, split, dictionary.unk())
+        check_tokenizer(other, split)
 
 
 def test_symbols_that_overwrite_special_ones(tmp_path):
     (tmp_path / "dict.txt").write_text("the 3\n<unk> 2 #fairseq:overwrite\nof 1\n")
-    files = {}
-    assert build_tokenizer(tmp_path, files)("the <unk> of")["input_ids"] == [4, 5, 6]
+    assert build_tokenizer(tmp_path, {})("the <unk> of")["input_ids"] == [4, 5, 6]
     assert Dictionary.load(str(tmp_path / "dict.txt")).index("<unk>") == 5
