@@ -16,9 +16,8 @@ from stand_ins import TINY, Commands
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments.command import Place
-from alibi_fairseq.experiments.compare import runs_of
+from alibi_fairseq.experiments.compare import Compare, runs_of
 from alibi_fairseq.experiments.comparison import from_mapping
-from alibi_fairseq.experiments.comparison_report import write_report
 from alibi_fairseq.experiments.runner import places_for
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_document, save_document
@@ -94,7 +93,7 @@ def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
     assert (folder / "checkpoint_last.pt").is_file()
 
 
-def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
+def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path, capsys):
     corpora = [{"name": "mine", "data": str(data_bin)}]
     lengths = {"train_lengths": 64, "eval_lengths": 64}
     what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
@@ -107,14 +106,12 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
         save_document(document(measured, other_length, **provenance), run.folder / "results.json")
-    text, files = write_report(what, runs, tmp_path / "report", ["compare"])
-    assert "22.00 ± 2.83 (2 seeds)" in text
+    Compare(what, tmp_path).report()
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "22.00 ± 2.83 (2 seeds)" in text and text in capsys.readouterr().out
     assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
     assert "| 128" not in text
-    assert all(path.is_file() for path in files)
-    merged = load_document(tmp_path / "report" / "results.json")
-    assert [c["seed"] for c in merged["cells"]] == [1, 2]
-    assert merged["provenance"]["command"] == "compare"
+    assert [c["seed"] for c in load_document(tmp_path / "results.json")["cells"]] == [1, 2]
 
 
 def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):

@@ -17,21 +17,21 @@ from pathlib import Path
 import numpy as np
 import pydantic.dataclasses
 
-from ...errors import BadInput
-from ...files import atomic_write
-from ...results.points import Point, document_points
-from ...results.schema import TRAINING_FILE, load_document, merge_documents, save_document
-from ...results.stamps import check_settings, read_stamp
-from ..command import HERE, Place
-from ..compare import runs_of, sha256_if_there
-from ..comparison import STRICT, Cell, Comparison, Corpus, from_mapping, read_yaml, validated
-from ..comparison_report import trained
-from ..corpora import is_prepared, prepare
-from ..run import Run, trials_of
-from ..runner import Experiment
+from ..errors import BadInput
+from ..files import atomic_write
+from ..results.points import document_points
+from ..results.schema import TRAINING_FILE, load_document, merge_documents, save_document
+from ..results.stamps import check_settings, read_stamp
 from .bootstrap import Losses
 from .claims import Evaluation, Results
-from .page import Curves, write_page
+from .command import HERE, Place
+from .compare import trained
+from .comparison import STRICT, Cell, Comparison, Corpus, from_mapping
+from .comparison_runs import runs_of, sha256_if_there
+from .corpora import is_prepared, prepare
+from .run import Run, trials_of
+from .runner import Experiment
+from .study_page import write_page
 
 SETTINGS, EVALUATION, SPEEDS = "cell.json", "evaluation.json", "speeds.json"
 
@@ -63,21 +63,37 @@ class Description:
         return tuple(from_mapping({**shared, **part}) for part in self.parts)
 
 
-def load(path: Path) -> Description:
-    return read_yaml(path, lambda values: validated(Description, values))
-
-
 def name_of(cell: Cell) -> str:
     return "-".join(map(str, cell[:3])) + f"-seed{cell.seed}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeptRun(Run):
     """A run that is done where its results are kept, wherever it was trained."""
 
-    corpus: str = ""
-    cell: dict = field(default_factory=dict)  # what determines the results, see settings_of
-    kept: Path = Path()  # the folder of the JSON
+    part: Comparison
+    corpus: str
+    kept: Path  # the folder of the JSON
+
+    @property
+    def made_of(self) -> dict:
+        """What determines the results: the hashes of data are None before it is there.
+
+        Of a rate that is chosen: among which, and how.
+        """
+        options = list(self.settings["options"])
+        if len(self.part.lr) > 1:
+            rates = ",".join(map(str, self.part.lr))
+            options[options.index("--lr") + 1] = f"{rates} for {self.part.tune_share}"
+        data = {"train.bin": self.settings["train"], "dict.txt": self.settings["dictionary"]}
+        for each in self.evaluations:
+            file = Path(each.data or self.data) / f"{each.subset}.bin"
+            data[f"{each.name if each.data else ''} {file.name}".strip()] = sha256_if_there(file)
+        evaluations = [
+            {"name": each.name, "points": sorted(each.points), **each.settings}
+            for each in self.evaluations
+        ]
+        return {"options": options, "evaluations": evaluations, "data": data}
 
     @property
     def done(self) -> bool:
@@ -85,11 +101,11 @@ class KeptRun(Run):
         found = read_stamp(self.kept / SETTINGS)
         if found is None:
             return False
-        wanted, advice = dict(self.cell), "choose another --results or move that folder away"
+        wanted = dict(self.made_of)
         if None in wanted["data"].values():
             wanted["data"] = found["settings"]["data"]
-        there = f"{self.kept} holds a cell that was made"
-        check_settings(found["settings"], wanted, there, advice)
+        advice = "choose another --results or move that folder away"
+        check_settings(found["settings"], wanted, f"{self.kept} holds a cell that was made", advice)
         return True
 
     def evaluate(self, place: Place = HERE) -> None:
@@ -114,7 +130,7 @@ class KeptRun(Run):
         save_document(record, self.kept / TRAINING_FILE)
         with atomic_write(self.kept / SETTINGS) as stream:
             outcome = self.tuning and self.tuning.outcome
-            kept = {"name": self.name, "settings": self.cell, "tuning": outcome}
+            kept = {"name": self.name, "settings": self.made_of, "tuning": outcome}
             json.dump(kept, stream, indent=1)
             stream.write("\n")
 
@@ -139,9 +155,8 @@ class Study(Experiment):
     @property
     def corpora(self) -> list[Corpus]:
         """Those whose text is there."""
-        told = (each["name"] for each in self.description.corpora if {"text", "data"} & each.keys())
-        there = {*self.texts, *told}
-        return [each for each in self.parts[0].corpora if each.name in there]
+        listed = zip(self.description.corpora, self.parts[0].corpora)
+        return [c for told, c in listed if c.name in self.texts or {"text", "data"} & told.keys()]
 
     @property
     def prepared(self) -> bool:
@@ -158,119 +173,72 @@ class Study(Experiment):
         for run in self.runs:
             run.done  # noqa: B018
 
-    def cells(self) -> dict[Cell, Comparison]:
-        """Each model once, in the order of importance, with the first comparison that has it."""
-        found: dict[Cell, Comparison] = {}
-        for part in self.parts:
-            for cell in part.cells():
-                found.setdefault(cell, part)
-        return found
+    def cells(self) -> list[Cell]:
+        """Each model once, in the order of importance."""
+        return list(dict.fromkeys(cell for part in self.parts for cell in part.cells()))
 
     @property
     def runs(self) -> list[KeptRun]:
         """Those whose text is there, in the order of their importance."""
         found: dict[str, KeptRun] = {}
-        there = [corpus.name for corpus in self.corpora]
+        there, kept = {corpus.name for corpus in self.corpora}, self.results / "cells"
         for part in self.parts:
-            tuned = self.results / "tuning"
-            for cell, run in zip(part.cells(), runs_of(part, self.folder, tuned)):
+            runs = runs_of(part, self.folder, self.results / "tuning")
+            for cell, run in zip(part.cells(), runs):
                 name = name_of(cell)
-                if name in found or cell.corpus not in there:
-                    continue
-                if fnmatch.fnmatch(name, self.pattern):
-                    fields = {**vars(run), "name": name, "corpus": cell.corpus}
-                    kept = self.results / "cells" / name
-                    found[name] = KeptRun(**fields, cell=settings_of(part, run), kept=kept)
+                if cell.corpus in there and fnmatch.fnmatch(name, self.pattern):
+                    of_cell = {"part": part, "corpus": cell.corpus, "kept": kept / name}
+                    found.setdefault(name, KeptRun(**vars(run) | {"name": name} | of_cell))
         return list(found.values())
 
     def report(self) -> None:
         """Write the page."""
-        described, folder = self.description, self.results / "cells"
-        finished: list[Cell] = []
+        finished: dict[Cell, Path] = {}
         missing: dict[str, list[int]] = {}
         for cell in self.cells():
-            if (folder / name_of(cell) / SETTINGS).is_file():
-                finished.append(cell)
+            folder = self.results / "cells" / name_of(cell)
+            if (folder / SETTINGS).is_file():
+                finished[cell] = folder
             else:
                 missing.setdefault("-".join(map(str, cell[:3])), []).append(cell.seed)
-        results = Results(load_losses(folder, finished), load_speeds(self.results))
-        points = load_points(folder, finished)
-        note = " ".join([described.note, *dict.fromkeys(map(trained, self.parts))])
-        curves = load_curves(folder, finished)
-        page = write_page(described.title, note, results, points, curves, missing, self.results)
-        print(f"\n{page}")
+        note = " ".join([self.description.note, *dict.fromkeys(map(trained, self.parts))])
+        title, results = self.description.title, load_results(finished, self.results / SPEEDS)
+        print(f"\n{write_page(title, note, results, missing, self.results)}")
 
     def cost(self) -> str:
-        runs, trials = self.runs, trials_of(self.runs)
-        sizes = {name_of(cell): part.tokens for cell, part in self.cells().items()}
-        tokens = sum(sizes[run.name] for run in runs)
-        return f"{len(runs)} runs of {tokens:,} tokens together, {len(trials)} trials before them"
+        tokens, trials = sum(run.part.tokens for run in self.runs), trials_of(self.runs)
+        count = len(self.runs)
+        return f"{count} runs of {tokens:,} tokens together, {len(trials)} trials before them"
 
 
-def settings_of(part: Comparison, run: Run) -> dict:
-    """What determines a run's results: the hashes of data are None before it is there.
-
-    Of a rate that is chosen: among which, and how.
-    """
-    options = list(run.settings["options"])
-    if len(part.lr) > 1:
-        rates = ",".join(map(str, part.lr))
-        options[options.index("--lr") + 1] = f"{rates} for {part.tune_share}"
-    data = {"train.bin": run.settings["train"], "dict.txt": run.settings["dictionary"]}
-    for each in run.evaluations:
-        file = Path(each.data or run.data) / f"{each.subset}.bin"
-        data[f"{each.name if each.data else ''} {file.name}".strip()] = sha256_if_there(file)
-    evaluations = [
-        {"name": each.name, "points": sorted(each.points), **each.settings}
-        for each in run.evaluations
-    ]
-    return {"options": options, "evaluations": evaluations, "data": data}
-
-
-def load_losses(folder: Path, cells: list[Cell]) -> dict[Evaluation, Losses]:
-    """The losses of documents in finished cells, the seeds of a model together."""
-    found: dict[Evaluation, dict[int, dict]] = {}
-    for key in cells:
-        for path in sorted((folder / name_of(key)).glob("evaluation*.json")):
-            for cell in load_document(path)["cells"]:
+def load_results(finished: Mapping[Cell, Path], speeds: Path) -> Results:
+    """What the page is made of: of finished models in their folders, and of ``compare --speeds``."""
+    results, found = Results(), dict[Evaluation, dict[int, dict]]()
+    without = {key[:3:2] for key in finished if key.method == "none"}  # corpus and length
+    for key, folder in finished.items():
+        for path in sorted(folder.glob("evaluation*.json")):
+            document = load_document(path)
+            if path.name == EVALUATION:
+                points = document_points(document)
+                results.points += [
+                    each for each in points if each.nonoverlapping and not each.label
+                ]
+            for cell in document["cells"]:
                 case = (cell["corpus"], cell["length"], cell["stride"], cell.get("label", ""))
                 if "document_bits" in cell:
                     found.setdefault(Evaluation(*key[:3], *case), {})[key.seed] = cell
-    losses = {}
+        if key[:3:2] in without:
+            curve = results.curves.setdefault(key[1:3], {})
+            for cell in load_document(folder / TRAINING_FILE)["cells"]:
+                curve.setdefault(cell["updates"], []).append(cell["loss_bits"])
     for evaluation, seeds in found.items():
         tokens = [np.array(cell["document_tokens"]) for cell in seeds.values()]
         if any(not np.array_equal(each, tokens[0]) for each in tokens):
-            raise BadInput(f"{folder}: the seeds of {evaluation} were tested on other documents.")
+            raise BadInput(f"The seeds of {evaluation} were tested on other documents.")
         model = (evaluation.corpus, evaluation.method, evaluation.train_length)
         bits = np.array([cell["document_bits"] for cell in seeds.values()])
-        losses[evaluation] = Losses(model, tuple(seeds), bits, tokens[0])
-    return losses
-
-
-def load_points(folder: Path, cells: list[Cell]) -> list[Point]:
-    """Perplexities of non-overlapping windows on the models' own corpora."""
-    documents = (load_document(folder / name_of(cell) / EVALUATION) for cell in cells)
-    points = [point for document in documents for point in document_points(document)]
-    return [point for point in points if point.nonoverlapping and not point.label]
-
-
-def load_curves(folder: Path, cells: list[Cell]) -> Curves:
-    """Validation losses in training, at the lengths at which models without positions were trained."""
-    without = {cell[:3:2] for cell in cells if cell.method == "none"}  # corpus and length
-    found: Curves = {}
-    for cell in cells:
-        if cell[:3:2] in without:
-            curve = found.setdefault(cell[1:3], {})
-            for each in load_document(folder / name_of(cell) / TRAINING_FILE)["cells"]:
-                curve.setdefault(each["updates"], []).append(each["loss_bits"])
-    return found
-
-
-def load_speeds(results: Path) -> dict[tuple[str, str, int], list[float]]:
-    """Seconds of the rounds by phase, method and length, of ``compare --speeds``."""
-    path = results / SPEEDS
-    measured = load_document(path)["cells"] if path.is_file() else []
-    return {
-        (cell["phase"], cell["position_method"], cell["train_length"]): cell["round_seconds"]
-        for cell in measured
-    }
+        results.losses[evaluation] = Losses(model, tuple(seeds), bits, tokens[0])
+    for cell in load_document(speeds)["cells"] if speeds.is_file() else ():
+        timed = (cell["phase"], cell["position_method"], cell["train_length"])
+        results.speeds[timed] = cell["round_seconds"]
+    return results
