@@ -30,8 +30,8 @@ from .run import DOCUMENTS
 
 #: Per cent of an excerpt's text for each of validation and test: many documents, of which little is kept.
 HELD_OUT = 20.0
-#: A line " = Title = " of WikiText; " = = Section = = " has two marks.
-TITLE = re.compile(rb"^ ?= (?!= ).* = ?$", re.MULTILINE)
+#: Where an article of WikiText begins: at " = Title = "; " = = Section = = " has two marks.
+TITLE = re.compile(rb"(?=^ ?= (?!= ).* = ?$)", re.MULTILINE)
 
 
 def data_folder(corpus: Corpus, length: int, out: Path) -> Path:
@@ -96,7 +96,9 @@ def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
     stamp = Stamp(drawn.with_suffix(".json"), settings, files)
     if not (drawn.is_dir() and stamp.holds()):
         contents = (stream.read() for file in files for _, stream in texts(file, ending))
-        found = [part for text in contents for part in (articles(text) if titles else [text])]
+        found = [
+            part for text in contents for part in (TITLE.split(text)[1:] if titles else [text])
+        ]
         shutil.rmtree(drawn, ignore_errors=True)
         with atomic_folder(drawn) as folder:
             taken = 0
@@ -107,12 +109,6 @@ def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
                 taken += len(text)
         stamp.write()
     return [str(drawn)]
-
-
-def articles(text: bytes) -> list[bytes]:
-    """The articles of a file of WikiText's, each with its title."""
-    starts = [found.start() for found in TITLE.finditer(text)]
-    return [text[begin:end] for begin, end in zip(starts, [*starts[1:], len(text)])]
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ..reporting.own_results import without_length
 from ..reporting.plots import Line, Panel, draw, draw_panels, method_look
 from ..results.points import Point, method_name, series
 from .bootstrap import LEVEL
-from .claims import CLAIMS, Claim, Finding, Results
+from .claims import CLAIMS, Claim, Results
 
 LATER = "Later papers"
 
@@ -58,22 +58,21 @@ def write_page(
 
 def section(claim: Claim, results: Results) -> list[str]:
     """A claim's comparisons; nothing where there are none yet."""
-    findings = list(claim.findings(results))
-    if not findings:
+    rows = []
+    for finding in claim.findings(results):
+        found, paper, seeds = finding.number, finding.paper, dict.fromkeys(finding.seeds)
+        printed = markdown.NOTHING if math.isnan(paper) else percent(paper)
+        interval = f"{percent(found.low)} … {percent(found.high)}"
+        trained = " and ".join(map(str, seeds)) if any(seeds) else ""
+        row = [finding.what, printed, percent(found.value), interval, trained, finding.verdict]
+        rows.append(row)
+    if not rows:
         return []
     verdict = claim.verdict(results)
     said = f"{claim.source} {claim.note}".rstrip() + (f" Here: **{verdict}**." if verdict else "")
     headers = ["comparison", "paper", "here", "interval", "seeds", ""]
-    table = markdown.table(headers, [row(finding) for finding in findings], left=1)
-    return [f"{'###' if claim.later else '##'} {claim.title}", said, table]
-
-
-def row(finding: Finding) -> list[str]:
-    found = finding.number
-    interval = f"{percent(found.low)} … {percent(found.high)}"
-    seeds = "" if not any(finding.seeds) else " and ".join(map(str, dict.fromkeys(finding.seeds)))
-    paper = markdown.NOTHING if math.isnan(finding.paper) else percent(finding.paper)
-    return [finding.what, paper, percent(found.value), interval, seeds, finding.verdict]
+    title = f"{'###' if claim.later else '##'} {claim.title}"
+    return [title, said, markdown.table(headers, rows, left=1)]
 
 
 def percent(value: float) -> str:

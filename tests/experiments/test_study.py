@@ -13,7 +13,7 @@ import yaml
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments.comparison import Cell, at_length, load, tokens_at
-from alibi_fairseq.experiments.corpora import articles, documents_in
+from alibi_fairseq.experiments.corpora import TITLE, documents_in
 from alibi_fairseq.experiments.runner import tasks_of
 from alibi_fairseq.experiments.study import Description, Study, load_results, name_of
 from alibi_fairseq.paper.recipe import CONFIGS
@@ -139,7 +139,10 @@ def test_lengths_and_flags_by_training_length():
 
 def test_documents():
     text = b"ahead \n = One = \n a \n = = Section = = \n b \n = Two of a = \n c \n"
-    assert articles(text) == [b" = One = \n a \n = = Section = = \n b \n", b" = Two of a = \n c \n"]
+    assert TITLE.split(text)[1:] == [
+        b" = One = \n a \n = = Section = = \n b \n",
+        b" = Two of a = \n c \n",
+    ]
     lines = [[5, 2], [5, 6, 2], [2], [2], [7, 2], [2], [8, 2]]
     assert list(documents_in(lines)) == [[0, 1], [4], [6]]
 
