@@ -112,10 +112,7 @@ def test_windows_divide_what_is_scored_in_the_descriptions_that_are_shipped(path
     [
         ({"tests": {}}, "tests"),
         ({"parts": [{"methods": "alibbi"}]}, "alibi"),
-        ({"parts": [{"also_on": "web"}]}, "web"),
         ({"training": {}}, "shared_vocabulary"),
-        ({"evaluation": {"eval_lengths": ["x2"]}}, "eval_lengths"),
-        ({"training": {"method_flags": {"t5": "--lr 1"}}}, "--lr"),
         ({"corpora": [{"name": "../tales"}]}, "name"),
         ({"parts": "alibi"}, "parts"),
     ],
