@@ -226,10 +226,8 @@ class Claim:
             return NOT_RUN
         if self.large or (self.positions and not has_learned_positions(results)):
             return NOT_HERE
-        for verdict in (CONTRADICTED, OPEN, DIRECTION, SIZE):  # the worst of them
-            if verdict in found:
-                return verdict
-        return ""
+        ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE)  # the worst first
+        return next((verdict for verdict in ordered if verdict in found), "")
 
 
 def has_learned_positions(results: Results) -> bool:

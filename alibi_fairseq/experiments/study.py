@@ -41,7 +41,7 @@ class Description:
     """A study as YAML describes it."""
 
     title: str
-    corpora: list[dict]  # as in a comparison, some without their text
+    corpora: list[dict]  # as in a comparison, without their texts
     parts: list[dict]  # comparisons of them, the most important first
     training: dict = field(default_factory=dict)  # what all parts share
     evaluation: dict = field(default_factory=dict)  # likewise
@@ -51,14 +51,13 @@ class Description:
         self.comparisons({})
 
     def comparisons(self, texts: Mapping[str, Path]) -> tuple[Comparison, ...]:
-        """The parts, with texts that the description does not name; in place of none stands a name."""
+        """The parts, with the texts of their corpora; in place of none stands a name."""
         corpora = []
         for corpus in self.corpora:
             name = str(corpus.get("name"))
             text = texts.get(name, Path(name.upper()))
             key = "data" if (text / "dict.txt").is_file() else "text"
-            told = name not in texts and {"text", "data"} & corpus.keys()
-            corpora.append(corpus if told else {**corpus, key: str(text)})
+            corpora.append({**corpus, key: str(text)})
         shared = {**self.training, **self.evaluation, "corpora": corpora}
         return tuple(from_mapping({**shared, **part}) for part in self.parts)
 
@@ -140,7 +139,7 @@ class Study(Experiment):
     """A study as an :class:`..runner.Experiment`."""
 
     description: Description
-    texts: Mapping[str, Path]  # by corpus, where the description does not name them
+    texts: Mapping[str, Path]  # by corpus
     folder: Path  # for data and checkpoints
     results: Path  # for the JSON of finished runs and the page
     pattern: str = "*"  # of the names of runs, as a shell matches file names
@@ -155,8 +154,7 @@ class Study(Experiment):
     @property
     def corpora(self) -> list[Corpus]:
         """Those whose text is there."""
-        listed = zip(self.description.corpora, self.parts[0].corpora)
-        return [c for told, c in listed if c.name in self.texts or {"text", "data"} & told.keys()]
+        return [corpus for corpus in self.parts[0].corpora if corpus.name in self.texts]
 
     @property
     def prepared(self) -> bool:
