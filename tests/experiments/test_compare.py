@@ -2,12 +2,7 @@
 
 import json
 import re
-import subprocess
-import sys
-import time
 
-import psutil
-import pytest
 import torch
 from commands import ROOT, as_process
 from results_documents import cells_of, document, evaluation_cell
@@ -74,23 +69,6 @@ def test_settings_of_finished_runs_stay_as_they_are(data_bin, tmp_path, monkeypa
     evaluated = (folder / "evaluated-checkpoint_last-valid-full,8.json").read_text()
     assert json.loads(evaluated)["settings"] == {"score_from": 3}
     assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
-
-
-@pytest.mark.slow
-def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
-    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi", "--train-lengths", "16"]
-    command = [sys.executable, "-m", "alibi_fairseq", *map(str, words), "--updates", "1000000"]
-    parent = subprocess.Popen([*command, *SMALL], cwd=ROOT)
-    folder = tmp_path / data_bin.parent.name / "alibi-16-seed1"
-    log = folder / "train.log"
-    while not log.is_file() or '"num_updates"' not in log.read_text():
-        assert parent.poll() is None
-        time.sleep(0.2)
-    (training,) = psutil.Process(parent.pid).children()
-    parent.kill()
-    parent.wait()
-    assert training.wait(60) == 75 or not training.is_running()
-    assert (folder / "checkpoint_last.pt").is_file()
 
 
 def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path, capsys):
