@@ -31,7 +31,7 @@ setup(
     package_data={
         "alibi_fairseq.paper_data": ["*.csv"],
         "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
-        "alibi_fairseq.experiments.study": ["claims.yaml"],
+        "alibi_fairseq.experiments": ["claims.yaml"],
     },
     install_requires=[
         # The official release does not import on Python 3.11 (fairseq issue 5012).

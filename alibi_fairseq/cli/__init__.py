@@ -18,11 +18,7 @@ from ..errors import PROGRAM, BadInput, did_you_mean
 VERBS = {
     "compare": (
         "compare:CompareVerb",
-        "compare position methods on your own text, from text to figure",
-    ),
-    "probe": (
-        "compare:ProbeVerb",
-        "compare how position methods copy, or find a key, past their length",
+        "compare position methods on your own text or on probes, from text to figure",
     ),
     "models": ("launch:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
@@ -49,7 +45,7 @@ VERBS = {
 }
 
 #: Verbs that load models, which a plugin may define.
-LOADING = ("compare", "probe", "models", "eval", "position-loss")
+LOADING = ("compare", "models", "eval", "position-loss")
 
 #: fairseq's commands with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {

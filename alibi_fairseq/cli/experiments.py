@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..data.pipeline import positive
 from ..errors import BadInput
 from .options import Verb, option
 
@@ -23,6 +24,7 @@ class ExperimentOptions(Verb):
     parallel: int | None = option(
         "runs at a time (default: as many as there are GPUs for, or one per core), or SLURM jobs",
         None,
+        type=positive,
         metavar="N",
     )
     hours: float | None = option(
@@ -47,10 +49,6 @@ class ExperimentOptions(Verb):
         """
         from ..experiments import runner, slurm
 
-        if self.parallel is not None and self.parallel < 1:
-            raise BadInput(f"--parallel must be at least 1, not {self.parallel}.")
-        if self.hours is not None and not self.hours > 0:
-            raise BadInput(f"--hours must be above 0, not {self.hours}.")
         if self.slurm_option and not self.slurm:
             raise BadInput("--slurm-option needs --slurm.")
         if self.job:
@@ -88,15 +86,12 @@ class ExperimentOptions(Verb):
 
     def shared_arguments(self) -> list[str]:
         """The arguments that the jobs share: without those about the jobs themselves."""
-        own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        own = argparse.ArgumentParser(add_help=False)  # knows the abbreviations that ours does
         for flag in ("--slurm", "--dry-run"):
             own.add_argument(flag, action="store_true")
         for flag in ("--slurm-option", "--parallel"):
             own.add_argument(flag, action="append")
-        _, words = own.parse_known_args(self.arguments)
-        if short := [word for word in words if word.startswith(("--sl", "--dr"))]:
-            raise BadInput(f"Write {short[0]} out in full.")
-        return words
+        return own.parse_known_args(self.arguments)[1]
 
 
 def corpus_option(help: str) -> Any:
@@ -140,9 +135,10 @@ class StudyVerb(ExperimentOptions):
     )
 
     def __call__(self) -> int:
-        from ..experiments.study.study import Study, load
+        from ..experiments.comparison import load
+        from ..experiments.study import Description, Study
 
-        description = load(self.description or Path("configs/study.yaml"))
+        description = load(self.description or Path("configs/study.yaml"), Description)
         texts = corpus_paths(self.corpus, [corpus["name"] for corpus in description.corpora])
         study = Study(description, texts, self.work_dir, self.results, self.cells)
         return self.run_experiment(study)

@@ -1,34 +1,31 @@
-"""``alibi-fairseq compare``: the runs of a comparison, and its table and figure."""
+"""``alibi-fairseq compare``: a comparison carried out, with its tables, figures and results documents."""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
-import torch
 import yaml
 
-from ..data.parallel import cores
-from ..data.probes import MULTIPLES
-from ..files import atomic_write, sha256_file
-from ..positions import METHODS
-from ..results.points import model_label
-from ..results.schema import load_document
-from .comparison import Cell, Comparison, Corpus, as_mapping, at_length, tokens_at
-from .corpora import data_folder, is_prepared, prepare, text_folder
+from ..files import atomic_write
+from ..reporting.own_results import Columns, draw_lengths, length_csv, length_table
+from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
+from ..results.points import document_points
+from ..results.provenance import collect_provenance
+from ..results.schema import load_document, new_document, save_document
+from .comparison import Comparison, as_mapping, tokens_at
+from .comparison_runs import runs_of
+from .corpora import is_prepared, prepare
 from .hours import measure, updates_that_fit
-from .run import ProbeSweep, Run, Sweep, trials_of
+from .run import Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
-from .speeds import Columns, measure_speeds, speed_columns, with_baseline
-from .tuning import Trial, Tuning, tuning_table
+from .speeds import BASELINE, measure_speeds, speed_columns
+from .tuning import tuning_table
 
-EXPORT = (
-    "`alibi-fairseq export` gives these models to Hugging Face with code of ours; with --arch "
-    "alibi_lm_bloom, ALiBi becomes a BLOOM model that needs none (docs/checkpoints.md)."
-)
 #: What two comparisons must share to have the same number of updates.
 _FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
@@ -40,7 +37,6 @@ class Compare(Experiment):
     comparison: Comparison
     folder: Path
     parallel: int | None = None  # for which hours are planned
-    command: list[str] | None = None  # to name in the results (default: this program's own)
     speeds: bool = False
 
     option = "--out"
@@ -102,27 +98,56 @@ class Compare(Experiment):
         return budget
 
     def report(self) -> None:
-        from .comparison_report import write_report
+        """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
 
-        notes = [self.budget["said"]] if self.budget else []
-        notes += [tuned] if (tuned := tuning_table(self.runs)) else []
-        columns = self.speed_columns() if self.speeds else {}
-        text, files = write_report(
-            self.comparison, self.runs, self.folder, self.command, notes, columns
-        )
-        print(f"\n{text}\n", *files, sep="\n")
-        if "alibi" in self.comparison.methods and self.comparison.arch != "alibi_lm_bloom":
-            print(f"\n{EXPORT}")
+        With several corpora the names of the latter begin with that of the corpus. A probe has no
+        ``.csv``; its accuracies also stand beside the perplexities of the other corpora.
+        """
+        what, runs, several = self.resolved, self.runs, len(self.comparison.corpora) > 1
+        sections, files = [f"# {what.title}", trained(what)], [self.folder / "table.md"]
+        documents: dict[str, tuple[Path, dict]] = {}
+        columns = dict(self.speed_columns()) if self.speeds else {}
+        for corpus, evaluations in evaluations_of(runs).items():
+            name = f"{corpus.replace(' ', '-')}-results.json" if several else "results.json"
+            path, document = self.folder / name, document_of(what, evaluations)
+            if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
+                document = kept  # nothing was measured again
+            save_document(document, path)
+            documents[corpus] = path, document
+            if document["kind"] == "probe":
+                columns |= probe_columns(corpus, document["cells"])
+        for corpus, (path, document) in documents.items():
+            name = path.name.replace("results.json", "figure")
+            figures = [self.folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
+            files += [*figures, path]
+            sections += [f"## {corpus}"] if several else []
+            if document["kind"] == "probe":
+                sections.append(accuracy_table(document["cells"]).rstrip())
+                draw_heat_maps(document["cells"], f"Accuracy of the probe: {corpus}", *figures)
+                continue
+            points = document_points(document)
+            sections.append(length_table(points, with_bytes=True, more=columns).rstrip())
+            draw_lengths(points, f"{what.title}: {corpus}" if several else what.title, *figures)
+            with atomic_write(path.with_suffix(".csv")) as file:
+                file.write(length_csv(document))
+            files.append(path.with_suffix(".csv"))
+        sections += [self.budget["said"]] if self.budget else []
+        sections += filter(None, [tuning_table(runs)])
+        with atomic_write(self.folder / "table.md") as file:
+            file.write("\n\n".join(sections) + "\n")
+        print("", *sections, sep="\n\n", end="\n\n")
+        print(*files, sep="\n")
 
     def speed_columns(self) -> Columns:
         """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
-        runs, path = with_baseline(self.runs), self.folder / "speeds.json"
+        what = replace(self.resolved, methods=(*self.comparison.methods, BASELINE))
+        cells, path = list(what.cells()), self.folder / "speeds.json"
+        same = [cell[::3] == cells[0][::3] for cell in cells]  # corpus and seed
+        runs = list(itertools.compress(runs_of(what, self.folder), same))
         document = load_document(path) if path.is_file() else None
         if document is None or len(document["cells"]) != 2 * len(runs):
-            lengths = (
-                tokens_at(self.comparison.eval_lengths, n) for n in self.comparison.train_lengths
-            )
-            document = measure_speeds(runs, max(map(max, lengths)), path, cores())
+            lengths = [tokens_at(what.eval_lengths, length) for length in what.train_lengths]
+            document = measure_speeds(runs, max(map(max, lengths)), path)
         return speed_columns(document["cells"])
 
     def cost(self) -> str:
@@ -139,132 +164,40 @@ class Compare(Experiment):
         return f"{count} runs of {what.tokens:,} tokens{also}, {total:,} in all"
 
 
-def runs_of(comparison: Comparison, folder: Path, tuned: Path | None = None) -> list[Run]:
-    """The runs in their order; the outcomes of trials may have a folder of their own."""
-    corpora, runs = {corpus.name: corpus for corpus in comparison.corpora}, []
-    for cell in comparison.cells():
-        corpus = corpora[cell.corpus]
-        data = data_folder(corpus, cell.train_length, folder)
-        tuning = tuning_of(comparison, cell, data, folder, tuned or folder)
-        run = run_of(comparison, cell, data, folder, tuning.lr)
-        sweeps = sweeps_of(comparison, corpus, cell, run.folder, folder)
-        runs.append(replace(run, evaluations=tuple(sweeps), tuning=tuning))
-    return runs
-
-
-def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, end: str = "") -> Run:
-    """The training of one model of a comparison, without evaluations; ``end`` of its name."""
-    _, method, length, seed = cell
-    task = ["--task", "language_modeling"]
-    if method == "transformer_xl":
-        task = ["--task", "segment_language_modeling", "--mem-len", str(length)]
-    options = [  # that determine the trained model, besides the data
-        *task,
-        *("--arch", what.arch, "--position-method", method),
-        *("--tokens-per-sample", str(length), "--sample-break-mode", "none"),
-        *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
-        *("--max-update", str(what.updates), "--seed", str(seed)),
-        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
-        *("--lr", str(lr), "--lr-scheduler", "inverse_sqrt"),
-        *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
-        *_user_dir(what),
-        *what.train_flags,
-        *(at_length(flag, length) for flag in what.method_flags.get(method, ())),
-    ]
-    settings = {
-        "options": options,
-        "train": sha256_if_there(data / "train.bin"),
-        "dictionary": sha256_if_there(data / "dict.txt"),
-    }
-    name = f"{model_name(cell)}-seed{seed}{end}"
-    save_every = max(100, what.updates // 20)  # each checkpoint follows a validation
-    flags = (
-        *options,
-        *("--tensorboard-logdir", str(folder / name / "tensorboard")),
-        *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
-        *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
-        *(() if torch.cuda.is_available() else ("--cpu",)),
+def trained(comparison: Comparison) -> str:
+    """The training of each model in a sentence."""
+    plural = "s" if len(comparison.seeds) > 1 else ""
+    tokens = comparison.updates * comparison.tokens_per_update
+    return (
+        f"Each model ({comparison.arch}) was trained on {tokens:,} tokens: {comparison.updates:,} "
+        f"updates of {comparison.tokens_per_update:,}; seed{plural} "
+        f"{', '.join(map(str, comparison.seeds))}."
     )
-    return Run(name, folder / name, str(data), flags, settings, what.updates)
 
 
-def model_name(cell: Cell) -> str:
-    """The beginning of the names of a model's runs."""
-    return f"{cell.corpus}/{cell.method}-{cell.train_length}"
+def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep]]]:
+    """The evaluations by what was trained on, and where it was another, tested on."""
+    found: dict[str, list[tuple[Run, Sweep]]] = {}
+    for run in runs:
+        for each in run.evaluations:
+            other = f" {each.name}" if each.data else ""
+            found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
+    return found
 
 
-def tuning_of(what: Comparison, cell: Cell, data: Path, folder: Path, tuned: Path) -> Tuning:
-    """How the learning rate of a model is chosen: with the first seed."""
-    label = model_label(cell.method, cell.train_length, METHODS[cell.method].display_name)
-    label += f" ({cell.corpus})" if len(what.corpora) > 1 else ""
-    if len(what.lr) == 1:
-        return Tuning(label, what.lr[0])
-    short = replace(what, hours=None, updates=max(1, round(what.tune_share * what.updates)))
-    first, trials = cell._replace(seed=what.seeds[0]), []
-    for lr in what.lr:
-        run = run_of(short, first, data, folder, lr, f"-lr{lr:g}")
-        trials.append(Trial(**vars(run), lr=lr))
-    return Tuning.of(label, tuple(trials), tuned / f"{model_name(cell)}-tuning.json")
-
-
-def sweeps_of(
-    what: Comparison, corpus: Corpus, cell: Cell, results: Path, folder: Path
-) -> Iterator[Sweep]:
-    """The evaluations of a model: as trained, with each variant's options, on each other corpus."""
-    length, method = cell.train_length, cell.method
-    # The table of learned positions ends at the training length.
-    base = {"clamp_learned_positions": True} if method == "learned" else {}
-    if corpus.probe:
-        lengths = tuple(multiple * length for multiple in MULTIPLES)
-        flags = (*_overriding(base), *_user_dir(what))
-        yield ProbeSweep(results / "results.json", lengths, flags=flags)
-        return
-    keys = ("score_from", "score_to", "per_document")
-    cut = {key: value for key in keys if (value := getattr(what, key))}
-    more = [*_user_dir(what)]
-    for key, value in cut.items():
-        more += [f"--{key.replace('_', '-')}", str(value)]
-    lengths = tokens_at(what.eval_lengths, length)
-    plain = Sweep(results / "results.json", lengths, what.strides, what.subset, settings=cut)
-    trained = replace(plain, flags=(*_overriding(base), *more))
-    yield trained
-    for stride, some in what.sliding.items() if method != "transformer_xl" else ():
-        if longer := tuple(each for each in tokens_at(some, length) if each > stride):
-            yield replace(trained, lengths=longer, strides=(str(stride),))
-    for name, options in what.variants.get(method, {}).items():
-        changed = {
-            key: length if value == "train_length" else value for key, value in options.items()
-        }
-        yield replace(
-            plain,
-            name=name,
-            results=results / f"results-{name}.json",
-            flags=(*_overriding({**base, **changed}), *more),
-            settings={**cut, "overrides": changed},
-        )
-    for other in what.corpora:
-        if other.name in what.also_on and other != corpus and not other.probe:
-            yield replace(
-                trained,
-                name=f"on {other.name}",
-                results=results / f"results-on-{other.name}.json",
-                data=str(text_folder(other, folder)),
-            )
-
-
-def _overriding(options: dict) -> tuple[str, ...]:
-    return ("--model-overrides", json.dumps(options)) if options else ()
-
-
-def _user_dir(comparison: Comparison) -> tuple[str, ...]:
-    return ("--user-dir", comparison.user_dir) if comparison.user_dir else ()
-
-
-def sha256_if_there(path: Path) -> str | None:
-    """The hash of a file that all runs share; None before it is there."""
-    return _sha256(path.resolve(), path.stat().st_mtime_ns) if path.is_file() else None
-
-
-@cache
-def _sha256(path: Path, changed: int) -> str:
-    return sha256_file(path)
+def document_of(comparison: Comparison, evaluations: list[tuple[Run, Sweep]]) -> dict:
+    """The results of evaluations on the same data as one document."""
+    documents = [load_document(each.results) for _, each in evaluations]
+    kind = documents[0]["kind"]
+    run, first = evaluations[0]
+    provenance = collect_provenance(
+        seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
+        seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
+        data=first.data or run.data,
+        subsets=["train"] if kind == "probe" else ["train", comparison.subset],
+    )
+    asked = []
+    for (_, each), document in zip(evaluations, documents):
+        variant = {"label": each.name} if each.name and not each.data else {}
+        asked += [cell | variant for cell in document["cells"] if each.has(cell)]
+    return new_document(kind, documents[0]["corpus"], provenance, asked)

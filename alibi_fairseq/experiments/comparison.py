@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -23,8 +23,8 @@ from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
 from ..errors import BadInput, did_you_mean
-from ..files import is_plain_name
 from ..positions import METHODS
+from ..results.manifest import Name
 
 #: The methods that ``all`` stands for: those of the paper's tables, learned, Transformer-XL and none.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
@@ -37,14 +37,6 @@ RESERVED = (
 )
 #: How a description is read: unknown keys are refused.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-
-Description = TypeVar("Description")
-
-
-def plain_name(name: str) -> str:
-    if not is_plain_name(name):
-        raise ValueError(f"'{name}' cannot be the name of a folder; use letters and digits")
-    return name
 
 
 def as_list(value: object) -> list:
@@ -60,9 +52,22 @@ def as_methods(value: object) -> list:
     return as_list([name for each in as_list(value) for name in groups.get(str(each), [each])])
 
 
-def as_flags(value: Any) -> Any:
-    """Options of a command, which YAML may give as one string."""
-    return shlex.split(value) if isinstance(value, str) else value
+def known_method(name: str) -> str:
+    if name not in METHODS:
+        raise ValueError(
+            f"there is no position method '{name}'.{did_you_mean(name, METHODS)} Choose from "
+            f"{', '.join(METHODS)}, 'all' for the seven published up to ALiBi, or 'later' for the others"
+        )
+    return name
+
+
+def as_flags(value: Any) -> list[str]:
+    """Options of fairseq-train, which YAML may give as one string."""
+    flags = shlex.split(value) if isinstance(value, str) else list(value)
+    given = [str(flag).partition("=")[0] for flag in flags]
+    if taken := [flag for flag in RESERVED if flag in given]:
+        raise ValueError(f"the comparison itself sets {', '.join(taken)}")
+    return flags
 
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
@@ -83,7 +88,6 @@ def at_length(text: str, train_length: int) -> str:
     )
 
 
-FolderName = Annotated[str, AfterValidator(plain_name)]
 Count = Annotated[int, Field(ge=1)]
 #: An evaluation length: tokens, or a multiple of the training length and perhaps tokens more.
 Length = Count | Annotated[str, Field(pattern=r"^[1-9]\d*x(\+[1-9]\d*)?$")]
@@ -91,6 +95,7 @@ Rate = Annotated[float, Field(gt=0)]
 Each = TypeVar("Each")
 AnyNumber = Annotated[tuple[Each, ...], BeforeValidator(as_list)]
 Several = Annotated[tuple[Each, ...], BeforeValidator(as_list), Field(min_length=1)]
+Method = Annotated[str, AfterValidator(known_method)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
@@ -108,33 +113,24 @@ class Excerpt:
 class Corpus:
     """One text to train and evaluate on."""
 
-    name: FolderName = Field(description="its folder, and its name in tables")
-    text: AnyNumber[str] = Field(
-        (), description="files, archives or folders that `prepare text` turns into binary data"
-    )
-    data: str | None = Field(None, description="a folder of fairseq's binary data, instead of text")
-    tokenizer: str = Field("sentencepiece", description="of text: sentencepiece or words")
+    name: Name  # its folder, and its name in tables
+    text: AnyNumber[str] = ()  # files, archives or folders, as `prepare text` reads them
+    data: str | None = None  # a folder of fairseq's binary data, instead of text
+    tokenizer: str = Field(default="sentencepiece", description="of text: sentencepiece or words")
     vocabulary: int | None = Field(
-        None, description="of text: dictionary entries; without it by size"
+        default=None, description="of text: dictionary entries; without it by size"
     )
-    probe: Literal["copy", "passkey"] | None = Field(
-        None, description="train and test on a probe instead; passkey is filled with the text"
-    )
-    documents: Literal["files", "titles"] = Field(
-        "files", description="of text: a file each, or titles as in WikiText's *.tokens files"
-    )
-    sample: Count | None = Field(
-        None,
-        description="of text: prepare only so many bytes, in documents drawn by their contents",
-    )
-    excerpt: Excerpt | None = Field(None, description="what is kept of the prepared text")
+    probe: Literal["copy", "passkey"] | None = None  # train and test on this instead
+    documents: Literal["files", "titles"] = "files"  # titles: as in WikiText's *.tokens files
+    sample: Count | None = None  # bytes of text to prepare, in documents drawn by their contents
+    excerpt: Excerpt | None = None
 
     def __post_init__(self):
         if self.probe and not PROBES[self.probe].in_text:
             if self.text or self.data:
                 raise ValueError(f"the probe '{self.probe}' takes no text")
         elif bool(self.text) == bool(self.data):
-            raise ValueError("each needs 'name', and either 'text' or 'data'")
+            raise ValueError("needs either 'text' or 'data'")
 
 
 class Cell(NamedTuple):
@@ -151,7 +147,7 @@ class Comparison:
     """Which models to train, and at which lengths to evaluate each of them."""
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    methods: Annotated[Several[str], BeforeValidator(as_methods)] = Field(
+    methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
         description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
@@ -189,51 +185,26 @@ class Comparison:
     per_document: Literal["empty-lines", "titles"] | None = Field(
         None, description="how documents are told apart, to sum the loss of each"
     )
-    train_on: AnyNumber[str] = Field(
-        (), description="names of the corpora that models are trained on; none: all"
-    )
-    also_on: AnyNumber[str] = Field(
-        (), description="names of corpora on which models of the others are evaluated too"
-    )
-    shared_vocabulary: Count | None = Field(
-        None, description="entries of one sentencepiece dictionary for all texts"
-    )
     title: str = Field("Perplexity by evaluation length", description="of table and figure")
-    user_dir: str | None = Field(None, description="a plugin, already imported, of the models")
-    order: Several[str] = Field(
-        AXES, description="the axes by importance: the first varies slowest"
-    )
-    sliding: dict[Count, Several[Length]] = Field(
-        default_factory=dict, description="further strides, and the window lengths that have them"
-    )
-    variants: dict[str, dict[FolderName, dict[str, Any]]] = Field(
-        default_factory=dict,
-        description="by method and name: options of the model to override in further evaluations; "
-        "the value train_length stands for the training length",
-    )
-    method_flags: dict[str, Flags] = Field(
-        default_factory=dict,
-        description="by method: further options of fairseq-train; {train_length} or "
-        "{0.75*train_length} stands for that number of tokens",
-    )
+    user_dir: str | None = None  # a plugin, already imported, of the models
+    train_on: AnyNumber[str] = ()  # names of the corpora that models are trained on; none: all
+    also_on: AnyNumber[str] = ()  # those on which models of the others are evaluated too
+    shared_vocabulary: Count | None = None  # entries of one sentencepiece dictionary for all texts
+    order: Several[str] = AXES
+    # Further strides, and the window lengths that have them.
+    sliding: dict[Count, Several[Length]] = field(default_factory=dict)
+    # By method and name: options of the model to override in further evaluations; the value
+    # "train_length" stands for the training length.
+    variants: dict[Method, dict[Name, dict[str, Any]]] = field(default_factory=dict)
+    # By method: options of fairseq-train; {train_length} and {0.75*train_length} stand for tokens.
+    method_flags: dict[Method, Flags] = field(default_factory=dict)
 
     def __post_init__(self):
         names = [corpus.name for corpus in self.corpora]
         if len(set(names)) < len(names):
             raise ValueError("corpora: two of them have the same name")
-        for name in set(self.methods) - set(METHODS):
-            raise ValueError(
-                f"methods: there is no position method '{name}'.{did_you_mean(name, METHODS)} Choose "
-                f"from {', '.join(METHODS)}, 'all' for the seven published up to ALiBi, or 'later' for the others"
-            )
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"order: must name {', '.join(AXES)}, each once")
-        for flags in (self.train_flags, *self.method_flags.values()):
-            given = [flag.partition("=")[0] for flag in flags]
-            if taken := [flag for flag in RESERVED if flag in given]:
-                raise ValueError(f"train_flags: the comparison itself sets {', '.join(taken)}")
-        for name in {*self.method_flags, *self.variants} - set(METHODS):
-            raise ValueError(f"there is no position method '{name}'.{did_you_mean(name, METHODS)}")
         if unknown := {*self.train_on, *self.also_on} - set(names):
             raise ValueError(f"there is no corpus '{min(unknown)}'")
         if self.also_on and not self.shared_vocabulary and any(each.text for each in self.corpora):
@@ -267,54 +238,31 @@ class Comparison:
         return self.updates * self.tokens_per_update
 
 
-def load(path: str | Path) -> Comparison:
-    """A comparison from a YAML file whose keys are the attributes of :class:`Comparison`."""
-    return read_yaml(path, from_mapping)
-
-
-def read_yaml(path: str | Path, make: Callable[[dict], Description]) -> Description:
-    """A description from a YAML file."""
+def load(path: str | Path, kind: type = Comparison) -> Any:
+    """A description from a YAML file whose keys are the attributes of its kind."""
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        first = f"{error}\n".splitlines()[0]
-        raise BadInput(f"{path}: cannot be read as YAML ({first}).") from error
-    if not isinstance(values, dict):
-        raise BadInput(f"{path}: must be a mapping.")
+        with open(path, "rb") as stream:
+            return from_mapping(yaml.safe_load(stream), kind)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise BadInput(f"{path}: {f'{error} '.splitlines()[0]}") from error
+
+
+def from_mapping(values: object, kind: type = Comparison) -> Any:
+    """A description from plain values, as YAML gives them; lists may be given as one value."""
     try:
-        return make(values)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from error
-
-
-def from_mapping(values: Mapping) -> Comparison:
-    """A comparison from plain values, as YAML gives them; lists may be given as one value."""
-    if values.get("hours") is not None and "updates" in values:
-        raise BadInput("updates and hours: give one of them.")
-    return validated(Comparison, values)
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as errors:
+        error = errors.errors(include_url=False)[0]
+        where = ".".join(map(str, error["loc"]))
+        said = error["msg"].removeprefix("Value error, ").removesuffix(".")
+        raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors
 
 
 def as_mapping(comparison: Comparison) -> dict:
-    """The plain values that :func:`from_mapping` reads."""
+    """The plain values that a comparison is read from."""
     plain = TypeAdapter(Comparison).dump_python(comparison, mode="json", exclude_none=True)
     if comparison.hours is not None:
         del plain["updates"]
     if len(comparison.lr) == 1:
         plain["lr"] = comparison.lr[0]
     return plain
-
-
-def validated(kind: type[Description], values: Mapping) -> Description:
-    """A description from plain values."""
-    try:
-        return TypeAdapter(kind).validate_python(dict(values))
-    except ValidationError as errors:
-        error = errors.errors(include_url=False)[0]
-        where = ".".join(map(str, error["loc"]))
-        if error["type"] == "unexpected_keyword_argument":
-            of = Corpus if error["loc"][0] == "corpora" else kind
-            known = [field.name for field in fields(of)]  # type: ignore[arg-type]
-            hint = f"{did_you_mean(str(error['loc'][-1]), known)} The keys are {', '.join(known)}."
-            raise BadInput(f"there is no key '{where}'.{hint}") from errors
-        said = error["msg"].removeprefix("Value error, ").removesuffix(".")
-        raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..data.excerpt import beginning, excerpt, first
@@ -29,8 +30,8 @@ from .run import DOCUMENTS
 
 #: Per cent of an excerpt's text for each of validation and test: many documents, of which little is kept.
 HELD_OUT = 20.0
-#: A line " = Title = " of WikiText; " = = Section = = " has two marks.
-TITLE = re.compile(rb"^ ?= (?!= ).* = ?$", re.MULTILINE)
+#: Where an article of WikiText begins: at " = Title = "; " = = Section = = " has two marks.
+TITLE = re.compile(rb"(?=^ ?= (?!= ).* = ?$)", re.MULTILINE)
 
 
 def data_folder(corpus: Corpus, length: int, out: Path) -> Path:
@@ -57,26 +58,21 @@ def prepare(
     corpora: Sequence[Corpus], lengths: Sequence[int], shared_vocabulary: int | None, out: Path
 ) -> None:
     """Make the data of all corpora for some training lengths, perhaps with one dictionary of all texts."""
-    sources = {corpus.name: sources_of(corpus, out) for corpus in corpora if corpus.text}
-    model = Path()
-    if shared_vocabulary and sources:
-        samples = {
-            each.name: TrainingSample(
-                sources[each.name], "words", held_out=HELD_OUT if each.excerpt else 5.0
-            )
-            for each in corpora
-            if each.text
-        }
-        model = shared_model(samples, shared_vocabulary, out / "vocabulary")
+    texts: dict[str, OwnText] = {}
+    for corpus in corpora:
+        if corpus.text:
+            held_out = HELD_OUT if corpus.excerpt else 5.0
+            files = sources_of(corpus, out)
+            texts[corpus.name] = OwnText(files, corpus.tokenizer, corpus.vocabulary, held_out)
+    if shared_vocabulary and texts:
+        model = shared_model(texts, shared_vocabulary, out / "vocabulary")
+        for name, text in texts.items():
+            texts[name] = SharedVocabulary(text.sources, held_out=text.held_out, model=model)
     for corpus in corpora:
         data = text_folder(corpus, out)
         if corpus.text:
-            files, held_out = sources[corpus.name], HELD_OUT if corpus.excerpt else 5.0
-            text = OwnText(files, corpus.tokenizer, corpus.vocabulary, held_out)
-            if shared_vocabulary:
-                text = SharedVocabulary(files, held_out=held_out, model=model)
             folder = data.parent / "prepared" if corpus.excerpt else data.parent
-            prepare_text(text, folder, cores())
+            prepare_text(texts[corpus.name], folder, cores())
             if corpus.excerpt and not is_prepared(corpus, (), out):
                 cut(folder / "data-bin", data, corpus.excerpt)
         if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
@@ -100,7 +96,9 @@ def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
     stamp = Stamp(drawn.with_suffix(".json"), settings, files)
     if not (drawn.is_dir() and stamp.holds()):
         contents = (stream.read() for file in files for _, stream in texts(file, ending))
-        found = [part for text in contents for part in (articles(text) if titles else [text])]
+        found = [
+            part for text in contents for part in (TITLE.split(text)[1:] if titles else [text])
+        ]
         shutil.rmtree(drawn, ignore_errors=True)
         with atomic_folder(drawn) as folder:
             taken = 0
@@ -111,22 +109,6 @@ def sources_of(corpus: Corpus, out: Path) -> Sequence[str]:
                 taken += len(text)
         stamp.write()
     return [str(drawn)]
-
-
-def articles(text: bytes) -> list[bytes]:
-    """The articles of a file of WikiText's, each with its title."""
-    starts = [found.start() for found in TITLE.finditer(text)]
-    return [text[begin:end] for begin, end in zip(starts, [*starts[1:], len(text)])]
-
-
-@dataclass
-class TrainingSample(OwnText):
-    """A text split as it will be, of which the training lines are kept for a tokeniser."""
-
-    def tokeniser(self, work: Path) -> Tokeniser:
-        with atomic_write(work.parent / "sample.txt") as out:
-            out.writelines(f"{line}\n" for line in self.sample(work))
-        return super().tokeniser(work)
 
 
 @dataclass
@@ -142,29 +124,27 @@ class SharedVocabulary(OwnText):
         return SentencePiece(self.model)
 
 
-def shared_model(samples: Mapping[str, TrainingSample], entries: int, folder: Path) -> Path:
+def shared_model(texts: Mapping[str, OwnText], entries: int, folder: Path) -> Path:
     """A sentencepiece model, learned from the training splits of several texts."""
     model = folder / "sentencepiece.model"
-    texts = {name: sample.settings() for name, sample in samples.items()}
-    stamp = Stamp(model.with_suffix(".json"), {"entries": entries, "texts": texts}, [], [model])
+    split = {
+        name: replace(text, tokenizer="words", vocab_size=None) for name, text in texts.items()
+    }
+    described = {name: text.settings() for name, text in split.items()}
+    settings = {"entries": entries, "texts": described}
+    stamp = Stamp(model.with_suffix(".json"), settings, [], [model])
     if not stamp.holds():
-        for name, sample in samples.items():
-            shutil.rmtree(folder / name, ignore_errors=True)
-            prepare_text(sample, folder / name, cores())
         model.unlink(missing_ok=True)
-        train_sentencepiece(
-            _lines([folder / name / "sample.txt" for name in samples]), model, entries
-        )
-        for name in samples:
+        for name, text in split.items():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (folder / name).mkdir(parents=True)
+            text.read(folder / name, cores())
+        lines = (text.sample(folder / name) for name, text in split.items())
+        train_sentencepiece(itertools.chain.from_iterable(lines), model, entries)
+        for name in split:
             shutil.rmtree(folder / name)
         stamp.write()
     return model
-
-
-def _lines(paths: Sequence[Path]) -> Iterator[str]:
-    for path in paths:
-        with open(path, encoding="utf-8", newline="\n") as stream:
-            yield from (line.rstrip("\n") for line in stream)
 
 
 def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
@@ -189,41 +169,35 @@ def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
             )
         return test
 
-    excerpt(
-        prepared, out, {"train": first(kept.train), "valid": first(kept.valid), "test": beginnings}
-    )
+    splits = {"train": first(kept.train), "valid": first(kept.valid), "test": beginnings}
+    excerpt(prepared, out, splits)
     with atomic_write(out / DOCUMENTS) as stream:
         json.dump({"test": starts}, stream)
     whole = manifests.load(prepared)
     assert whole is not None
     for name in whole["tokenizer"]["files"]:
         shutil.copyfile(prepared / name, out / name)
-    dictionary, splits = load_dictionary(out), {}
-    for name in ("train", "valid", "test"):
+    dictionary, sizes = load_dictionary(out), {}
+    for name in splits:
         split = load_split(out, name, dictionary)
-        size = {"tokens": len(split.tokens), "lines": len(split.line_starts)}
-        if split.text.bytes and split.text.words:  # where the pieces tell
-            size |= {"words": split.text.words - size["lines"], "bytes": split.text.bytes}
-            splits[name] = size
+        size, text = {"tokens": len(split.tokens), "lines": len(split.line_starts)}, split.text
+        if text.bytes and text.words:  # where the pieces tell
+            sizes[name] = {**size, "words": text.words - size["lines"], "bytes": text.bytes}
     described = {key: whole[key] for key in ("identified_by", "tokenizer", "sources", "settings")}
     manifest = manifests.describe(
         out,
         corpus=f"{whole['corpus']}-excerpt",
         **described,
-        splits=splits,
+        splits=sizes,
         seconds=time.time() - began,
         excerpt=asdict(kept),
     )
     manifests.save(manifest, out)
 
 
-def documents_in(lines: Sequence) -> Iterator[range]:
+def documents_in(lines: Sequence) -> Iterator[list[int]]:
     """The lines of each document of a prepared text, without the empty one at its end."""
-    begin = 0
-    for number in range(len(lines)):
-        if len(lines[number]) == 1:
-            if number > begin:
-                yield range(begin, number)
-            begin = number + 1
-    if begin < len(lines):
-        yield range(begin, len(lines))
+    numbers = range(len(lines))
+    for empty, document in itertools.groupby(numbers, lambda number: len(lines[number]) == 1):
+        if not empty:
+            yield list(document)

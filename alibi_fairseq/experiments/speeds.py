@@ -10,11 +10,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ..data.parallel import progress
+from ..data.parallel import cores, progress
 from ..evaluation.data import corpus_name
+from ..reporting.own_results import Columns
 from ..results.provenance import collect_provenance
 from ..results.schema import TRAINING_FILE, load_document, new_document, save_document
 from .hours import TimedModel, using_threads
@@ -23,43 +24,39 @@ from .run import Run
 ROUNDS = 15
 BASELINE = "sinusoidal"
 TITLES = {"train": "training speed", "evaluate": "evaluation speed", "memory": "memory"}
-#: Speeds and memory relative to the baseline: header -> (position method, training length) -> text.
-Columns = dict[str, dict[tuple[str, int | None], str]]
 
 
-def measure_speeds(runs: Sequence[Run], length: int, path: Path, threads: int) -> dict:
+def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     """Time the models of some runs on the same data in windows of a length; writes the document as well."""
     began = time.monotonic()
     models = [TimedModel(run) for run in runs]
-    seconds: dict[tuple[str, int], list[float]] = {}
+    cells: list[dict[str, Any]] = []
+    for run, model in zip(runs, models):
+        trained = run.folder / TRAINING_FILE
+        record = load_document(trained)["cells"][-1] if trained.is_file() else {}
+        of_model = {
+            "model": model.cfg.model._name,
+            "position_method": model.method,
+            "train_length": model.length,
+            **dict.fromkeys(("baseline", "ratio")),
+        }
+        update = {"name": "an update", "phase": "train", "tokens": model.tokens}
+        window = {"name": f"a window of {length}", "phase": "evaluate", "tokens": length}
+        cells.append({**update, **of_model, "peak_memory_mb": record.get("peak_memory_mb")})
+        cells.append({**window, **of_model, "peak_memory_mb": None})
+    rounds: list[list[float]] = []
     with (
-        using_threads(threads),
+        using_threads(cores()),
         progress((ROUNDS + 1) * len(models), "timing the models in turns", "model") as bar,
     ):
         for _ in range(ROUNDS + 1):
-            for number, model in enumerate(models):
-                seconds.setdefault(("train", number), []).append(model.update())
-                seconds.setdefault(("evaluate", number), []).append(model.token(length) * length)
+            rounds.append([])
+            for model in models:
+                rounds[-1] += [model.update(), model.token(length) * length]
                 bar.update()
-    cells = []
-    for (phase, number), kept in seconds.items():
-        model, rounds = models[number], kept[1:]  # after one to warm up
-        tokens = model.tokens if phase == "train" else length
-        cells.append(
-            {
-                "name": "an update" if phase == "train" else f"a window of {length}",
-                "phase": phase,
-                "model": model.cfg.model._name,
-                "position_method": model.method,
-                "train_length": model.length,
-                "tokens": tokens,
-                "tokens_per_second": round(tokens / statistics.median(rounds), 1),
-                "round_seconds": [round(each, 7) for each in rounds],
-                "peak_memory_mb": peak_memory(runs[number]) if phase == "train" else None,
-                "baseline": None,
-                "ratio": None,
-            }
-        )
+    for cell, seconds in zip(cells, zip(*rounds[1:])):  # after one to warm up
+        cell["tokens_per_second"] = round(cell["tokens"] / statistics.median(seconds), 1)
+        cell["round_seconds"] = [round(each, 7) for each in seconds]
     data = Path(runs[0].data.split(":")[0])
     spent = time.monotonic() - began
     provenance = collect_provenance(seconds=spent, seed=None, data=data, subsets=["train"])
@@ -68,15 +65,10 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path, threads: int) -
     return document
 
 
-def peak_memory(run: Run) -> float | None:
-    path = run.folder / TRAINING_FILE
-    return load_document(path)["cells"][-1].get("peak_memory_mb") if path.is_file() else None
-
-
 def speed_columns(cells: Sequence[dict]) -> Columns:
-    """Columns of a table: the medians over rounds of the ratios within a round."""
+    """Speeds and memory relative to the baseline: the medians over rounds of the ratios within a round."""
     found = {(c["phase"], c["position_method"], c["train_length"]): c for c in cells}
-    columns: Columns = {title: {} for title in TITLES.values()}
+    columns: dict[str, dict] = {title: {} for title in TITLES.values()}
     for (phase, method, length), cell in found.items():
         base = found.get((phase, BASELINE, length))
         if base is None:
@@ -88,21 +80,3 @@ def speed_columns(cells: Sequence[dict]) -> Columns:
             ratio = cell["peak_memory_mb"] / base["peak_memory_mb"]
             columns[TITLES["memory"]][method, length] = f"{ratio:.2f}"
     return columns
-
-
-def with_baseline(runs: Sequence[Run], flag: str = "--position-method") -> list[Run]:
-    """The runs of the first seed and corpus, and the baseline at each length that lacks it."""
-    first: dict[tuple[str, str], Run] = {}
-    for run in runs:
-        value = dict(zip(run.flags, run.flags[1:]))
-        key = value[flag], value["--tokens-per-sample"]
-        if run.data == runs[0].data:
-            first.setdefault(key, run)
-    for method, length in list(first):
-        if (BASELINE, length) not in first and method != "transformer_xl":
-            run = first[method, length]
-            flags = list(run.flags)
-            flags[flags.index(flag) + 1] = BASELINE
-            folder = run.folder.with_name(f"{BASELINE}-untrained")
-            first[BASELINE, length] = replace(run, flags=tuple(flags), folder=folder)
-    return list(first.values())

@@ -2,12 +2,7 @@
 
 import json
 import re
-import subprocess
-import sys
-import time
 
-import psutil
-import pytest
 import torch
 from commands import ROOT, as_process
 from results_documents import cells_of, document, evaluation_cell
@@ -16,9 +11,8 @@ from stand_ins import TINY, Commands
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command
 from alibi_fairseq.experiments.command import Place
-from alibi_fairseq.experiments.compare import runs_of
+from alibi_fairseq.experiments.compare import Compare, runs_of
 from alibi_fairseq.experiments.comparison import from_mapping
-from alibi_fairseq.experiments.comparison_report import write_report
 from alibi_fairseq.experiments.runner import places_for
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_document, save_document
@@ -77,24 +71,7 @@ def test_settings_of_finished_runs_stay_as_they_are(data_bin, tmp_path, monkeypa
     assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
 
 
-@pytest.mark.slow
-def test_a_killed_comparison_leaves_no_training_behind(data_bin, tmp_path):
-    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi", "--train-lengths", "16"]
-    command = [sys.executable, "-m", "alibi_fairseq", *map(str, words), "--updates", "1000000"]
-    parent = subprocess.Popen([*command, *SMALL], cwd=ROOT)
-    folder = tmp_path / data_bin.parent.name / "alibi-16-seed1"
-    log = folder / "train.log"
-    while not log.is_file() or '"num_updates"' not in log.read_text():
-        assert parent.poll() is None
-        time.sleep(0.2)
-    (training,) = psutil.Process(parent.pid).children()
-    parent.kill()
-    parent.wait()
-    assert training.wait(60) == 75 or not training.is_running()
-    assert (folder / "checkpoint_last.pt").is_file()
-
-
-def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
+def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path, capsys):
     corpora = [{"name": "mine", "data": str(data_bin)}]
     lengths = {"train_lengths": 64, "eval_lengths": 64}
     what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
@@ -107,14 +84,12 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path):
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
         save_document(document(measured, other_length, **provenance), run.folder / "results.json")
-    text, files = write_report(what, runs, tmp_path / "report", ["compare"])
-    assert "22.00 ± 2.83 (2 seeds)" in text
+    Compare(what, tmp_path).report()
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "22.00 ± 2.83 (2 seeds)" in text and text in capsys.readouterr().out
     assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
     assert "| 128" not in text
-    assert all(path.is_file() for path in files)
-    merged = load_document(tmp_path / "report" / "results.json")
-    assert [c["seed"] for c in merged["cells"]] == [1, 2]
-    assert merged["provenance"]["command"] == "compare"
+    assert [c["seed"] for c in load_document(tmp_path / "results.json")["cells"]] == [1, 2]
 
 
 def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):

@@ -56,23 +56,28 @@ def test_cells_come_in_the_order_of_importance():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"method": "alibi"}, "'method'.*'methods'"),
+        ({"method": "alibi"}, "method: Unexpected"),
         ({"methods": ["alibbi"]}, "Did you mean 'alibi'"),
         ({"methods": []}, "methods"),
         ({"seeds": "one"}, "seeds"),
         ({"train_lengths": [0]}, "train_lengths"),
         ({"updates": 0}, "updates"),
         ({"hours": -1}, "hours"),
-        ({"hours": 1, "updates": 100}, "updates and hours"),
         ({"tokens_per_update": 100, "train_lengths": [64]}, "not a multiple .* 64.*use 128"),
         ({"order": ["seeds"]}, "order"),
         ({"train_flags": "--seed=3"}, "--seed"),
+        ({"method_flags": {"t5": "--lr 1"}}, "method_flags.t5.*--lr"),
+        ({"also_on": "web"}, "no corpus 'web'"),
+        ({"eval_lengths": ["x2"]}, "eval_lengths"),
         ({"corpora": "book.txt"}, "corpora"),
         ({"corpora": [{"name": "a"}]}, "either 'text' or 'data'"),
+        ({"corpora": [{"name": "a", "probe": "passkey"}]}, "either 'text' or 'data'"),
+        ({"corpora": [{"name": "a", "probe": "copy", "text": "a"}]}, "takes no text"),
+        ({"corpora": [{"name": "a", "probe": "copy"}], "train_lengths": 16}, "at least 20 tokens"),
         ({"corpora": [CORPUS, CORPUS]}, "same name"),
-        ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, "tokeniser.*'tokenizer'"),
+        ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, "corpora.0.tokeniser: Unexpected"),
         *(
-            ({"corpora": [{**CORPUS, "name": name}]}, "folder")
+            ({"corpora": [{**CORPUS, "name": name}]}, "must be a name")
             for name in ("../a", "/a", "a/b", "")
         ),
     ],
@@ -102,6 +107,14 @@ def test_options_describe_the_same_as_yaml(tmp_path, monkeypatch):
     assert described(monkeypatch, "book.txt", "--methods", "all").methods == PAPER_METHODS
     every = described(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
     assert every[:7] == PAPER_METHODS and sorted(every) == sorted(METHODS)
+    _, *probes = described(monkeypatch, "book.txt", "--probes", "copy,passkey").corpora
+    assert [(each.name, each.probe) for each in probes] == [
+        ("copy", "copy"),
+        ("passkey", "passkey"),
+    ]
+    assert [each.data for each in probes] == [None, "runs/mine/book/data-bin"]
+    (alone,) = described(monkeypatch, "--probes", "copy").corpora
+    assert alone == probes[0]
 
 
 def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
@@ -115,8 +128,8 @@ def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
     assert described(monkeypatch, study).title == "A study"
     for words, named in (
         ((data, "--tokenizer", "words"), "binary data already"),
-        ((tmp_path / "missing.txt",), "no such file"),
-        ((study, "--seeds", "1"), "--seeds"),
+        ((study, "--seeds", "1"), "give it alone"),
+        ((), "Give a text, or --probes copy"),
     ):
         with pytest.raises(BadInput, match=named):
             described(monkeypatch, *words)

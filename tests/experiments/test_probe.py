@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from commands import as_process
 from fairseq_runs import write_corpus
 from results_documents import cells_of
 from stand_ins import TINY
@@ -81,8 +80,11 @@ def test_the_blocks_of_a_training_are_the_sequences(few_sequences, tmp_path):
 def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
     """Learned positions are tested past their table, and what is done is not done again."""
     out = tmp_path / "out"
-    words = ["probe", "copy", "--methods", "learned", "--updates", "2", "--train-lengths", "48"]
-    words += ["--tokens-per-update", "192", "--train-flags", TINY, "--out", str(out)]
+    words = ["compare", "--probes", "copy", "--methods", "learned", "--updates", "2"]
+    words += ["--train-lengths", "48", "--tokens-per-update", "192", "--train-flags", TINY]
+    words += ["--out", str(out)]
+    assert main([*words, "--dry-run"]) == 0
+    assert "--lengths 48,96,192,384,768" in capsys.readouterr().out
     assert main(words) == 0
     assert "none has learned the task" in capsys.readouterr().out
     document = load_document(out / "results.json")
@@ -161,32 +163,10 @@ def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, ca
     assert sorted(kinds) == ["evaluation", "probe"]
 
 
-@pytest.mark.parametrize(
-    "words, named",
-    [
-        (["copy", "--train-lengths", "16"], "at least 20 tokens"),
-        (["copy", "text.txt"], "takes no text"),
-        (["passkey"], "planted in a text"),
-        (["needle"], "probe"),
-        (["copy", "--methods", "alibii"], "alibi"),
-    ],
-)
-def test_wrong_descriptions_are_refused(words, named, tmp_path, capsys):
-    assert main(["probe", *words, "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert named in said and said.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
-    few_sequences, data_bin, tmp_path
+    few_sequences, data_bin, tmp_path, capsys
 ):
-    words = ["probe", "passkey", data_bin, "--train-lengths", "64", "--out", tmp_path / "o"]
-    done = as_process("-m", "alibi_fairseq", *words)
-    assert done.returncode == 2 and "give a longer text" in done.stderr
-
-
-def test_dry_run_lists_training_and_test(tmp_path, capsys):
-    assert main(["probe", "copy", "--dry-run", "--out", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    assert "eval " in printed and "--lengths 64,128,256,512,1024" in printed
+    words = ["compare", str(data_bin), "--probes", "passkey", "--train-lengths", "64"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "give a longer text" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.pt"))

@@ -96,7 +96,6 @@ def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, 
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
         (["--slurm", "--hours", "2", "--dry-run"], "--hours measures the machine it runs on"),
         (["--slurm"], "There is no sbatch here"),
-        (["--slurm", "--dry"], "Write --dry out in full."),
         (["--job", "train:nothing"], "there is no job 'train:nothing'"),
     ],
 )

@@ -58,15 +58,8 @@ def test_each_method_gets_what_is_best_on_validation(data_bin, tmp_path, command
     assert outcome["lr"] == 0.004 and not outcome["at_edge"]
     assert main(words(data_bin, tmp_path, "--seeds", "1,2", "--tune-share", "0.2")) == 0
     assert len(commands.trained) == 10
-
-
-def test_one_value_is_trained_as_without_tuning(data_bin, tmp_path, commands):
-    assert main(words(data_bin, tmp_path, lr="0.004")) == 0
-    assert [name for name, *_ in commands.trained] == ["alibi-16-seed1", "none-16-seed1"]
-    assert "chosen" not in (tmp_path / "table.md").read_text()
-    assert not list(tmp_path.rglob("*tuning*"))
-    (settings,) = (json.loads(p.read_text()) for p in tmp_path.rglob("alibi-*/settings.json"))
-    assert set(settings) == {"options", "train", "dictionary"}
+    assert main(words(data_bin, tmp_path / "one", lr="0.004")) == 0
+    assert len(commands.trained) == 12 and not list(tmp_path.rglob("one/*/*tuning*"))
 
 
 def test_trials_resume_and_are_named_in_a_dry_run(data_bin, tmp_path, commands, capsys):
@@ -112,7 +105,7 @@ def test_trials_are_jobs_of_their_own(data_bin, tmp_path, commands, capsys):
     assert commands.trained[-1] == ("alibi-16-seed1", "0.004", 40)
 
 
-def test_hours_include_the_trials(data_bin, tmp_path, monkeypatch, capsys):
+def test_hours_include_the_trials(data_bin, tmp_path, commands, monkeypatch):
     monkeypatch.setattr(hours, "cost_of", lambda run: Cost(1.0, 0.0, 7.0, 1e9))
     corpora = [{"name": "toy", "data": str(data_bin)}]
     values = {"corpora": corpora, "methods": "alibi", "train_lengths": 16, "eval_lengths": 16}
@@ -125,6 +118,9 @@ def test_hours_include_the_trials(data_bin, tmp_path, monkeypatch, capsys):
     assert that_fit([run], 1, None, 0.99 * needed) == []
     what = from_mapping({**values, "lr": [0.1, 0.2], "hours": needed})
     assert Compare(what, tmp_path, 1).resolved.updates == pytest.approx(1000, rel=0.05)
+    assert main(words(data_bin, tmp_path / "out", "--hours", str(needed), methods="alibi")) == 0
+    updates = json.loads((tmp_path / "out" / "hours.json").read_text())["updates"]
+    assert f": {updates:,} updates of 128;" in (tmp_path / "out" / "table.md").read_text()
 
 
 @pytest.mark.slow

@@ -21,47 +21,26 @@ METHODS = {
     **{"FoX": "fox", "FIRE": "fire", "xPos": "xpos", "Sandwich": "sandwich", "CoPE": "cope"},
     **{"BAM": "bam", "Learned": "learned", "Transformer-XL": "transformer_xl"},
 }
-NAME = "(" + "|".join(METHODS) + ")"
-#: A row in words: two evaluations, each a method, training length, window, stride (0: the window) and variant.
+#: A row in words, with letters for methods (A, B), training lengths (N, M), windows (K, M) and strides (D) →
+#: evaluations: method, training length, window, stride (0: the window), variant. What the first loses
+#: more than the second; of four, the difference of the first two less that of the others.
 ROWS = {
-    rf"{NAME} against {NAME}, trained and tested at (\d+)": lambda a, b, n: ((a, n, n), (b, n, n)),
-    rf"{NAME} against {NAME}, trained at (\d+), tested at (\d+)": lambda a, b, n, m: (
-        (a, n, m),
-        (b, n, m),
+    "A against B, trained and tested at N": ("A N N", "B N N"),
+    "A against B, trained at N, tested at K": ("A N K", "B N K"),
+    "A trained and tested at M against N": ("A M M", "A N N"),
+    "A trained at N, tested at K against M": ("A N K", "A N M"),
+    "A trained at N, S=D, tested at K against N": ("A N K D", "A N N D"),
+    "A trained at N, tested at 50 tokens further against N": ("A N N+50", "A N N"),
+    "A trained at N, tested at K L against N": ("A N K*N", "A N N"),
+    "A trained at N against B trained at M, both tested at M": ("A N M", "B M M"),
+    "A trained at N against B trained at M, tested at M, S=D": ("A N M D", "B M M D"),
+    "A trained at N, tested at K: attention limited to N against not": ("A N K 0 limited", "A N K"),
+    "A trained at N, tested at K: interpolated against not": ("A N K 0 interpolated", "A N K"),
+    "A trained at N, tested at K: interpolated, shallow against not": (
+        *("A N K 0 interpolated_shallow", "A N K"),
     ),
-    rf"{NAME} trained and tested at (\d+) against (\d+)": lambda a, m, n: ((a, m, m), (a, n, n)),
-    rf"{NAME} trained at (\d+), tested at (\d+) against (\d+)": lambda a, n, m, k: (
-        (a, n, m),
-        (a, n, k),
-    ),
-    rf"{NAME} trained at (\d+), S=(\d+), tested at (\d+) against \d+": lambda a, n, s, m: (
-        (a, n, m, s),
-        (a, n, n, s),
-    ),
-    rf"{NAME} trained at (\d+), tested at 50 tokens further against \d+": lambda a, n: (
-        (a, n, n + 50),
-        (a, n, n),
-    ),
-    rf"{NAME} trained at (\d+), tested at (\d+) L against \d+": lambda a, n, times: (
-        (a, n, times * n),
-        (a, n, n),
-    ),
-    rf"{NAME} trained at (\d+) against {NAME} trained at (\d+), both tested at \d+": lambda a, n, b, m: (
-        (a, n, m),
-        (b, m, m),
-    ),
-    rf"{NAME} trained at (\d+) against {NAME} trained at (\d+), tested at \d+, S=(\d+)": (
-        lambda a, n, b, m, s: ((a, n, m, s), (b, m, m, s))
-    ),
-    rf"{NAME} trained at (\d+), tested at (\d+): attention limited to \d+ against not": lambda a, n, m: (
-        (a, n, m, 0, "limited"),
-        (a, n, m),
-    ),
-    rf"{NAME} trained at (\d+), tested at (\d+): (interpolated(?:, shallow)?) against not": (
-        lambda a, n, m, how: ((a, n, m, 0, how.replace(", ", "_")), (a, n, m))
-    ),
+    "A against B, trained at N: what 4 L loses": ("A N 4*N", "A N N", "B N 4*N", "B N N"),
 }
-ORDER = rf"{NAME} against {NAME}, trained at (\d+): what 4 L loses"
 #: What is claimed where the paper has no number of its own: −1 lower, 0 level, 1 higher.
 CLAIMED = {
     "ALiBi against rotary and T5 bias at equal length": -1,
@@ -96,10 +75,6 @@ def losses() -> dict:
         key: (np.array([s[0] for s in seeds.values()]), np.array(next(iter(seeds.values()))[1]))
         for key, seeds in found.items()
     }
-
-
-def key_of(corpus, method, trained, window, stride=0, variant=""):
-    return (corpus, METHODS[method], trained, window, stride * (stride != window), variant)
 
 
 def interval(terms, random, draws=3000):
@@ -152,21 +127,39 @@ def page():
     return rows(first), {part.split("\n")[0]: part for part in sections}
 
 
+def pattern_of(row: str) -> str:
+    seen: set[str] = set()
+
+    def group(found):
+        letter = found[0]
+        kind = "|".join(METHODS) if letter in "AB" else r"\d+"
+        pattern = f"(?P={letter})" if letter in seen else f"(?P<{letter}>{kind})"
+        seen.add(letter)
+        return pattern
+
+    return re.sub(r"\b[ABDKMN]\b", group, row)
+
+
 def terms_of(what, found, main):
     """The losses that a row in words compares: (sign, bits, tokens, model) each."""
     named = re.fullmatch(r"(.*?)(?: \((\w+)\))?", what)
     words, corpus = named[1], named[2] or main
-    if match := re.fullmatch(ORDER, words):
-        a, b, n = match[1], match[2], int(match[3])
-        signed = [(1, a, 4 * n), (-1, a, n), (-1, b, 4 * n), (1, b, n)]
-        wanted = [(sign, (method, n, window)) for sign, method, window in signed]
-    else:
-        ((pattern, make),) = [(p, m) for p, m in ROWS.items() if re.fullmatch(p, words)]
-        groups = re.fullmatch(pattern, words).groups()
-        one, other = make(*(int(each) if each.isdigit() else each for each in groups))
-        wanted = [(1, one), (-1, other)]
-    keys = [(sign, key_of(corpus, *evaluation)) for sign, evaluation in wanted]
-    return [(sign, *found[key], key[:3]) for sign, key in keys]
+    matches = ((re.fullmatch(pattern_of(row), words), row) for row in ROWS)
+    ((match, row),) = [pair for pair in matches if pair[0]]
+    terms = []
+    for sign, evaluation in zip((1, -1, -1, 1), ROWS[row]):
+        method, *numbers = (match.groupdict().get(word, word) for word in evaluation.split())
+        variant = numbers.pop() if len(numbers) == 4 else ""
+        length, window, stride = (
+            sum(
+                math.prod(int(match.groupdict().get(each, each)) for each in term.split("*"))
+                for term in number.split("+")
+            )
+            for number in (*numbers, "0")[:3]
+        )
+        key = (corpus, METHODS[method], length, window, stride * (stride != window), variant)
+        terms.append((sign, *found[key], key[:3]))
+    return terms
 
 
 def test_the_page_says_what_the_json_says(page):
@@ -175,7 +168,7 @@ def test_the_page_says_what_the_json_says(page):
     main = next(iter(found))[0] if not any(k[0] == "wikipedia" for k in found) else "wikipedia"
     learned = []
     for n in sorted({key[2] for key in found if key[:2] == (main, "none")}):
-        pair = [key_of(main, name, n, n) for name in ("Sinusoidal", "No positions")]
+        pair = [(main, method, n, n, 0, "") for method in ("sinusoidal", "none")]
         if all(key in found for key in pair):
             one, other = (found[key][0].sum(1).mean() / found[key][1].sum() for key in pair)
             learned.append(2 ** (one - other) - 1 <= -0.02)

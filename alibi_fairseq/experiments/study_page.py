@@ -7,41 +7,34 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...files import atomic_write
-from ...reporting import markdown
-from ...reporting.own_results import without_length
-from ...reporting.plots import Line, Panel, draw, draw_panels, method_look
-from ...results.points import Point, method_name, series
+from ..files import atomic_write
+from ..reporting import markdown
+from ..reporting.own_results import without_length
+from ..reporting.plots import Line, Panel, draw, draw_panels, method_look
+from ..results.points import Point, method_name, series
 from .bootstrap import LEVEL
-from .claims import CLAIMS, Claim, Finding, Results
+from .claims import CLAIMS, Claim, Results
+
+LATER = "Later papers"
 
 
 def write_page(
-    title: str,
-    note: str,
-    results: Results,
-    points: Sequence[Point],
-    curves: Curves,
-    missing: Mapping[str, Sequence[int]],
-    folder: Path,
+    title: str, note: str, results: Results, missing: Mapping[str, Sequence[int]], folder: Path
 ) -> Path:
     """Write ``README.md`` and its figures into the results folder.
 
     Args:
         note: Markdown under the title.
-        points: perplexities of non-overlapping windows on the models' own corpus.
-        curves: of models that show whether sinusoidal embeddings have learned positions.
         missing: models that are not finished, the most important first, and their seeds.
     """
-    figure = folder / "study.png"
-    parts = [f"# {title}", note, verdicts([c for c in CLAIMS if not c.later], results)]
-    if points:
-        draw_lengths(title, points, figure)
-        parts.append(f"![Perplexity by evaluation length]({figure.name})")
-    if curves:
-        figure = folder / "training.png"
-        draw_training(curves, figure)
-        parts.append(f"![Validation perplexity in training]({figure.name})")
+    verdicts = [[c.title, c.source, c.verdict(results)] for c in CLAIMS if not c.later]
+    parts = [f"# {title}", note, markdown.table(["claim", "the paper", "here"], verdicts, left=3)]
+    if results.points:
+        draw_lengths(title, results.points, folder / "study.png")
+        parts.append("![Perplexity by evaluation length](study.png)")
+    if results.curves:
+        draw_training(results.curves, folder / "training.png")
+        parts.append("![Validation perplexity in training](training.png)")
     parts.append(
         f"Changes are of perplexity in per cent, with {LEVEL:.0%} intervals over seeds and documents; "
         "[the rules](../../docs/experiments.md#the-papers-claims-with-small-models) were fixed before "
@@ -63,34 +56,23 @@ def write_page(
     return path
 
 
-LATER = "Later papers"
-#: Validation losses in bits, one for each seed: (method, training length) → updates → losses.
-Curves = dict[tuple[str, int], dict[int, list[float]]]
-
-
-def verdicts(claims: Sequence[Claim], results: Results) -> str:
-    rows = [[claim.title, claim.source, claim.verdict(results)] for claim in claims]
-    return markdown.table(["claim", "the paper", "here"], rows, left=3)
-
-
 def section(claim: Claim, results: Results) -> list[str]:
     """A claim's comparisons; nothing where there are none yet."""
-    findings = list(claim.findings(results))
-    if not findings:
+    rows = []
+    for finding in claim.findings(results):
+        found, paper, seeds = finding.number, finding.paper, dict.fromkeys(finding.seeds)
+        printed = markdown.NOTHING if math.isnan(paper) else percent(paper)
+        interval = f"{percent(found.low)} … {percent(found.high)}"
+        trained = " and ".join(map(str, seeds)) if any(seeds) else ""
+        row = [finding.what, printed, percent(found.value), interval, trained, finding.verdict]
+        rows.append(row)
+    if not rows:
         return []
     verdict = claim.verdict(results)
     said = f"{claim.source} {claim.note}".rstrip() + (f" Here: **{verdict}**." if verdict else "")
     headers = ["comparison", "paper", "here", "interval", "seeds", ""]
-    table = markdown.table(headers, [row(finding) for finding in findings], left=1)
-    return [f"{'###' if claim.later else '##'} {claim.title}", said, table]
-
-
-def row(finding: Finding) -> list[str]:
-    found = finding.number
-    interval = f"{percent(found.low)} … {percent(found.high)}"
-    seeds = "" if not any(finding.seeds) else " and ".join(map(str, dict.fromkeys(finding.seeds)))
-    paper = markdown.NOTHING if math.isnan(finding.paper) else percent(finding.paper)
-    return [finding.what, paper, percent(found.value), interval, seeds, finding.verdict]
+    title = f"{'###' if claim.later else '##'} {claim.title}"
+    return [title, said, markdown.table(headers, rows, left=1)]
 
 
 def percent(value: float) -> str:
@@ -99,17 +81,18 @@ def percent(value: float) -> str:
     return f"{100 * value:+,.{digits}f} %"
 
 
-def draw_training(curves: Curves, path: Path) -> None:
+def draw_training(curves: Mapping, path: Path) -> None:
     """Validation perplexity by updates, a panel for each training length."""
-    panels = []
-    for length in sorted({length for _, length in curves}):
-        lines = []
-        for (method, trained_at), curve in curves.items():
-            if trained_at == length:
-                perplexities = [2 ** statistics.fmean(curve[each]) for each in sorted(curve)]
-                label, look = method_name(method), method_look(method)
-                lines.append(Line(label, sorted(curve), perplexities, look))
-        panels.append(Panel(f"trained at {length}", lines, "Updates", over_length=False))
+    lines: dict[int, list[Line]] = {}
+    for (method, length), curve in curves.items():
+        updates = sorted(curve)
+        perplexities = [2 ** statistics.fmean(curve[each]) for each in updates]
+        line = Line(method_name(method), updates, perplexities, method_look(method))
+        lines.setdefault(length, []).append(line)
+    panels = [
+        Panel(f"trained at {length}", found, "Updates", over_length=False)
+        for length, found in sorted(lines.items())
+    ]
     title = "Validation perplexity in training, mean over the seeds"
     draw(title, panels, path, path.with_suffix(".svg"))
 

@@ -6,20 +6,21 @@ of perplexity (or of speed, where it says so) with 95 % intervals, see :mod:`.bo
 
 from __future__ import annotations
 
+import collections
+import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import TypeAdapter
 
-from ...paper import published
-from ...results.points import method_name
-from ..comparison import tokens_at
+from ..paper import published
+from ..results.points import Point, method_name
 from .bootstrap import Interval, Losses, change, speed_up
+from .comparison import tokens_at
 
 #: The smallest change that counts; smaller ones are level.
 COUNTS = 0.005
@@ -29,8 +30,6 @@ SPEED_COUNTS = 0.05
 LEARNED = 0.02
 SIZE, DIRECTION, CONTRADICTED = "same direction and size", "same direction", "contradicted"
 OPEN, NOT_HERE, NOT_RUN = "cannot be told", "does not apply at this scale", "not run yet"
-#: What the paper or a later claim compares; other methods are successors.
-CLAIMED = {"sinusoidal", "rotary", "t5", "alibi", "kerple", "none"}
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,10 @@ class Evaluation:
         (length,) = tokens_at([window], int(n))
         stride, variant = length, ""
         for word in more:
-            name, is_stride, number = word.partition("S=")
-            if is_stride:
-                stride = int(Fraction(number) * (length if "/" in number else 1))
+            if number := word.partition("S=")[2]:
+                stride = length // 4 if number == "1/4" else int(number)
             else:
-                variant = name
+                variant = word
         return cls(corpus, method, int(n), corpus, length, stride, variant)
 
     @property
@@ -64,22 +62,26 @@ class Evaluation:
         return method_name(self.method)
 
 
+@dataclass
 class Results:
-    """The finished evaluations of a study, and seconds of rounds by phase, method and length."""
+    """What is kept of a study: its finished evaluations, and what the page shows beside them."""
 
-    def __init__(
-        self,
-        losses: Mapping[Evaluation, Losses],
-        speeds: Mapping[tuple[str, str, int], list[float]] | None = None,
-    ):
-        self.losses = losses
-        self.speeds = speeds or {}
-        self.main, *self.others = dict.fromkeys(each.corpus for each in losses) or [""]
+    losses: dict[Evaluation, Losses] = field(default_factory=dict)
+    #: Seconds of the rounds by phase, method and training length.
+    speeds: dict[tuple[str, str, int], list[float]] = field(default_factory=dict)
+    #: Perplexities of non-overlapping windows on the models' own corpora.
+    points: list[Point] = field(default_factory=list)
+    #: Validation losses in bits, one for each seed: (method, training length) → updates → losses.
+    curves: dict[tuple[str, int], dict[int, list[float]]] = field(default_factory=dict)
 
-    def lengths(self, method: str, corpus: str) -> list[int]:
-        """Training lengths of a method."""
-        models = (each for each in self.losses if (each.method, each.corpus) == (method, corpus))
-        return sorted({each.train_length for each in models})
+    @property
+    def corpora(self) -> list[str]:
+        """The main one first."""
+        return [*dict.fromkeys(each.corpus for each in self.losses)]
+
+    @property
+    def train_lengths(self) -> list[int]:
+        return sorted({each.train_length for each in self.losses})
 
     def of(self, text: str, corpus: str) -> tuple[Evaluation, Losses | None]:
         """An evaluation, or the difference of two of the same models, and its losses if they are there."""
@@ -131,12 +133,11 @@ class Comparison:
     over: Mapping[str, Any]
     paper: str = ""
     direction: int | None = None
-    without_paper: int | None = None
     first: bool = False
 
     def findings(self, results: Results, corpus: str) -> Iterator[Finding]:
         found: set[tuple] = set()
-        for case in self.cases(results, corpus):
+        for case in self.cases(results.train_lengths):
             group = tuple(case.get(name) for name in [*self.over][:-1])
             one, here = results.of(self.one.format(**case), corpus)
             other, there = results.of(self.other.format(**case), corpus)
@@ -146,41 +147,19 @@ class Comparison:
             item, *pair = self.paper.format(**case).split(", ")
             in_paper = [Evaluation.of(each) for each in pair] or [one, other]
             paper = papers(item, *in_paper)
-            direction = self.direction
-            if direction is None:
-                direction = self.without_paper if math.isnan(paper) else sign(paper)
+            direction = self.direction if math.isnan(paper) else sign(paper)
             what = self.what.format(**case, one=one, other=other)
             seeds = (len(here.seeds), len(there.seeds))
             yield Finding(what, change(here, there), paper, direction, seeds)
 
-    def cases(self, results: Results, corpus: str) -> list[dict]:
+    def cases(self, train_lengths: list[int]) -> list[dict]:
         """The values of the variables; ``m``, where there is one, is longer than ``n``."""
-        found: list[dict] = [{}]
+        named = []
         for name, values in self.over.items():
-            found = [
-                {**case, **(value if isinstance(value, dict) else {name: value})}
-                for case in found
-                for value in self.values(values, case, results, corpus)
-            ]
-        return [
-            case
-            for case in found
-            if case.get("n", 0) < case.get("m", math.inf) and case.get("only") in (None, case["n"])
-        ]
-
-    @staticmethod
-    def values(values: Any, case: dict, results: Results, corpus: str) -> Any:
-        if not isinstance(values, str):
-            return values
-        kind, _, method = values.format(**case).partition(" of ")
-        if kind == "strides":
-            return sorted({each.stride for each in results.losses if each.stride < 64})
-        if kind == "successors":
-            return dict.fromkeys(
-                each.method for each in results.losses if each.method not in CLAIMED
-            )
-        lengths = results.lengths(method, corpus)
-        return [n for n in lengths if n > case["n"]][:1] if kind == "next length" else lengths
+            values = train_lengths if values == "lengths" else values
+            named.append([each if isinstance(each, dict) else {name: each} for each in values])
+        found = [dict(collections.ChainMap(*case)) for case in itertools.product(*named)]
+        return [case for case in found if case.get("n", 0) < case.get("m", math.inf)]
 
 
 def sign(change: float) -> int:
@@ -237,7 +216,7 @@ class Claim:
     def findings(self, results: Results) -> Iterator[Finding]:
         if self.speeds:
             yield from speed(results)
-        for corpus in results.others if self.elsewhere else [results.main]:
+        for corpus in results.corpora[1:] if self.elsewhere else results.corpora[:1]:
             for comparison in self.comparisons:
                 yield from comparison.findings(results, corpus)
 
@@ -247,19 +226,16 @@ class Claim:
             return NOT_RUN
         if self.large or (self.positions and not has_learned_positions(results)):
             return NOT_HERE
-        for verdict in (CONTRADICTED, OPEN, DIRECTION, SIZE):  # the worst of them
-            if verdict in found:
-                return verdict
-        return ""
+        ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE)  # the worst first
+        return next((verdict for verdict in ordered if verdict in found), "")
 
 
 def has_learned_positions(results: Results) -> bool:
     """Whether sinusoidal beats no positions by as much as counts; without the latter, nobody knows."""
     found = []
-    for n in results.lengths("none", results.main):
-        (_, one), (_, other) = (
-            results.of(f"{method} {n} 1x", results.main) for method in ("sinusoidal", "none")
-        )
+    for n in results.train_lengths:
+        _, one = results.of(f"sinusoidal {n} 1x", results.corpora[0])
+        _, other = results.of(f"none {n} 1x", results.corpora[0])
         if one and other:
             found.append(change(one, other).value <= -LEARNED)
     return bool(found) and all(found)

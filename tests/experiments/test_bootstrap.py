@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from alibi_fairseq.experiments.study.bootstrap import Losses, change, speed_up
+from alibi_fairseq.experiments.bootstrap import Losses, change, speed_up
 
 
 def losses(model, of_seed, of_document, noise=0.0, random=None):
