@@ -127,7 +127,7 @@ def packed(folder, suffix):
 
 def refused(path, content):
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="damaged or cut off"):
+    with pytest.raises(BadInput, match="damaged, cut off"):
         texts_of(path)
 
 

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alibi_fairseq.data import splits
-from alibi_fairseq.data.splits import (
+from alibi_fairseq.data import bookcorpus
+from alibi_fairseq.data.bookcorpus import (
     DROPPED,
     GRAM,
-    SPLITS,
     THRESHOLD,
     Book,
     near_duplicates,
     shingles,
     split_blocks,
     split_books,
-    split_documents,
 )
+from alibi_fairseq.data.own_text import split_documents
+from alibi_fairseq.data.pipeline import SPLITS
 from alibi_fairseq.errors import BadInput
 
 
@@ -175,7 +175,7 @@ def test_a_part_of_the_hashes_estimates_the_same():
 
 
 def test_widespread_passages_are_no_sign_of_repetition(monkeypatch):
-    monkeypatch.setattr(splits, "_WIDESPREAD", 5)
+    monkeypatch.setattr(bookcorpus, "_WIDESPREAD", 5)
     licence = text(99, 300)
     books = [shingles(f"{licence} {text(seed)}") for seed in range(6)]
     assert near_duplicates(books) == list(range(6))
