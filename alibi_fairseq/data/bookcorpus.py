@@ -177,8 +177,7 @@ class BookCorpus(Corpus):
             raise BadInput(
                 f"The text has {lines:,} lines and {tokens:,} tokens, expected {LINES:,} and "
                 f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
-                "--allow-other-text prepares it under another name, and a folder or archive with "
-                "one file per book is split by books."
+                "--allow-other-text prepares it under another name."
             )
         return False
 
@@ -257,8 +256,7 @@ def _group(books: list[Book], folder: Path, workers: int) -> None:
     one_in = 1 + sum(book.words for book in books) // _KEPT
     paths = [folder / f"{book.sha256}.txt" for book in books]
     found = map_in_order(functools.partial(_shingles_of, one_in), paths, workers)
-    bar = progress(len(paths), "near-duplicates", "books", iterable=found)
-    for book, group in zip(books, near_duplicates(list(bar))):
+    for book, group in zip(books, near_duplicates(list(found))):
         book.group = group
 
 

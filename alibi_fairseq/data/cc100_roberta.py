@@ -19,7 +19,7 @@ from ..files import sha256_file
 from ..results.manifest import other_name
 from .documents import KEYS, documents_between, portions, runs_in, write_runs
 from .pipeline import BYTES_PER_TOKEN, Corpus, Part, option, part_bytes, positive
-from .sources import describe_files, fingerprint, text_bytes, text_files
+from .sources import fingerprint, text_bytes, text_files
 from .tokenisers import ByteLevelBpe, Tokeniser
 
 CORPUS = "cc100-roberta"
@@ -97,7 +97,7 @@ class Cc100Roberta(Corpus):
         return {
             "corpus": CORPUS if of_that_size else other_name(self.sources[0]),
             "identified_by": "size alone" if of_that_size else None,
-            "sources": describe_files(self.files, hashed=False),
+            "sources": [{"name": file.name, "bytes": file.stat().st_size} for file in self.files],
             "seed": self.seed,
             "replaced_documents": replaced,
         }

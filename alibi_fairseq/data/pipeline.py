@@ -80,6 +80,7 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
         for file in {*tokeniser.files} - {dictionary}:
             shutil.copyfile(file, data_bin / file.name)
         shards = [target.split("/")[0] for target in targets if target.endswith("/train")]
+        sharded = {"shards": shards} if shards else {}
         more = facts.pop("more", {})
         splits = {
             split: {
@@ -89,12 +90,7 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
             }
             for split, found in written.items()
         }
-        facts = {
-            "splits": splits,
-            "tokenizer": tokeniser.describe(),
-            **({"shards": shards} if shards else {}),
-            **facts,
-        }
+        facts = {"splits": splits, "tokenizer": tokeniser.describe(), **sharded, **facts}
         manifest = manifests.describe(
             data_bin, settings=settings, seconds=time.time() - started, **facts
         )
@@ -292,7 +288,7 @@ def binarise(
         for (piece, (target, _)), counts in zip(numbered, map_in_order(work, numbered, workers)):
             pieces.setdefault(target, []).append(piece)
             written.setdefault(Path(target).name, Counter()).update(counts)
-            bar.update(counts["bytes"])
+            bar.update(counts.get("bytes", 0))
     join = functools.partial(_join, folder, destination, tokeniser.entries)
     for _ in map_in_order(join, pieces.items(), workers):
         pass

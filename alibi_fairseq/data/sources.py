@@ -137,14 +137,10 @@ def fingerprint(files: list[Path]) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
-def describe_files(files: list[Path], hashed: bool = True) -> list[dict]:
+def describe_files(files: list[Path]) -> list[dict]:
     """The manifest's entries for the files that a text was made from."""
     return [
-        {
-            "name": file.name,
-            "bytes": file.stat().st_size,
-            **({"sha256": sha256_file(file)} if hashed else {}),
-        }
+        {"name": file.name, "bytes": file.stat().st_size, "sha256": sha256_file(file)}
         for file in files
     ]
 
