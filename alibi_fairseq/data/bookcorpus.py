@@ -23,7 +23,7 @@ import re
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
@@ -62,8 +62,6 @@ THRESHOLD = 0.05  # of the smaller book's 8-grams; unrelated books share less th
 _WIDESPREAD = 200  # books; 8-grams that more of them share are boilerplate
 _KEPT = 20_000_000  # hashes in memory at a time, about
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-
-Texts = Iterable[tuple[str, BinaryIO]]
 
 
 @dataclass
@@ -167,7 +165,7 @@ class BookCorpus(Corpus):
     def _is_genuine(self) -> bool:
         """Whether lines and tokens, as ``wc`` counts them, are the Toronto BookCorpus's."""
         lines = tokens = 0
-        for _, stream in _texts(self.sources):
+        for _, stream in _texts(self.files):
             for line in stream:
                 lines += 1
                 tokens += len(line.split())
@@ -183,7 +181,7 @@ class BookCorpus(Corpus):
 
     def _normalise(self, folder: Path, lined: bool, workers: int) -> list[Book]:
         folder.mkdir(exist_ok=True)
-        units = _units(_texts(self.sources), lined)
+        units = _units(self.files, lined)
         if self.excerpt:
             most = self.excerpt * BYTES_PER_TOKEN
             units = beginning(units, most, lambda unit: len(unit[1]), _FEWEST)
@@ -206,21 +204,20 @@ def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
     return all(
         Path(name).name.startswith(_LINE_FILES)
         for source in sources
-        for name, _ in itertools.islice(_texts([source]), 3)
+        for name, _ in itertools.islice(_texts(text_files([source])), 3)
     )
 
 
-def _texts(sources: Sequence[str | os.PathLike]) -> Texts:
-    return (pair for file in text_files(sources) for pair in texts(file))
+def _texts(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
+    return itertools.chain.from_iterable(map(texts, files))
 
 
-def _units(found: Texts, lined: bool) -> Iterator[tuple[str, bytes]]:
+def _units(files: list[Path], lined: bool) -> Iterator[tuple[str, bytes]]:
     """(name, raw text) of each book; of each block for the edition without book boundaries."""
     if not lined:
-        for name, stream in found:
-            yield Path(name).name, stream.read()
+        yield from ((Path(name).name, stream.read()) for name, stream in _texts(files))
         return
-    lines = itertools.chain.from_iterable(stream for _, stream in found)
+    lines = itertools.chain.from_iterable(stream for _, stream in _texts(files))
     for number in itertools.count():
         if not (block := list(itertools.islice(lines, LINES_PER_BLOCK))):
             return

@@ -103,11 +103,8 @@ class OwnText(Corpus):
         size = text_bytes(self.texts(work).values())
         entries = self.vocab_size or min(16_000, max(1_000, size // 1000))
         if not self.vocab_size:
-            print(
-                f"a dictionary of {entries:,} entries: one per 1,000 of the {size:,} bytes of "
-                "text, between 1,000 and 16,000; --vocab-size asks for another",
-                flush=True,
-            )
+            reason = f"for {size:,} bytes of text; --vocab-size asks for another number"
+            print(f"a dictionary of {entries:,} entries {reason}", flush=True)
         return self.trained(work, entries)
 
     def _words(self, train: Path, dictionary: Path) -> Words:
