@@ -39,8 +39,6 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     Raises:
         BadInput: there is a folder or a device of that name.
     """
-    if mode not in ("w", "wb"):
-        raise ValueError(f"atomic_write writes whole files: mode is 'w' or 'wb', not {mode!r}")
     target = Path(path).resolve()
     if target.exists() and not target.is_file():  # a device would be replaced by a file
         raise BadInput(f"{path} is not a file; name one to write.")

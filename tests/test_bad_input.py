@@ -163,7 +163,6 @@ def test_what_nobody_expected(data_bin, tmp_path, fail, capsys, monkeypatch, fla
         ("eval DATA --path CHECKPOINT --lengths 8 --out r.json --memory-gb inf", "--memory-gb"),
         ("compair", "Did you mean 'compare'?"),
         ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
-        ("prepare wikitext-103 --out x --mirror https://[", "https://["),
     ],
 )
 def test_other_options(data_bin, checkpoint, tmp_path, refuse, words, named, monkeypatch):

@@ -1,4 +1,3 @@
-import hashlib
 import os
 import subprocess
 import sys
@@ -7,7 +6,7 @@ import pytest
 from commands import ROOT
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write, check_disk, sha256_file
+from alibi_fairseq.files import atomic_write
 
 
 def test_written_file_is_whole_and_alone(tmp_path):
@@ -38,18 +37,6 @@ def test_permissions_follow_the_umask_and_a_symbolic_link_stays(tmp_path):
         stream.write("new")
     assert link.is_symlink() and plain.read_text() == "new"
     assert os.stat(plain).st_mode == mode
-
-
-def test_hash_equals_hashlib(tmp_path):
-    content = os.urandom(3 * (1 << 20) + 17)
-    (tmp_path / "f").write_bytes(content)
-    assert sha256_file(tmp_path / "f") == hashlib.sha256(content).hexdigest()
-
-
-def test_a_disk_that_is_too_small_is_refused(tmp_path):
-    check_disk(tmp_path / "not" / "there", 1, "The preparation")
-    with pytest.raises(BadInput, match=r"1000000000\.0 GB"):
-        check_disk(tmp_path / "not" / "there", 1e18, "The preparation")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])

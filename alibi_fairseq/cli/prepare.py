@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from alibi_fairseq.data.bookcorpus import BookCorpus
@@ -41,11 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        manifest, done = prepare(filled(args.kind, args), args.out, args.workers)
-    except KeyboardInterrupt:
-        print("\nInterrupted. Rerun the same command to resume.", file=sys.stderr)
-        return 130
+    manifest, done = prepare(filled(args.kind, args), args.out, args.workers)
     if not done:
         print(
             f"{args.out}/data-bin is there already, made from the same text and settings; "

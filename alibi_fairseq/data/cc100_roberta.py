@@ -19,18 +19,14 @@ from ..files import sha256_file
 from ..results.manifest import other_name
 from .documents import KEYS, documents_between, portions, runs_in, write_runs
 from .pipeline import BYTES_PER_TOKEN, Corpus, Part, option, part_bytes, positive
-from .sources import describe_files, fingerprint, text_bytes, text_files
+from .sources import fingerprint, text_bytes, text_files
 from .tokenisers import ByteLevelBpe, Tokeniser
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9
 SHARD = 4e9  # bytes of text in a shard
 
-# Memory in GB (10^9 bytes): of this process with its libraries, and of each worker with its run or
-# its part of a shard.
-_OWN_MEMORY, _WORKER_MEMORY = 0.8, 0.35
-_SAMPLE_PER_GB = 50_000_000  # bytes of text a tokeniser is trained on, per GB of memory
-_STEPS = 16  # in which that sample is read
+_SAMPLE = 200_000_000  # bytes of text that a tokeniser is trained on at most
 _LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
 
 
@@ -65,7 +61,6 @@ class Cc100Roberta(Corpus):
         None,
         type=positive,
     )
-    memory: float = option("memory of all processes together", 4.0, metavar="GB")
     seed: int = option("random seed of the shuffling", 1)
 
     @functools.cached_property
@@ -73,28 +68,23 @@ class Cc100Roberta(Corpus):
         return text_files(self.sources)
 
     def settings(self) -> dict:
-        if (self.encoder_json is None) != (self.vocab_bpe is None):
+        if len(self._published) == 1:
             raise BadInput("--encoder-json and --vocab-bpe belong together; give both or neither.")
-        if self.memory < (least := _OWN_MEMORY + _WORKER_MEMORY):
-            raise BadInput(
-                f"--memory {self.memory} is too little: one process needs {least:.2f} GB."
-            )
-        published = None
-        if self.encoder_json is not None and self.vocab_bpe is not None:
-            ByteLevelBpe(self.encoder_json, self.vocab_bpe)  # fails before hours of work
-            published = sha256_file(self.vocab_bpe)
+        if self._published:
+            ByteLevelBpe(*self._published)  # fails before hours of work
         return {
             "sources": fingerprint(self.files),
             "seed": self.seed,
-            "tokenizer": "byte-level-bpe" if published else "sentencepiece",
-            "vocabulary": published or self.vocab_size,
+            "tokenizer": "byte-level-bpe" if self._published else "sentencepiece",
+            "vocabulary": sha256_file(self._published[1]) if self._published else self.vocab_size,
             "valid_tokens": self.valid_tokens,
             "shards": self.shards,
-            "sample_bytes": None if published else round(self.memory * _SAMPLE_PER_GB),
+            "sample_bytes": None if self._published else _SAMPLE,
         }
 
-    def processes(self, workers: int) -> int:
-        return min(workers, max(1, int((self.memory - _OWN_MEMORY) / _WORKER_MEMORY)))
+    @property
+    def _published(self) -> list[str | os.PathLike]:
+        return [file for file in (self.encoder_json, self.vocab_bpe) if file is not None]
 
     def read(self, work: Path, workers: int) -> dict:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
@@ -107,7 +97,7 @@ class Cc100Roberta(Corpus):
         return {
             "corpus": CORPUS if of_that_size else other_name(self.sources[0]),
             "identified_by": "size alone" if of_that_size else None,
-            "sources": describe_files(self.files, hashed=False),
+            "sources": [{"name": file.name, "bytes": file.stat().st_size} for file in self.files],
             "seed": self.seed,
             "replaced_documents": replaced,
         }
@@ -127,16 +117,14 @@ class Cc100Roberta(Corpus):
         """Lines of a random sample of the documents, none of which validation may take."""
         runs = runs_in(work / "runs")
         size = text_bytes(runs)
-        share = min(1.0, round(self.memory * _SAMPLE_PER_GB) / size)
+        share = min(1.0, _SAMPLE / size)
         low = max(self._set_aside(size), KEYS - int(KEYS * share))
-        edges = [low + (KEYS - low) * step // _STEPS for step in range(_STEPS + 1)]
-        for first, last in zip(edges, edges[1:]):
-            for _, text in documents_between(runs, first, last):
-                yield from text.decode().split("\n")[:-1]
+        for _, text in documents_between(runs, low, KEYS):
+            yield from text.decode().split("\n")[:-1]
 
     def tokeniser(self, work: Path) -> Tokeniser:
-        if self.encoder_json is not None and self.vocab_bpe is not None:
-            return ByteLevelBpe(self.encoder_json, self.vocab_bpe)
+        if self._published:
+            return ByteLevelBpe(*self._published)
         return self.trained(work, self.vocab_size)
 
     def parts(self, work: Path, tokeniser: Tokeniser) -> list[Part]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,15 +22,21 @@ from ..files import atomic_write
 from ..results.manifest import other_name
 from .excerpt import beginning
 from .parallel import progress
-from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, option, positive
-from .sources import describe_files, not_utf8, single_spaced, text_bytes, text_files, texts
-from .splits import split_documents
-from .tokenisers import Tokeniser, Words
+from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, option, percentage, positive
+from .sources import (
+    describe_files,
+    naming,
+    shuffle_key,
+    single_spaced,
+    text_bytes,
+    text_files,
+    texts,
+)
+from .tokenisers import RESERVED, SPECIAL, Tokeniser, Words
 
 TOKENIZERS = ("sentencepiece", "words")
 #: Files of a folder that are read; files named one by one may have any name.
 ENDINGS = (".txt", ".md", ".rst")
-_LEAST_BYTES = 10_000
 
 
 @dataclass
@@ -53,7 +60,10 @@ class OwnText(Corpus):
         type=positive,
     )
     held_out: float = option(
-        "percentage of the text held out for validation, and again for test", 5.0, metavar="PERCENT"
+        "percentage of the text held out for validation, and again for test",
+        5.0,
+        type=percentage,
+        metavar="PERCENT",
     )
     seed: int = option("random seed of the split", 1)
 
@@ -62,10 +72,6 @@ class OwnText(Corpus):
         return text_files(self.sources, ENDINGS)
 
     def settings(self) -> dict:
-        if not 0 < self.held_out <= 25:
-            raise BadInput(
-                f"--held-out must be above 0 and at most 25 percent, not {self.held_out}."
-            )
         self._described = describe_files(self.files)
         return {
             "sources": [source["sha256"] for source in self._described],
@@ -93,62 +99,85 @@ class OwnText(Corpus):
 
     def tokeniser(self, work: Path) -> Tokeniser:
         if self.tokenizer == "words":
-            return Words.of(work / "train.txt", work / "dict.txt", self.vocab_size)
+            return self._words(work / "train.txt", work / "dict.txt")
         size = text_bytes(self.texts(work).values())
         entries = self.vocab_size or min(16_000, max(1_000, size // 1000))
         if not self.vocab_size:
-            print(
-                f"a dictionary of {entries:,} entries: one per 1,000 of the {size:,} bytes of "
-                "text, between 1,000 and 16,000; --vocab-size asks for another",
-                flush=True,
-            )
+            reason = f"for {size:,} bytes of text; --vocab-size asks for another number"
+            print(f"a dictionary of {entries:,} entries {reason}", flush=True)
         return self.trained(work, entries)
+
+    def _words(self, train: Path, dictionary: Path) -> Words:
+        """The words of the training split, the most frequent first."""
+        with open(train, encoding="utf-8", newline="\n") as lines:
+            counts = Counter(word for line in lines for word in line.split())
+        words = [f"{word} {n}\n" for word, n in counts.most_common() if word not in RESERVED]
+        with atomic_write(dictionary) as out:
+            out.writelines(words[: self.vocab_size and max(0, self.vocab_size - SPECIAL)])
+        return Words(dictionary)
 
     def _join(self, joined: Path) -> list[int]:
         """Write all documents, or the first of them, to one file; returns the bytes of each."""
         lines: Iterable[bytes] = itertools.chain.from_iterable(map(_lines, self.files))
         if self.excerpt:
             lines = beginning(lines, self.excerpt * BYTES_PER_TOKEN)
-        ends, line = [0], b""
-        with (
-            atomic_write(joined, "wb") as out,
-            progress(text_bytes(self.files), "normalising") as bar,
-        ):
+        sizes = [0]
+        with open(joined, "wb") as out, progress(text_bytes(self.files), "normalising") as bar:
             for line in lines:
                 out.write(line)
                 bar.update(len(line))
+                sizes[-1] += len(line)
                 if line == b"\n":
-                    ends.append(out.tell())
-            if line not in (b"", b"\n"):  # an excerpt ends within a document
-                out.write(b"\n")
-                ends.append(out.tell())
-        if ends[-1] < _LEAST_BYTES:
-            raise BadInput(
-                f"{', '.join(map(str, self.sources))}: {ends[-1]:,} bytes of text are too few to "
-                f"train and evaluate a model; at least {_LEAST_BYTES:,} are needed."
-            )
-        return [end - begin for begin, end in zip(ends, ends[1:])]
+                    sizes.append(0)
+            if sizes[-1]:  # an excerpt ends within a document
+                sizes[-1] += out.write(b"\n")
+        return [size for size in sizes if size]
 
 
 def _lines(file: Path) -> Iterator[bytes]:
     """The lines of every document in a file, and an empty one behind each."""
     for name, stream in texts(file):
         empty = True
-        try:
+        with naming(name):
             for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
                 if line := single_spaced(line):
                     yield line.encode() + b"\n"
                     empty = False
-        except UnicodeDecodeError as error:
-            raise not_utf8(name, error) from error
         if not empty:
             yield b"\n"
+
+
+def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
+    """The split of each document, drawn in an order that depends on the seed.
+
+    A document that would make a held-out split half as large again as requested stays in training.
+
+    Args:
+        held_out: percent of all bytes for each of validation and test.
+
+    Returns:
+        None if whole documents cannot be held out: there are too few, or they are too long.
+    """
+    wanted = sum(sizes) * held_out / 100
+    found = ["train"] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda number: shuffle_key(seed, number))
+    for split in ("valid", "test"):
+        held = 0
+        for number in order:
+            if held >= wanted:
+                break
+            if found[number] == "train" and held + sizes[number] <= 1.5 * wanted:
+                found[number] = split
+                held += sizes[number]
+        if held < wanted / 2:
+            return None
+    return found
 
 
 def _deal(joined: Path, spans: Iterable[tuple[str, int]], splits: dict[str, Path]) -> None:
     """Deal out the text, in whole lines, by the sizes of its stretches."""
     with open(joined, "rb") as text, ExitStack() as stack:
-        files = {s: stack.enter_context(atomic_write(path, "wb")) for s, path in splits.items()}
+        files = {s: stack.enter_context(open(path, "wb")) for s, path in splits.items()}
         end = 0
         for split, size in spans:
             end += size
@@ -156,6 +185,6 @@ def _deal(joined: Path, spans: Iterable[tuple[str, int]], splits: dict[str, Path
                 files[split].write(line)
         if empty := [split for split, file in files.items() if not file.tell()]:
             raise BadInput(
-                f"Nothing of the text is left for {' and '.join(empty)}, because its lines are too "
-                "long; break them or give more text."
+                f"Nothing of the text is left for {' and '.join(empty)}: give more text, or break "
+                "its lines."
             )

@@ -55,8 +55,6 @@ def process_context() -> multiprocessing.context.BaseContext:
     """The start method of worker processes."""
     # Not "fork": libraries that have already run threads here (OpenMP) would hang in the children.
     # A server that has only imported the package forks them, so they share its memory.
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["alibi_fairseq", "fairseq.data.indexed_dataset"])
     return context

@@ -18,9 +18,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,10 +28,13 @@ from ..errors import BadInput
 from ..files import check_disk, locked
 from ..results import manifest as manifests
 from ..results.stamps import Stamp, check_settings, once, read_stamp, write_settings
-from .excerpt import batches
+from .excerpt import batches, write_lines
 from .parallel import map_in_order, progress
-from .sources import not_utf8, text_bytes
+from .sources import text_bytes
 from .tokenisers import END_OF_LINE, SPECIAL, Tokeniser, train_sentencepiece
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SPLITS = ("train", "valid", "test")
 #: Bytes of text that hold a token for sure: more than any tokeniser here reaches on average.
@@ -40,7 +43,7 @@ _COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
 _SAMPLE = 256_000_000  # bytes of text that a tokeniser is trained on at most
 _BATCH = 1 << 20  # bytes of text tokenised at a time
 _PART = (8_000_000, 128_000_000)  # bytes of text in a part, least and most
-_SUFFIXES = (".bin", ".idx")
+_READ = "text.json"  # in OUT/work: the text has been read
 _ADVICE = "choose another --out or delete that folder"
 
 #: A piece of ``TARGET.bin`` that one process writes: the target, and what gives its items. An item
@@ -56,7 +59,6 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
     """
     started = time.time()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes are ours
-    workers = corpus.processes(workers)
     settings = corpus.settings()
     if corpus.excerpt:
         settings["excerpt"] = corpus.excerpt
@@ -64,25 +66,31 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
         return manifest, False
     check_disk(out, corpus.disk_needed(corpus.files, corpus.excerpt), "The preparation")
     with _unfinished(Path(out), settings) as work:
-        facts = once(_text_read(work), lambda: corpus.read(work, workers))
+        facts = once(Stamp(work / _READ), lambda: corpus.read(work, workers))
         tokeniser = corpus.tokeniser(work)
         dictionary, data_bin = work / "dict.txt", work / "data-bin"
         if not dictionary.exists():
             tokeniser.write_dictionary(dictionary)
         parts = corpus.parts(work, tokeniser)
         written = binarise(parts, work / "parts", data_bin, tokeniser, workers)
+        targets = dict.fromkeys(target for target, _ in parts)
         # Not under temporary names, which a killed run would leave there to be published.
-        for folder in {(data_bin / target).parent for target in written}:
+        for folder in {(data_bin / target).parent for target in targets}:
             shutil.copyfile(dictionary, folder / dictionary.name)
-        for file in {*tokeniser.files, *(work / name for name in corpus.beside)} - {dictionary}:
+        for file in {*tokeniser.files} - {dictionary}:
             shutil.copyfile(file, data_bin / file.name)
-        shards = [target.split("/")[0] for target in written if target.endswith("/train")]
-        facts = {
-            "splits": _counts(written, corpus.item, facts.pop("more", {})),
-            "tokenizer": tokeniser.describe(),
-            **({"shards": shards} if shards else {}),
-            **facts,
+        shards = [target.split("/")[0] for target in targets if target.endswith("/train")]
+        sharded = {"shards": shards} if shards else {}
+        more = facts.pop("more", {})
+        splits = {
+            split: {
+                **({corpus.item: found["items"]} if corpus.item else {}),
+                **{name: found[name] for name in _COUNTS},
+                **more.get(split, {}),
+            }
+            for split, found in written.items()
         }
+        facts = {"splits": splits, "tokenizer": tokeniser.describe(), **sharded, **facts}
         manifest = manifests.describe(
             data_bin, settings=settings, seconds=time.time() - started, **facts
         )
@@ -119,7 +127,7 @@ def _unfinished(out: Path, settings: dict) -> Iterator[Path]:
 
     Input that is refused before all of it has been read leaves nothing behind.
     """
-    work, made_out = out / "work", not out.exists()
+    work = out / "work"
     with locked(work / "lock", "--out", "preparation"):
         kept, there = work / "settings.json", f"{work} holds an unfinished preparation"
         check_settings(read_stamp(kept), settings, there, _ADVICE)
@@ -127,15 +135,9 @@ def _unfinished(out: Path, settings: dict) -> Iterator[Path]:
         try:
             yield work
         except BadInput:
-            if not _text_read(work).path.exists():
+            if not (work / _READ).exists():
                 shutil.rmtree(work)
-                if made_out:
-                    out.rmdir()
             raise
-
-
-def _text_read(work: Path) -> Stamp:
-    return Stamp(work / "text.json")
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
@@ -150,6 +152,13 @@ def positive(text: str) -> int:
     return number
 
 
+def percentage(text: str) -> float:
+    """A share of the text that is held out: above 0 and at most 25 percent."""
+    if not 0 < (share := float(text)) <= 25:
+        raise ValueError
+    return share
+
+
 @dataclass
 class Corpus:
     """The policy of a corpus: reading, splits, tokeniser and checks.
@@ -160,7 +169,6 @@ class Corpus:
         paper_bytes: size of the paper's text.
         disk: bytes that the preparation takes at its peak per byte of text.
         item: what the manifest calls an item of the binary data, if it is not a line.
-        beside: files that :meth:`read` writes and that belong beside the binary data.
     """
 
     name: ClassVar[str]
@@ -168,26 +176,19 @@ class Corpus:
     paper_bytes: ClassVar[float] = 0
     disk: ClassVar[float] = 3.5  # normalised text twice, the binary data twice for a while
     item: ClassVar[str] = ""
-    beside: ClassVar[tuple[str, ...]] = ()
 
-    excerpt: int | None = field(
-        default=None,
-        kw_only=True,
-        metadata={
-            "help": "prepare only the beginning of the text, with about this many tokens; "
-            "it never bears the name of a corpus of the paper",
-            "type": positive,
-            "metavar": "TOKENS",
-        },
+    _: KW_ONLY
+    excerpt: int | None = option(
+        "prepare only the beginning of the text, with about this many tokens; it never bears the "
+        "name of a corpus of the paper",
+        None,
+        type=positive,
+        metavar="TOKENS",
     )
 
     def settings(self) -> dict:
         """JSON values that determine the output, after a check of the options."""
         raise NotImplementedError
-
-    def processes(self, workers: int) -> int:
-        """The number of processes that are used of those that are allowed."""
-        return workers
 
     @functools.cached_property
     def files(self) -> list[Path]:
@@ -201,7 +202,8 @@ class Corpus:
         return cls.disk * min(text, excerpt * BYTES_PER_TOKEN if excerpt else math.inf)
 
     def read(self, work: Path, workers: int) -> dict:
-        """Write the text, normalised, checked and split, into a folder.
+        """Write the text, normalised, checked and split, into a folder, and what belongs beside the
+        binary data into its ``data-bin``.
 
         Returns:
             Its entries in the manifest; ``more`` holds further counts of each split.
@@ -259,18 +261,12 @@ def text_parts(path: Path, target: str) -> list[Part]:
 def _lines(path: Path, begin: int, end: int) -> Iterator[list[str]]:
     with open(path, "rb") as stream:
         stream.seek(begin)
-        while begin < end:
-            block = stream.read(min(_BATCH, end - begin))
-            if not block.endswith(b"\n"):
-                block += stream.readline()
-            begin += len(block)
-            try:
-                text = block.decode()
-            except UnicodeDecodeError as error:
-                raise not_utf8(path, error) from error
-            # Universal newlines, as fairseq-preprocess reads.
-            for line in io.StringIO(text, newline=None):
-                yield [line.rstrip("\n")]
+        # Lines end as for fairseq-preprocess, with any of \n, \r and \r\n.
+        for line in io.TextIOWrapper(stream, encoding="utf-8", newline=""):
+            yield [line.rstrip("\r\n")]
+            begin += len(line.encode())
+            if begin >= end:
+                return
 
 
 def binarise(
@@ -281,7 +277,7 @@ def binarise(
     Parts and files that an earlier call has finished are kept.
 
     Returns:
-        For each target the sums of lines, words, bytes, tokens, unknown tokens and items.
+        For each split the sums of lines, words, bytes, tokens, unknown tokens and items.
     """
     folder.mkdir(exist_ok=True)
     written: dict[str, Counter] = {}
@@ -291,81 +287,61 @@ def binarise(
     with progress(None, "tokenising") as bar:
         for (piece, (target, _)), counts in zip(numbered, map_in_order(work, numbered, workers)):
             pieces.setdefault(target, []).append(piece)
-            written.setdefault(target, Counter()).update(counts)
-            bar.update(counts["bytes"])
+            written.setdefault(Path(target).name, Counter()).update(counts)
+            bar.update(counts.get("bytes", 0))
     join = functools.partial(_join, folder, destination, tokeniser.entries)
-    with progress(len(pieces), "joining", "files") as bar:
-        for _ in map_in_order(join, pieces.items(), workers):
-            bar.update()
+    for _ in map_in_order(join, pieces.items(), workers):
+        pass
     return written
-
-
-def _counts(written: dict[str, Counter], item: str, more: dict[str, dict]) -> dict[str, dict]:
-    """The counts of each split, from those of each of its files."""
-    splits: dict[str, Counter] = {}
-    for target, found in written.items():
-        splits.setdefault(Path(target).name, Counter()).update(found)
-    return {
-        split: {
-            **({item: found["items"]} if item else {}),
-            **{name: found[name] for name in _COUNTS},
-            **more.get(split, {}),
-        }
-        for split, found in splits.items()
-    }
 
 
 def _write(tokeniser: Tokeniser, task: tuple[Path, Part]) -> dict:
     piece, (_, items) = task
-    make = functools.partial(_write_items, items(), piece, tokeniser)
-    return once(Stamp(piece.with_suffix(".json")), make)
+
+    def write() -> Counter:
+        counts: Counter[str] = Counter()
+        write_lines(piece, _tokenised(items(), tokeniser, counts), tokeniser.entries)
+        return counts
+
+    return once(Stamp(piece.with_suffix(".json")), write)
 
 
-def _write_items(items: Iterable[list[str]], piece: Path, tokeniser: Tokeniser) -> dict:
+def _tokenised(
+    items: Iterable[list[str]], tokeniser: Tokeniser, counts: Counter[str]
+) -> Iterator[Tensor]:
     import torch
 
-    counts = dict.fromkeys((*_COUNTS, "items"), 0)
     end = END_OF_LINE - tokeniser.offset
-    with _builder(piece, piece.parent, tokeniser.entries) as builder:
-        for batch in batches(items, _BATCH, lambda lines: sum(map(len, lines))):
-            encoded = iter(tokeniser.encode([line for lines in batch for line in lines]))
-            for lines in batch:
-                ids: list[int] = []
-                for line in lines:
-                    ids += next(encoded)
-                    ids.append(end)
-                    counts["words"] += len(line.split())
-                    counts["bytes"] += len(line.encode()) + 1
-                tokens = np.array(ids, dtype=np.int32) + tokeniser.offset
-                builder.add_item(torch.from_numpy(tokens))
-                counts["items"] += 1
-                counts["lines"] += len(lines)
-                counts["tokens"] += len(ids)
-                counts["unknown"] += int((tokens < SPECIAL).sum()) - len(lines)
-    return counts
+    for batch in batches(items, _BATCH, lambda lines: sum(map(len, lines))):
+        encoded = iter(tokeniser.encode([line for lines in batch for line in lines]))
+        for lines in batch:
+            ids: list[int] = []
+            for _ in lines:
+                ids += [*next(encoded), end]
+            tokens = np.array(ids, dtype=np.int32) + tokeniser.offset
+            counts["items"] += 1
+            counts["lines"] += len(lines)
+            counts["words"] += sum(len(line.split()) for line in lines)
+            counts["bytes"] += sum(len(line.encode()) + 1 for line in lines)
+            counts["tokens"] += len(ids)
+            counts["unknown"] += int((tokens < SPECIAL).sum()) - len(lines)
+            yield torch.from_numpy(tokens)
 
 
 def _join(folder: Path, destination: Path, entries: int, task: tuple[str, list[Path]]) -> None:
-    target, pieces = task
-    joined = destination / target
-    if not joined.with_suffix(".idx").exists():
-        joined.parent.mkdir(parents=True, exist_ok=True)
-        with _builder(joined, folder, entries) as builder:
-            for piece in pieces:
-                builder.merge_file_(str(piece))
-    for piece in pieces:
-        for suffix in _SUFFIXES:
-            Path(f"{piece}{suffix}").unlink(missing_ok=True)
-
-
-@contextmanager
-def _builder(prefix: Path, folder: Path, entries: int) -> Iterator:
-    """fairseq's writer of ``PREFIX.bin`` and ``.idx``, which appear when the block ends."""
     from fairseq.data.indexed_dataset import make_builder
 
-    attempt = folder / f".{prefix.parent.name}-{prefix.name}-{os.getpid()}"
-    builder = make_builder(f"{attempt}.bin", impl="mmap", vocab_size=entries)
-    yield builder
-    builder.finalize(f"{attempt}.idx")
-    for suffix in _SUFFIXES:
-        os.replace(f"{attempt}{suffix}", f"{prefix}{suffix}")
+    target, pieces = task
+
+    def join() -> None:
+        joined = destination / target
+        joined.parent.mkdir(parents=True, exist_ok=True)
+        builder = make_builder(f"{joined}.bin", impl="mmap", vocab_size=entries)
+        for piece in pieces:
+            builder.merge_file_(str(piece))
+        builder.finalize(f"{joined}.idx")
+
+    once(Stamp(folder / f"{target.replace('/', '-')}.json"), join)
+    for piece in pieces:
+        piece.with_suffix(".bin").unlink(missing_ok=True)
+        piece.with_suffix(".idx").unlink(missing_ok=True)

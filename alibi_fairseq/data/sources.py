@@ -1,4 +1,4 @@
-"""Text from files, folders, archives and the network, one stream at a time, never unpacked to disk."""
+"""Text from files, folders and archives, one stream at a time, never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import hashlib
 import io
 import lzma
 import os
-import socket
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, BinaryIO
-from urllib.parse import urlsplit
 
 from ..errors import BadInput
 from ..files import sha256_file
@@ -72,7 +68,7 @@ def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
     Raises:
         BadInput: the file is damaged.
     """
-    with open(path, "rb") as raw, _naming(path):
+    with open(path, "rb") as raw, naming(path):
         if not is_archive(path):
             packed = _COMPRESSED.get(path.suffix.lower())
             yield path.name, _stream(path, packed[0](raw) if packed else raw)
@@ -110,7 +106,7 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer) -> int:
-        with _naming(self._path):
+        with naming(self._path):
             return self._stream.readinto(buffer)
 
 
@@ -119,8 +115,8 @@ def _stream(path: Path, stream: IO[bytes]) -> io.BufferedReader:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Name the file in whatever the libraries raise for a damaged one, which has no common type."""
+def naming(path: str | os.PathLike) -> Iterator[None]:
+    """Name the file in whatever is raised for one that is damaged or no text; there is no common type."""
     try:
         yield
     except BadInput:
@@ -129,53 +125,10 @@ def _naming(path: Path) -> Iterator[None]:
         # bz2 raises a bare OSError; one from the disk has a number. EINVAL: sought before the file.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        raise BadInput(f"{path}: the file is damaged or cut off ({error}).") from error
-
-
-def download(mirrors: dict[str, str], folder: Path) -> tuple[Path, str]:
-    """Fetch a file into ``folder``; it appears under its own name only if its hash matches.
-
-    Args:
-        mirrors: URL → SHA-256 or SHA-512, in the order in which they are tried.
-
-    Returns:
-        The file, and the URL it comes from.
-
-    Raises:
-        BadInput: no mirror worked.
-    """
-    from torch.hub import download_url_to_file
-
-    socket.setdefaulttimeout(60)  # seconds without a byte
-    failures, part = [], folder / "download.part"
-    for url, expected in mirrors.items():
-        try:
-            target = folder / Path(urlsplit(url).path).name
-            if not target.is_file():
-                download_url_to_file(url, str(part), progress=sys.stderr.isatty())
-                if (found := digest(part, expected)) != expected:
-                    raise ValueError(f"its hash is {found}, expected {expected}")
-                os.replace(part, target)
-            return target, url
-        except (OSError, ValueError, HTTPException) as error:
-            failures.append(f"{url}: {error}")
-            print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
-        finally:
-            for left in folder.glob(f"{part.name}*"):  # torch.hub's own may stay as well
-                left.unlink()
-    raise BadInput(
-        f"No mirror could be used ({'; '.join(failures)}). Fetch the archive elsewhere and give it "
-        "with --archive FILE."
-    )
-
-
-def digest(path: Path, like: str) -> str:
-    """SHA-256 or SHA-512 of a file in hexadecimal, whichever has the length of the other."""
-    found = hashlib.new("sha256" if len(like) == 64 else "sha512")
-    with open(path, "rb") as stream:
-        while chunk := stream.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()
+        raise BadInput(
+            f"{path}: the file is damaged, cut off or not UTF-8 text ({error}); convert other "
+            "encodings, e.g. with: iconv -f LATIN1 -t UTF-8."
+        ) from error
 
 
 def fingerprint(files: list[Path]) -> str:
@@ -184,24 +137,17 @@ def fingerprint(files: list[Path]) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
-def describe_files(files: list[Path], hashed: bool = True) -> list[dict]:
+def describe_files(files: list[Path]) -> list[dict]:
     """The manifest's entries for the files that a text was made from."""
     return [
-        {
-            "name": file.name,
-            "bytes": file.stat().st_size,
-            **({"sha256": sha256_file(file)} if hashed else {}),
-        }
+        {"name": file.name, "bytes": file.stat().st_size, "sha256": sha256_file(file)}
         for file in files
     ]
 
 
-def not_utf8(name: str | os.PathLike, error: UnicodeDecodeError) -> BadInput:
-    """The error for text in another encoding."""
-    return BadInput(
-        f"{name} is not UTF-8 text ({error.reason}); convert it first, "
-        "e.g. with: iconv -f LATIN1 -t UTF-8."
-    )
+def shuffle_key(seed: int, content: object) -> bytes:
+    """A sort key that depends only on the seed and the contents, or their hash."""
+    return hashlib.sha256(f"{seed} {content}".encode()).digest()
 
 
 def single_spaced(line: str) -> str:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from http.client import HTTPException
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,25 +21,16 @@ from ..files import atomic_write, sha256_files
 from ..results.manifest import other_name
 from .excerpt import beginning
 from .pipeline import SPLITS, Corpus, option
-from .sources import describe_files, digest, download, is_archive, not_utf8, texts
+from .sources import describe_files, naming, texts
 from .tokenisers import Words
 
 CORPUS = "wikitext-103"
+# By the corpus's first author; the address in fairseq's own script no longer answers.
+URL = "https://wikitext.smerity.com/wikitext-103-v1.zip"
 ZIP_SHA256 = "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590"
-TAR_SHA512 = (
-    "c8186919aa1840af6b734ea41abc580574ea8efe2fafda220f5d01002464d175"
-    "66d84be5199b875136c9593f0e0678fb5d7c84bb2231de8b4151cb9c83fa2109"
-)
-# The address in fairseq's own script (s3.amazonaws.com/research.metamind.io) no longer answers.
-MIRRORS = {
-    # by the corpus's first author; refuses clients without a User-Agent
-    "https://wikitext.smerity.com/wikitext-103-v1.zip": ZIP_SHA256,
-    # the same three files in another container
-    "https://dax-cdn.cdn.appdomain.cloud/dax-wikitext-103/1.0.1/wikitext-103.tar.gz": TAR_SHA512,
-}
 LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}
 TOKENS = {"train": 103_227_021, "valid": 217_646, "test": 245_569}  # with one </s> per line
-DICTIONARY = (267_744, 267_743)  # entries; the second is in published logs
+DICTIONARY = 267_744  # entries
 _OTHER = "this is not WikiText-103; --allow-other-text prepares it under another name."
 
 
@@ -53,12 +47,6 @@ class WikiText103(Corpus):
     from_dir: str | os.PathLike | None = option(
         "folder with wiki.{train,valid,test}.tokens", None, metavar="FOLDER"
     )
-    mirror: list[str] | None = option(
-        "download wikitext-103-v1.zip from here instead (repeatable, tried in order)",
-        None,
-        action="append",
-        metavar="URL",
-    )
     allow_other_text: bool = option(
         "accept another text in the same layout; the manifest then never says WikiText-103",
         False,
@@ -73,14 +61,8 @@ class WikiText103(Corpus):
     def settings(self) -> dict:
         if self.archive is not None and self.from_dir is not None:
             raise BadInput("--archive and --from-dir are two sources; give one of them.")
-        if self.archive is not None and not self.files[0].is_file():
-            raise BadInput(f"--archive {self.archive}: there is no such file.")
         found = sha256_files(self.files)
-        self._official = (
-            not self.files
-            or found == ZIP_SHA256
-            or (is_archive(self.files[0]) and digest(self.files[0], TAR_SHA512) == TAR_SHA512)
-        )
+        self._official = not self.files or found == ZIP_SHA256
         if self.archive is not None and not self._official and not self.allow_other_text:
             raise BadInput(
                 f"--archive {self.archive}: SHA-256 is {found}, expected {ZIP_SHA256}: {_OTHER}"
@@ -92,20 +74,32 @@ class WikiText103(Corpus):
         return {**found, "train": work / "train.txt"} if self.excerpt else found
 
     def read(self, work: Path, workers: int) -> dict:
-        source, origin = Path(self.from_dir or self.archive or ""), {}
-        if not self.files:
-            mirrors = dict.fromkeys(self.mirror or [], ZIP_SHA256) or MIRRORS
-            source, url = download(mirrors, work)
-            origin = {"url": url}
+        from fairseq.data import Dictionary
+
+        source = Path(self.from_dir or self.archive or download(work))
         if not self.from_dir:
             _extract(source, work / "text")
         whole = _tokens_files(Path(self.from_dir or work / "text"))
         counts = {split: count_words(path) for split, path in whole.items()}
-        differences = _differences(counts)
+        dictionary = Dictionary()  # as fairseq-preprocess makes it
+        with open(whole["train"], encoding="utf-8") as lines:
+            for word, count in Counter(word for line in lines for word in line.split()).items():
+                dictionary.add_symbol(word, count)
+        dictionary.finalize()
+        dictionary.save(str(work / "dict.txt"))
+        differences = [
+            f"wiki.{split}.tokens has {counts[split][unit]:,} {unit}, expected {wanted[split]:,}"
+            for split in SPLITS
+            for unit, wanted in (("lines", LINES), ("tokens", TOKENS))
+            if counts[split][unit] != wanted[split]
+        ]
+        if len(dictionary) != DICTIONARY:
+            differences.append(
+                f"The dictionary has {len(dictionary):,} entries, expected {DICTIONARY:,}"
+            )
         if differences and not self.allow_other_text:
             raise BadInput(f"{differences[0]}: {_OTHER}")
-        entries = self._write_dictionary(whole["train"], work / "dict.txt")
-        genuine = entries in DICTIONARY and not differences and not self.excerpt
+        genuine = not differences and not self.excerpt
         sources = describe_files(list(whole.values()))
         if self.excerpt:
             # Only now: the dictionary of an excerpt is that of the whole text.
@@ -116,6 +110,7 @@ class WikiText103(Corpus):
         if not self.from_dir:
             # Other text may come in an archive that bears the name of WikiText-103.
             name = source.name if genuine else other_name(source) + source.suffix
+            origin = {} if self.files else {"url": URL}
             sources.insert(0, {**describe_files([source])[0], "name": name, **origin})
         hashed = "archive hash, " if self._official else ""
         return {
@@ -129,34 +124,27 @@ class WikiText103(Corpus):
     def tokeniser(self, work: Path) -> Words:
         return Words(work / "dict.txt")
 
-    def _write_dictionary(self, train: Path, path: Path) -> int:
-        """Write the dictionary that fairseq-preprocess makes; returns the number of its entries."""
-        from fairseq.data import Dictionary
 
-        dictionary = Dictionary()
-        with open(train, encoding="utf-8") as lines:
-            for word, count in Counter(word for line in lines for word in line.split()).items():
-                dictionary.add_symbol(word, count)
-        dictionary.finalize()
-        entries = len(dictionary)
-        if entries not in DICTIONARY and not self.allow_other_text:
-            raise BadInput(
-                f"The dictionary has {entries:,} entries, expected {DICTIONARY[0]:,} (or "
-                f"{DICTIONARY[1]:,}): {_OTHER}"
-            )
-        with atomic_write(path) as stream:
-            dictionary.save(stream)
-        return entries
+def download(folder: Path) -> Path:
+    """Fetch the archive; it appears under its own name only if its hash matches."""
+    from torch.hub import download_url_to_file
+
+    socket.setdefaulttimeout(60)  # seconds without a byte
+    archive = folder / Path(URL).name
+    try:
+        if not archive.exists():
+            download_url_to_file(URL, str(archive), ZIP_SHA256, progress=sys.stderr.isatty())
+    except (OSError, RuntimeError, HTTPException) as error:
+        raise BadInput(
+            f"{URL}: {error}. Fetch the archive elsewhere and give it with --archive FILE."
+        ) from error
+    return archive
 
 
 def _tokens_files(folder: Path) -> dict[str, Path]:
     paths = {split: folder / f"wiki.{split}.tokens" for split in SPLITS}
-    for path in paths.values():
-        if not path.is_file():
-            raise BadInput(
-                f"{folder}: {path.name} is missing; WikiText-103 is wiki.train.tokens, "
-                "wiki.valid.tokens and wiki.test.tokens (the -raw edition, *.raw, is another corpus)."
-            )
+    if missing := [path for path in paths.values() if not path.is_file()]:
+        raise BadInput(f"{missing[0]} is missing (the -raw edition, *.raw, is another corpus).")
     return paths
 
 
@@ -173,24 +161,11 @@ def _extract(archive: Path, folder: Path) -> None:
 def count_words(path: Path) -> dict:
     """``lines``, ``words``, ``bytes`` and ``tokens`` of a UTF-8 file whose every line ends with ``</s>``."""
     lines = words = 0
-    try:
-        # Universal newlines, as fairseq-preprocess reads.
-        with open(path, encoding="utf-8") as stream:
-            for line in stream:
-                lines += 1
-                words += len(line.split())
-    except UnicodeDecodeError as error:
-        raise not_utf8(path, error) from error
+    # Universal newlines, as fairseq-preprocess reads.
+    with naming(path), open(path, encoding="utf-8") as stream:
+        for line in stream:
+            lines += 1
+            words += len(line.split())
     if words == 0:
         raise BadInput(f"{path}: there are no words in it.")
     return {"lines": lines, "words": words, "bytes": path.stat().st_size, "tokens": words + lines}
-
-
-def _differences(counts: dict[str, dict]) -> list[str]:
-    expected = {"lines": LINES, "tokens": TOKENS}
-    return [
-        f"wiki.{split}.tokens has {found[unit]:,} {unit}, expected {expected[unit][split]:,}"
-        for split, found in counts.items()
-        for unit in ("lines", "tokens")
-        if found[unit] != expected[unit][split]
-    ]

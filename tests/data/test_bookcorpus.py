@@ -91,7 +91,7 @@ def test_line_edition_is_checked_and_split_in_runs(line_file, tmp_path, monkeypa
         BadInput, match=f"1,000 lines and {tokens:,} tokens, expected 74,004,228 and 984,846,357"
     ):
         prepare(BookCorpus([line_file], **settings), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "work").exists()
     manifest, _ = prepare(
         BookCorpus([line_file], allow_other_text=True, **settings), tmp_path / "other"
     )

@@ -29,7 +29,11 @@ def split(folder, name):
 
 def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path):
     out = tmp_path / "text-smoke"
+    out.mkdir()
+    (out / "test.bin").touch()  # of an older excerpt
+    (corpus / "manifest.json").write_text("{}")  # of the whole, whose name must not be borne
     excerpt(corpus, out, {"train": first(100), "valid": first(10_000), "test": first(10)})
+    (corpus / "manifest.json").unlink()
     whole, cut = split(corpus, "train"), split(out, "train")
     assert len(cut.tokens) >= 100
     assert cut.line_starts[-1] < 100  # without its last line it would be too short
@@ -37,6 +41,7 @@ def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path
     assert cut.line_starts.tolist() == whole.line_starts[: len(cut.line_starts)].tolist()
     assert split(out, "valid").tokens.tolist() == split(corpus, "valid").tokens.tolist()
     assert not (out / "test.bin").exists()
+    assert corpus_name(out) == "text-smoke"
     assert (out / "dict.txt").read_bytes() == (corpus / "dict.txt").read_bytes()
 
 
@@ -50,21 +55,6 @@ def test_rare_words_become_unknown(corpus, tmp_path):
     kept = whole.tokens < len(dictionary)
     assert cut.tokens[kept].tolist() == whole.tokens[kept].tolist()
     assert set(cut.tokens[~kept].tolist()) == {dictionary.unk()}
-
-
-def test_results_call_the_text_by_the_folders_name(corpus, tmp_path):
-    # The manifest of the whole, whose name the excerpt must not bear.
-    (corpus / "manifest.json").write_text("{}")
-    excerpt(corpus, tmp_path / "text-smoke", {"valid": first(10)})
-    assert corpus_name(tmp_path / "text-smoke") == "text-smoke"
-
-
-def test_an_older_excerpt_is_replaced(corpus, tmp_path):
-    (tmp_path / "text-smoke").mkdir()
-    (tmp_path / "text-smoke" / "test.bin").touch()
-    excerpt(corpus, tmp_path / "text-smoke", {"valid": first(10)})
-    names = {path.name for path in (tmp_path / "text-smoke").iterdir()}
-    assert names == {"dict.txt", "valid.bin", "valid.idx"}
 
 
 def test_an_excerpt_of_wikitext_has_the_first_lines_and_the_whole_dictionary(tmp_path):

@@ -13,12 +13,6 @@ def square(n):
     return n * n
 
 
-def fail_at_three(n):
-    if n == 3:
-        raise KeyError(n)
-    return n
-
-
 def parent_of_a_sleeper(path):
     for _ in parallel.map_in_order(sleep_and_tell, [path] * 2, workers=2):
         pass
@@ -43,11 +37,6 @@ def test_results_come_in_order_and_items_only_as_needed(workers):
     assert [next(results) for _ in range(5)] == [0, 1, 4, 9, 16]
     assert len(taken) <= 5 + 2 * workers
     assert list(results) == [n * n for n in range(5, 40)]
-
-
-def test_failure_in_a_worker_comes_through():
-    with pytest.raises(KeyError):
-        list(parallel.map_in_order(fail_at_three, range(9), 2))
 
 
 def test_workers_end_with_a_killed_parent(tmp_path):

@@ -93,25 +93,17 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_a_text_is_read_once(interrupted, monkeypatch):
-    interrupted(1)
-    monkeypatch.setattr(OwnText, "read", None)
-    interrupted(1)
-
-
-def test_unfinished_data_of_other_settings_is_refused(interrupted):
+def test_unfinished_data_is_of_one_preparation(interrupted, tmp_path, monkeypatch):
     interrupted(1)
     with pytest.raises(BadInput, match="unfinished"):
         interrupted(2)
-    interrupted(1)  # and the refusal did not keep the lock
-
-
-def test_two_processes_do_not_work_in_one_folder(interrupted, tmp_path):
     with (
         locked(tmp_path / "work" / "lock", "--out", "preparation"),
         pytest.raises(BadInput, match="another preparation"),
     ):
         interrupted(1)
+    monkeypatch.setattr(OwnText, "read", None)  # it has been read, and no refusal kept the lock
+    interrupted(1)
 
 
 def test_data_of_somebody_else_is_not_touched(tmp_path):
