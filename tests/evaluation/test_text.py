@@ -11,8 +11,13 @@ from conftest import describe
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split, measure_text
-from alibi_fairseq.evaluation.measure import TextSize
+from alibi_fairseq.evaluation.data import (
+    TextSize,
+    corpus_name,
+    load_dictionary,
+    load_split,
+    measure_text,
+)
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
 
