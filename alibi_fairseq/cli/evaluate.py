@@ -21,7 +21,6 @@ from ..evaluation.context import distances, effective_context
 from ..evaluation.data import DOCUMENTS
 from ..evaluation.sweep import Sweep, run_sweep
 from ..reporting import markdown
-from ..reporting.markdown import CHANCE_NOTE
 from ..reporting.probes import accuracy_table
 from ..results.points import is_chance
 from .options import Verb, filled, names, option
@@ -64,13 +63,13 @@ def json_object(text: str) -> dict:
 
 def device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     with suppress(RuntimeError):  # torch knows no device of that name
         found = torch.device(name)
-        there = torch.cuda.device_count() if found.type == "cuda" else found.type == "cpu"
-        if (found.index or 0) < there:
+        there = {"cpu": 1, "cuda": torch.cuda.device_count()}
+        if (found.index or 0) < there.get(found.type, 0):
             return found
-    raise BadInput(f"--device: this machine has no '{name}'; use auto, cpu, cuda or cuda:1.")
+    raise ValueError
 
 
 @dataclass(kw_only=True)
@@ -116,7 +115,7 @@ class Eval(Verb):
     subsets: list[str] = option("for example valid,test", "valid", flag="--subset", type=names)
     out: Path = option("results (JSON)", required=True, metavar="FILE")
     precision: str = option("of weights and activations", "fp32", choices=list(PRECISIONS))
-    device: str = option("auto, cpu, cuda, cuda:1, …", "auto")
+    device: torch.device = option("auto, cpu, cuda, cuda:1, …", "auto", type=device)
     overrides: dict = option(
         'options of the stored model to override, for example \'{"attention_backend": "eager"}\'',
         "{}",
@@ -139,7 +138,6 @@ class Eval(Verb):
         type=gigabytes,
         metavar="GB",
     )
-
     effective_context: float | None = option(
         "also give the shortest window whose loss is at most PERCENT higher than the longest one's "
         "(default: 1), and attention by distance",
@@ -155,8 +153,7 @@ class Eval(Verb):
             raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
         if self.out.exists() and not self.out.is_file():  # reading a device may never end
             raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
-        sweep = filled(Sweep, self)
-        cells = run_sweep(replace(sweep, device=device(self.device), attention=percent is not None))
+        cells = run_sweep(replace(filled(Sweep, self), attention=percent is not None))
         if "accuracy" in cells[0]:
             print(f"{accuracy_table(cells)}\nResults: {self.out}")
             return
@@ -164,11 +161,11 @@ class Eval(Verb):
         if percent is not None:
             print(context_table(cells, percent))
             print(
-                f"The shortest window within {percent:g} % of the longest one's loss, and in that one"
+                f"The shortest window whose loss is at most {percent:g} % above the longest one's, and in"
             )
-            print("attention by distance in tokens, in percent.")
+            print("that one attention by distance in tokens, in percent.")
         if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
-            print(f"Some are near {CHANCE_NOTE}")
+            print(f"Some are near {markdown.CHANCE_NOTE}")
         print(f"L: window length, S: stride, ctx: context per token. Results: {self.out}")
 
 

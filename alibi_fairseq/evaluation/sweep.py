@@ -34,10 +34,11 @@ from ..results.schema import (
 )
 from .checkpoint import LoadedModel, load_checkpoint
 from .context import attention_mass
-from .data import TextSize, corpus_name, document_starts, load_dictionary, load_split
+from .data import Split, TextSize, corpus_name, document_starts, load_dictionary, load_split
 from .measure import PeakMemory, Scorer, Stream, losses_of, sum_losses
 from .probe import ProbeCases
 from .windows import (
+    Span,
     Window,
     context_of,
     make_batches,
@@ -99,9 +100,6 @@ def run_sweep(sweep: Sweep) -> list[dict]:
     Raises:
         BadInput: a measurement is impossible; nothing has been written then.
     """
-    for path in sweep.checkpoints:
-        if there := sorted(path.glob("*.pt")):
-            raise BadInput(f"--path: '{path}' is a folder; name a file in it, such as {there[-1]}.")
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
@@ -200,13 +198,13 @@ class TextCases:
             }
             if case not in self.cases:
                 self.cases.append(case)
+        self.splits: dict[str, Split] = {}
+        self.spans: dict[str, list[Span]] = {}
         dictionary = load_dictionary(sweep.data)
-        self.splits = {name: load_split(sweep.data, name, dictionary) for name in sweep.subsets}
-        self.spans = {}
-        for name, split in self.splits.items():
+        for name in sweep.subsets:
+            split = self.splits[name] = load_split(sweep.data, name, dictionary)
             starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
-            spans = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
-            self.spans[name] = spans
+            self.spans[name] = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
         #: Whether windows begin anew in each document.
         self.cut = sweep.score_from is not None or sweep.score_to is not None
 

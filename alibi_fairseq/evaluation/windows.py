@@ -62,15 +62,15 @@ def spans_of(
     Raises:
         BadInput: nothing is scored.
     """
-    skipped = score_from or 0
-    if skipped < 0:
-        raise BadInput(f"--score-from must be at least 0, not {score_from}.")
-    spans = []
+    skipped, spans = score_from or 0, []
     for begin, end in zip(starts, [*starts[1:], tokens]):
         last = end if score_to is None else min(begin + score_to, end)
         spans.append(Span(begin, min(begin + skipped, last), last))
-    if all(first >= last for _, first, last in spans):
-        raise BadInput("--score-from and --score-to leave no token to score; widen them.")
+    if skipped < 0 or all(first >= last for _, first, last in spans):
+        raise BadInput(
+            f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more than "
+            "there are; change them."
+        )
     return spans
 
 
