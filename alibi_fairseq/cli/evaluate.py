@@ -7,9 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import zip_longest
-from operator import itemgetter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ import torch
 
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
-from ..evaluation.context import distances, effective_context
 from ..evaluation.data import DOCUMENTS
 from ..evaluation.sweep import Sweep, run_sweep
 from ..reporting import markdown
@@ -140,7 +137,7 @@ class Eval(Verb):
     )
     effective_context: float | None = option(
         "also give the shortest window whose loss is at most PERCENT higher than the longest one's "
-        "(default: 1), and attention by distance",
+        "(default: 1)",
         None,
         nargs="?",
         const=1.0,
@@ -153,17 +150,13 @@ class Eval(Verb):
             raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
         if self.out.exists() and not self.out.is_file():  # reading a device may never end
             raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
-        cells = run_sweep(replace(filled(Sweep, self), attention=percent is not None))
+        cells = run_sweep(filled(Sweep, self))
         if "accuracy" in cells[0]:
             print(f"{accuracy_table(cells)}\nResults: {self.out}")
             return
         print(evaluation_table(cells))
         if percent is not None:
             print(context_table(cells, percent))
-            print(
-                f"The shortest window whose loss is at most {percent:g} % above the longest one's, and in"
-            )
-            print("that one attention by distance in tokens, in percent.")
         if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
             print(f"Some are near {markdown.CHANCE_NOTE}")
         print(f"L: window length, S: stride, ctx: context per token. Results: {self.out}")
@@ -204,17 +197,14 @@ def evaluation_table(cells: list[dict]) -> str:
 
 
 def context_table(cells: list[dict], percent: float) -> str:
-    """Effective context and, in the longest windows, attention by distance: a line per model and stride."""
-    groups: dict[tuple, list[dict]] = defaultdict(list)
+    """The shortest window whose loss is near the longest one's, by model, split and stride."""
+    losses: dict[tuple, dict[int, float]] = defaultdict(dict)
     for cell in cells:
         stride = "full" if cell["stride"] == cell["length"] else str(cell["stride"])
-        groups[cell["checkpoint"], cell["subset"], stride].append(cell)
-    most = max(len(cell["attention_mass"]) for cell in cells)
-    rows = [["checkpoint", "split", "S", "effective", "of", *distances(most)]]
-    for (checkpoint, subset, stride), some in groups.items():
-        longest = max(some, key=itemgetter("length"))
-        lengths = [str(effective_context(some, percent)), str(longest["length"])]
-        mass = [f"{100 * share:.1f}" for share in longest["attention_mass"]]
-        rows.append([short_name(checkpoint), subset, stride, *lengths, *mass])
-    padded = list(zip(*zip_longest(*rows, fillvalue=markdown.NOTHING)))
-    return markdown.table(padded[0], padded[1:])
+        losses[cell["checkpoint"], cell["subset"], stride][cell["length"]] = cell["loss_bits"]
+    rows = []
+    for (checkpoint, subset, stride), loss in losses.items():
+        most = loss[max(loss)] * (1 + percent / 100)
+        near = min(length for length in loss if loss[length] <= most)
+        rows.append([short_name(checkpoint), subset, stride, str(near)])
+    return markdown.table(["checkpoint", "split", "S", f"context within {percent:g} %"], rows)

@@ -33,7 +33,6 @@ from ..results.schema import (
     save_document,
 )
 from .checkpoint import LoadedModel, load_checkpoint
-from .context import attention_mass
 from .data import Split, TextSize, corpus_name, document_starts, load_dictionary, load_split
 from .measure import PeakMemory, Scorer, Stream, losses_of, sum_losses
 from .probe import ProbeCases
@@ -56,7 +55,6 @@ class Sweep:
         strides: None is the whole window.
         memory_budget: bytes a forward pass may take, or None for the device's default.
         documents: how documents are told apart, a key of ``DOCUMENTS``, to sum the loss of each.
-        attention: also measure attention by distance, see :func:`.context.attention_mass`.
     """
 
     data: Path
@@ -73,7 +71,6 @@ class Sweep:
     documents: str | None = None
     score_from: int | None = None
     score_to: int | None = None
-    attention: bool = False
 
     def settings(self) -> dict:
         """Keys and values common to all cells of the results, which leave out those of None."""
@@ -86,7 +83,6 @@ class Sweep:
             "documents": self.documents,
             "score_from": self.score_from,
             "score_to": self.score_to,
-            "attention": self.attention or None,
             "shard": None,  # earlier versions wrote parts of a result
         }
 
@@ -251,8 +247,6 @@ class TextCases:
         if not (remembered and self.cut):
             seen = self.windows(subset, length + remembered, stride)
             cell["min_context"], cell["mean_context"] = context_of(seen)
-        if self.sweep.attention:
-            cell["attention_mass"] = attention_mass(model, stream, windows)
         return cell
 
 

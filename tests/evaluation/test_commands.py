@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.cli.evaluate import context_table
 from alibi_fairseq.results.provenance import STATE_KEY
 from alibi_fairseq.results.schema import load_document
 
@@ -13,6 +14,7 @@ from alibi_fairseq.results.schema import load_document
 def test_eval(trained, tmp_path, capsys):
     command = ["eval", str(trained.data), "--path", str(trained("alibi")), "--device", "cpu"]
     command += ["--lengths", "16,48", "--stride", "full,4", "--subset", "valid,test"]
+    command += ["--effective-context", "50"]
     assert main([*command, "--out", str(tmp_path / "results.json")]) == 0
     cells = load_document(tmp_path / "results.json")["cells"]
     measured = [(cell["subset"], cell["length"], cell["stride"]) for cell in cells]
@@ -26,8 +28,19 @@ def test_eval(trained, tmp_path, capsys):
     assert "100%" in printed.err
     table = printed.out.splitlines()
     assert "perplexity" in table[0] and "mean ctx" in table[0]
+    contexts = printed.out.split("\n\n")[1].splitlines()[2:]
+    assert [line.split()[-2] for line in contexts] == 4 * ["16"]
     for cell, line in zip(cells, table[2:]):
         assert f"{cell['perplexity']:.2f}" in line and f"{cell['mean_context']:.1f}" in line
+
+
+@pytest.mark.parametrize("percent, expected", [(0, 512), (1, 128), (5, 64), (100, 16)])
+def test_effective_context_is_the_shortest_window_within_the_band(percent, expected):
+    losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
+    model = {"checkpoint": "run/model.pt", "subset": "valid", "stride": 8}
+    cells = [{**model, "length": length, "loss_bits": loss} for length, loss in losses.items()]
+    *_, line = context_table(cells[1:] + cells[:1], percent).splitlines()
+    assert line.split()[-2] == str(expected)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ def test_bad_requests_write_nothing(sweep, tmp_path, changes):
         ({"precision": "bf16"}, "precision"),
         ({"overrides": {"attention_backend": "eager"}}, "model_overrides"),
         ({"subsets": ["test"]}, "data_sha256"),
-        ({"attention": True}, "attention"),
         ({"score_to": 9}, "score_to"),
         ({"out": "shard"}, "shard"),
         ({"out": "other"}, "schema"),
