@@ -97,7 +97,7 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     if described is not None:
         check_hashes(described, data, name)
     lines, binary = None, data / f"{name}.bin"
-    if binary.is_file() and binary.stat().st_size:
+    if not binary.is_file() or binary.stat().st_size:
         lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
     if lines is None:
         found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"

@@ -74,12 +74,11 @@ class Sweep:
 
     def settings(self) -> dict:
         """Keys and values common to all cells of the results, which leave out those of None."""
+        overrides = json.dumps(self.overrides, sort_keys=True) if self.overrides else None
         return {
             "precision": self.precision,
             "device": self.device.type,
-            "model_overrides": json.dumps(self.overrides, sort_keys=True)
-            if self.overrides
-            else None,
+            "model_overrides": overrides,
             "documents": self.documents,
             "score_from": self.score_from,
             "score_to": self.score_to,
@@ -187,11 +186,8 @@ class TextCases:
         self.subsets = sorted(sweep.subsets)
         self.cases: list[dict] = []
         for subset, length, stride in product(sweep.subsets, sweep.lengths, sweep.strides):
-            case = {
-                "subset": subset,
-                "length": length,
-                "stride": length if stride is None else stride,
-            }
+            stride = length if stride is None else stride
+            case = {"subset": subset, "length": length, "stride": stride}
             if case not in self.cases:
                 self.cases.append(case)
         self.splits: dict[str, Split] = {}
