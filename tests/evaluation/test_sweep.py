@@ -15,8 +15,11 @@ from commands import ROOT
 from conftest import without_times
 from fairseq import checkpoint_utils
 from torch.nn.functional import cross_entropy
-from trained import TRAIN_LENGTH, text_of
+from trained import TRAIN_LENGTH, Trained, text_of, train
 
+from alibi_fairseq.data import probes
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.probe import ProbeCases
 from alibi_fairseq.results.schema import load_document
 
 
@@ -61,6 +64,20 @@ def test_finished_cells_are_kept(sweep, tmp_path):
     document = load_document(tmp_path / "results.json")
     assert [cell["length"] for cell in document["cells"]] == [16, 32, 64]
     assert len(document["provenance"]["parts"]) == 2
+
+
+def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(probes, "TOKENS", 4096)
+    data = tmp_path / "probe"
+    probes.prepare(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
+    case = {"data": data, "lengths": [TRAIN_LENGTH]}
+    checkpoint = train(data, tmp_path / "model", Trained.FLAGS["alibi"])
+    cells = sweep(checkpoint, **case)
+    assert [cell["depth"] for cell in cells] == list(probes.DEPTHS)
+    monkeypatch.setattr(ProbeCases, "measure", pytest.fail)
+    assert sweep(checkpoint, **case) == cells
+    with pytest.raises(BadInput, match="precision"):
+        sweep(checkpoint, **case, precision="bf16")
 
 
 @pytest.mark.parametrize("length, stride", [(128, 8), (100, 30)])
