@@ -28,8 +28,8 @@ from fairseq_cli import eval_lm
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.evaluation.measure import PeakMemory, measure
-from alibi_fairseq.evaluation.windows import make_batches, plan_windows, share_start
+from alibi_fairseq.evaluation.measure import PeakMemory, sum_losses
+from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 
 from . import common
 
@@ -109,8 +109,10 @@ class Ours:
         size = self.model.windows_per_batch(length, DEVICE, None)
         stream = self.split.stream(stride, DEVICE)
         began = time.perf_counter()
-        (total,) = measure(self.model.scorer(), stream, make_batches(windows, size), [0, length])
-        return time.perf_counter() - began, float(total.nats) / total.tokens / float(np.log(2))
+        batches, whole = make_batches(windows, size), [Span(0, 0, len(self.split.tokens))]
+        (nats,) = sum_losses(self.model.scorer(), stream, batches, whole)
+        scored = sum(window.scores for window in windows)
+        return time.perf_counter() - began, float(nats) / scored / float(np.log(2))
 
 
 def compare(data: Path, checkpoint: Path, architecture: str, stride: int, rounds: int) -> dict:

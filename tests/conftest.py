@@ -22,7 +22,6 @@ import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
 from alibi_fairseq.evaluation.sweep import Sweep, run_sweep
 from alibi_fairseq.results import manifest
-from alibi_fairseq.results.schema import load_document
 
 # Ignored under nohup and in the background of a script, which processes would inherit.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -51,19 +50,6 @@ def sweep(trained, tmp_path):
         settings = {"subsets": ["valid"], "lengths": [16], "strides": [None], **changes}
         given = Sweep(data, [checkpoint], out=tmp_path / f"{out}.json", **settings)
         return run_sweep(given)
-
-    return run
-
-
-@pytest.fixture
-def shards(sweep, tmp_path):
-    """The documents of the shards of a sweep; one may have nothing to do, and write none."""
-
-    def run(count: int, **changes) -> list[dict]:
-        changes = {"memory_budget": 200_000, **changes}  # small batches, so that each gets some
-        for index in range(1, count + 1):
-            sweep(out=f"shard{index}", shard=(index, count), **changes)
-        return [load_document(path) for path in sorted(tmp_path.glob("shard*.json"))]
 
     return run
 

@@ -21,7 +21,6 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache, reduce
 from pathlib import Path
 
@@ -30,7 +29,6 @@ import torch
 from checkpoints.released_format import released_state, write_dictionary
 from commands import ROOT, SHORT
 from huggingface.exported import converted, perturbed
-from results_documents import document, evaluation_cell
 
 from alibi_fairseq import cli
 from alibi_fairseq.results.manifest import FORMAT, VERSION
@@ -62,15 +60,6 @@ def hugging_face(folder: Path, *_) -> None:
     model = perturbed("alibi", "--layernorm-embedding --activation-fn gelu_accurate")
     converted(model, "alibi").model.save_pretrained(folder)
     model.decoder.dictionary.save(str(folder / "dict.txt"))
-
-
-def shards(folder: Path, *_) -> None:
-    for number in (1, 2):
-        cell = evaluation_cell(16.0, tokens=500, checkpoint="c.pt", seconds=1.0)
-        nats = Fraction(500 * 4 * math.log(2))  # 4 bits for each of 500 tokens: perplexity 16
-        cell |= {"shard": f"{number}/2", "shard_nats": str(nats), "tokens_per_second": 500.0}
-        cell |= {"peak_memory_mb": 10.0, "split_tokens": 1000, "split_words": 900}
-        (folder / f"{number}.json").write_text(json.dumps(document(cell)))
 
 
 def demo_results(folder: Path, *_) -> None:
@@ -107,7 +96,6 @@ READERS: dict[str, tuple[Callable, str, str]] = {
     "released checkpoint": (released, "*", IMPORT),
     "Hugging Face folder": (hugging_face, "*", "import-hf {f} --out {out}/model"),
     "results": (demo_results, "*", "report {f}/results.json --out {out}"),
-    "shards": (shards, "*", "merge-shards {f}/1.json {f}/2.json --out {out}/r.json"),
     "comparison": (comparison, "*", "compare {f}/comparison.yaml --dry-run --out {out}/runs"),
     "texts": (archives, "*", PREPARE + " --out {out}/text"),
 }

@@ -1,4 +1,4 @@
-"""``alibi-fairseq eval``, ``position-loss`` and ``merge-shards``: perplexity at any length and stride."""
+"""``alibi-fairseq eval``: perplexity at any length and stride."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..data.probes import SETTINGS
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
-from ..evaluation.context import distances, effective_context
 from ..evaluation.data import DOCUMENTS
-from ..evaluation.measure import bucket_edges
-from ..evaluation.merge import merge_shards
-from ..evaluation.probe import run_probe
 from ..evaluation.sweep import Sweep, run_sweep
 from ..reporting import markdown
-from ..reporting.markdown import CHANCE_NOTE
-from ..reporting.own_results import position_table
 from ..reporting.probes import accuracy_table
-from ..results.points import document_points, is_chance
-from ..results.schema import load_document, save_document
-from .options import Verb, aligned, filled, names, option
+from ..results.points import is_chance
+from .options import Verb, filled, names, option
 
 # Types of options; argparse names the option in front of what they raise.
 
@@ -66,28 +58,23 @@ def json_object(text: str) -> dict:
     return value
 
 
-def shard(text: str) -> tuple[int, int]:
-    """``2/3`` → (2, 3), the second of three."""
-    index, count = map(int, text.split("/"))
-    if not 1 <= index <= count:
-        raise ValueError
-    return index, count
-
-
 def device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     with suppress(RuntimeError):  # torch knows no device of that name
         found = torch.device(name)
-        there = torch.cuda.device_count() if found.type == "cuda" else found.type == "cpu"
-        if (found.index or 0) < there:
+        there = {"cpu": 1, "cuda": torch.cuda.device_count()}
+        if (found.index or 0) < there.get(found.type, 0):
             return found
-    raise BadInput(f"--device: this machine has no '{name}'; use auto, cpu, cuda or cuda:1.")
+    raise ValueError
 
 
 @dataclass(kw_only=True)
-class SweepOptions(Verb):
-    """The options of a sweep; those with the name of a field of :class:`Sweep` are passed to it."""
+class Eval(Verb):
+    """Perplexity at any length and stride.
+
+    The options with the name of a field of :class:`Sweep` are passed to it.
+    """
 
     data: Path = option("folder written by fairseq-preprocess", type=folder_of, metavar="DATA")
     checkpoints: list[Path] = option(
@@ -125,7 +112,7 @@ class SweepOptions(Verb):
     subsets: list[str] = option("for example valid,test", "valid", flag="--subset", type=names)
     out: Path = option("results (JSON)", required=True, metavar="FILE")
     precision: str = option("of weights and activations", "fp32", choices=list(PRECISIONS))
-    device: str = option("auto, cpu, cuda, cuda:1, …", "auto")
+    device: torch.device = option("auto, cpu, cuda, cuda:1, …", "auto", type=device)
     overrides: dict = option(
         'options of the stored model to override, for example \'{"attention_backend": "eager"}\'',
         "{}",
@@ -140,9 +127,6 @@ class SweepOptions(Verb):
         flag="--dict",
         metavar="FILE",
     )
-    shard: tuple[int, int] | None = option(
-        "compute the I-th of N spans; join them with merge-shards", None, type=shard, metavar="I/N"
-    )
     memory_budget: int | None = option(
         "memory budget of a forward pass, which determines the batch size (default: 2 on a CPU, half "
         "of a GPU's)",
@@ -151,90 +135,41 @@ class SweepOptions(Verb):
         type=gigabytes,
         metavar="GB",
     )
-
-    def __call__(self) -> int:
-        sweep: Sweep = replace(filled(Sweep, self), device=device(self.device))
-        if sweep.buckets is not None:
-            bucket_edges(1, sweep.buckets)  # raises BadInput before anything is loaded
-        if self.out.exists() and not self.out.is_file():  # reading a device may never end
-            raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
-        return self.measure(sweep)
-
-    def measure(self, sweep: Sweep) -> int:
-        raise NotImplementedError
-
-
-@dataclass(kw_only=True)
-class Eval(SweepOptions):
-    """Perplexity at any length and stride."""
-
     effective_context: float | None = option(
         "also give the shortest window whose loss is at most PERCENT higher than the longest one's "
-        "(default: 1), and attention by distance",
+        "(default: 1)",
         None,
         nargs="?",
         const=1.0,
         metavar="PERCENT",
     )
 
-    def measure(self, sweep: Sweep) -> int:
+    def __call__(self) -> None:
         percent = self.effective_context
-        if (sweep.data / SETTINGS).is_file():
-            print(f"{accuracy_table(run_probe(sweep))}\nResults: {self.out}")
-            return 0
-        if percent is not None:
-            if not 0 <= percent < math.inf:
-                raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
-            if sweep.shard:
-                raise BadInput("--effective-context is measured in one piece; remove --shard.")
-            sweep = replace(sweep, attention=True)
-        cells = run_sweep(sweep)
+        if percent is not None and not 0 <= percent < math.inf:
+            raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
+        if self.out.exists() and not self.out.is_file():  # reading a device may never end
+            raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
+        cells = run_sweep(filled(Sweep, self))
+        if "accuracy" in cells[0]:
+            print(f"{accuracy_table(cells)}\nResults: {self.out}")
+            return
         print(evaluation_table(cells))
         if percent is not None:
-            print(f"\n{context_table(cells, percent)}\n")
-            print(f"The shortest window within {percent:g} % of the")
-            print(
-                "longest one's loss, and in that one attention by distance in tokens, in percent."
-            )
+            print(context_table(cells, percent))
         if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
-            print(f"\nSome are near {CHANCE_NOTE}")
-        print(f"\nL: window length, S: stride, ctx: context per token. Results: {self.out}")
-        return 0
+            print(f"Some are near {markdown.CHANCE_NOTE}")
+        print(f"L: window length, S: stride, ctx: context per token. Results: {self.out}")
 
 
-@dataclass(kw_only=True)
-class PositionLoss(SweepOptions):
-    """Loss by position within the window."""
-
-    buckets: int = option(
-        "largest number of position buckets, whose width grows geometrically", 32, metavar="N"
-    )
-
-    def measure(self, sweep: Sweep) -> int:
-        run_sweep(sweep)
-        print(position_table(document_points(load_document(self.out))))
-        print(f"Loss in bits per token. Results: {self.out}")
-        return 0
-
-
-@dataclass
-class MergeShards(Verb):
-    """The results of all shards of a sweep as those of one."""
-
-    shards: list[Path] = option("results of all shards", metavar="FILE")
-    out: Path = option("file to write", required=True, metavar="FILE")
-
-    def __call__(self) -> None:
-        document = merge_shards([load_document(path) for path in self.shards])
-        save_document(document, self.out)
-        if document["kind"] == "evaluation":
-            print(evaluation_table(document["cells"]))
-        print(f"Merged {len(self.shards)} files. Results: {self.out}")
+def short_name(path: str) -> str:
+    """A checkpoint's folder and file name."""
+    return "/".join(Path(path).parts[-2:])
 
 
 #: Column title, key of the cell, format.
 _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
-    ("checkpoint", "checkpoint", lambda value: "/".join(Path(value).parts[-2:])),
+    ("checkpoint", "checkpoint", short_name),
     ("positions", "position_method", str),
     ("trained at", "train_length", str),
     ("split", "subset", str),
@@ -254,31 +189,22 @@ _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
 
 def evaluation_table(cells: list[dict]) -> str:
     columns = [column for column in _COLUMNS if any(column[1] in cell for cell in cells)]
-    rows = [[title for title, _, _ in columns]]
-    for cell in cells:
-        values = [(cell.get(key), write) for _, key, write in columns]
-        rows.append(["–" if value is None else write(value) for value, write in values])
-    return ruled(rows)
+    rows = [
+        [write(cell[key]) if key in cell else markdown.NOTHING for _, key, write in columns]
+        for cell in cells
+    ]
+    return markdown.table([title for title, _, _ in columns], rows)
 
 
 def context_table(cells: list[dict], percent: float) -> str:
-    """Effective context and, in the longest windows, attention by distance: a line per model and stride."""
-    groups: dict[tuple, list[dict]] = defaultdict(list)
+    """The shortest window whose loss is near the longest one's, by model, split and stride."""
+    losses: dict[tuple, dict[int, float]] = defaultdict(dict)
     for cell in cells:
-        stride = "full" if cell["stride"] == cell["length"] else cell["stride"]
-        groups[cell["checkpoint"], cell["subset"], stride].append(cell)
-    most = max(len(cell["attention_mass"]) for cell in cells)
-    rows = [["checkpoint", "split", "S", "effective", "of", *distances(most)]]
-    for (checkpoint, subset, stride), some in groups.items():
-        longest = max(some, key=lambda cell: cell["length"])
-        mass = [f"{100 * share:.1f}" for share in longest["attention_mass"]]
-        lengths = (effective_context(some, percent), longest["length"])
-        name = "/".join(Path(checkpoint).parts[-2:])
-        row = [name, subset, str(stride), *map(str, lengths), *mass]
-        rows.append(row + ["–"] * (len(rows[0]) - len(row)))
-    return ruled(rows)
-
-
-def ruled(rows: list[list[str]]) -> str:
-    head, *lines = aligned(rows, str.rjust)
-    return "\n".join([head, "-" * len(head), *lines])
+        stride = "full" if cell["stride"] == cell["length"] else str(cell["stride"])
+        losses[cell["checkpoint"], cell["subset"], stride][cell["length"]] = cell["loss_bits"]
+    rows = []
+    for (checkpoint, subset, stride), loss in losses.items():
+        most = loss[max(loss)] * (1 + percent / 100)
+        near = min(length for length in loss if loss[length] <= most)
+        rows.append([short_name(checkpoint), subset, stride, str(near)])
+    return markdown.table(["checkpoint", "split", "S", f"context within {percent:g} %"], rows)

@@ -62,15 +62,13 @@ class LoadedModel:
 
         Args:
             budget: bytes a forward pass may take, or None for 2 GB on a CPU, half of a GPU's total
-                memory. Not of the free memory: shards on equal machines must form equal batches.
+                memory. Not of the free memory: equal machines must form equal batches.
         """
         if self.memory_length:
             return 1
-        if budget is None:
-            cuda = device.type == "cuda"
-            memory = torch.cuda.get_device_properties(device).total_memory if cuda else 0
-            budget = memory // 2 or CPU_BUDGET
-        enough = min(ENOUGH_INPUTS[device.type], budget // self.bytes_per_input)
+        if budget is None and device.type == "cuda":
+            budget = torch.cuda.get_device_properties(device).total_memory // 2
+        enough = min(ENOUGH_INPUTS[device.type], (budget or CPU_BUDGET) // self.bytes_per_input)
         return max(1, enough // length)
 
     def scorer(self) -> Scorer:
@@ -182,16 +180,14 @@ def add_later_options(state: dict, overrides: dict) -> None:
     Raises:
         BadInput: an override names no option at all.
     """
-    if (cfg := state.get("cfg")) is None:
-        return
+    cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
-    groups = [group for group in cfg.values() if OmegaConf.is_dict(group)]
     ours = AlibiLanguageModelConfig.__dataclass_fields__ if "position_method" in model else {}
     for name, value in overrides.items():
         if name in ours and name not in model:
             with open_dict(cfg):
                 model[name] = value
-        elif not any(name in group for group in groups):
+        elif not any(name in group for group in cfg.values() if OmegaConf.is_dict(group)):
             raise BadInput(
                 f"The checkpoint has no option '{name}' to override; correct --model-overrides."
             )

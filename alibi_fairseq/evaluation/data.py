@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ..errors import BadInput
 from ..files import sha256_file
 from ..results import manifest
 from ..results.schema import read_json
-from .measure import Stream, TextSize
+from .measure import Stream
 from .windows import Span
 
 #: How documents are told apart.
@@ -32,6 +33,13 @@ WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 CONTINUATION = "##"
 #: Minimum share of marked tokens for a text to be recognised as one of these.
 SHARE = 0.01
+
+
+class TextSize(NamedTuple):
+    """Words and bytes that tokens stand for, including line ends; None where unknown."""
+
+    words: int | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,13 +96,14 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     described = manifest.load(data)
     if described is not None:
         check_hashes(described, data, name)
-    binary = data / f"{name}.bin"
-    if binary.is_file() and binary.stat().st_size == 0:
-        raise BadInput(f"The split '{name}' in '{data}' is empty: there is nothing to evaluate.")
-    lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
+    lines, binary = None, data / f"{name}.bin"
+    if not binary.is_file() or binary.stat().st_size:
+        lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
     if lines is None:
         found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
-        raise BadInput(f"'{data}' has no split '{name}' (it has: {found}); change --subset.")
+        raise BadInput(
+            f"The split '{name}' of '{data}' is empty or missing (it has: {found}); change --subset."
+        )
     if getattr(lines, "supports_prefetch", False):  # fairseq's older format
         lines.prefetch(range(len(lines)))
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)

@@ -1,14 +1,13 @@
 """Losses of a stream's tokens, window by window, and their exact sums.
 
 Token losses are fp32; they are summed in float64 within a window, and window sums are added as exact
-fractions. A total therefore depends neither on the order of addition nor on sharding.
+fractions. A total therefore does not depend on the order of addition.
 
 Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import resource
 import sys
@@ -24,25 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BadInput
-from .windows import Window
-
-#: Largest number of position buckets; finding their edges takes time in proportion.
-MOST_BUCKETS = 100_000
-
-
-class LossSum(NamedTuple):
-    """Exact sum of −ln p over some tokens, in nats, and the number of tokens."""
-
-    nats: Fraction = Fraction(0)
-    tokens: int = 0
-
-    @property
-    def bits(self) -> float:
-        return float(self.nats) / math.log(2)
-
-    @classmethod
-    def over(cls, parts: Sequence[LossSum]) -> LossSum:
-        return cls(sum((part.nats for part in parts), Fraction(0)), sum(p.tokens for p in parts))
+from .windows import Span, Window
 
 
 class Stream(NamedTuple):
@@ -89,62 +70,33 @@ def losses_of(
         yield batch, losses
 
 
-def measure(
+def sum_losses(
     score: Scorer,
     stream: Stream,
     batches: list[list[Window]],
-    edges: Sequence[int],
+    spans: Sequence[Span],
     progress: Callable[[int], object] = lambda inputs: None,
-    *,
-    of_stream: bool = False,
-) -> list[LossSum]:
-    """Sum the losses of all scored tokens by their position within the window, or the stream.
+) -> list[Fraction]:
+    """The exact sum of −ln p over the tokens of each span, in nats.
 
     Args:
-        edges: edges of the sums, increasing from 0; ``[0, L]`` gives a single one.
+        spans: in the order of the stream; what windows score between them is left out.
         progress: called after each batch with its number of inputs.
-        of_stream: the edges are positions in the stream, otherwise in the window.
-
-    Returns:
-        Sum i is over the positions ``edges[i] … edges[i + 1] - 1``.
     """
-    nats, tokens = [Fraction(0) for _ in edges], [0 for _ in edges]
+    edges = [edge for _, first, last in spans for edge in (first, last)]
+    sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
-        # The position of the first column in each window, and the columns where a sum begins.
-        firsts = [window.scored - (0 if of_stream else window.start) for window in batch]
-        cuts = {0, batch[0].scores}
-        for first in set(firsts):
-            end = first + batch[0].scores
-            inside = edges[bisect_right(edges, first) : bisect_left(edges, end)]
-            cuts.update(edge - first for edge in inside)
+        cuts = {0, batch[0].scores}  # the columns where a span begins or ends in any window
+        for _, scored, stop in batch:
+            inside = edges[bisect_right(edges, scored) : bisect_left(edges, stop)]
+            cuts.update(edge - scored for edge in inside)
         for begin, end in pairwise(sorted(cuts)):
-            for first, total in zip(firsts, losses[:, begin:end].sum(dim=1).tolist()):
-                index = bisect_right(edges, first + begin) - 1
-                nats[index] += Fraction(total)
-                tokens[index] += end - begin
+            for window, total in zip(batch, losses[:, begin:end].sum(dim=1).tolist()):
+                span, is_inside = divmod(bisect_right(edges, window.scored + begin), 2)
+                if is_inside:
+                    sums[span] += Fraction(total)
         progress(len(batch) * batch[0].length)
-    return list(map(LossSum, nats[:-1], tokens[:-1]))
-
-
-def bucket_edges(length: int, buckets: int) -> list[int]:
-    """Edges of at most ``buckets`` position buckets over 0 … length − 1.
-
-    The edges grow geometrically because the loss falls fastest over the first positions. Buckets
-    that would be narrower than one position are merged, so there may be fewer than asked for.
-
-    Returns:
-        Strictly increasing, from 0 to ``length``; bucket i is ``edges[i] … edges[i + 1] − 1``.
-    """
-    if not 1 <= buckets <= MOST_BUCKETS:
-        raise BadInput(f"--buckets must be 1 to {MOST_BUCKETS:,}, not {buckets:,}.")
-    return sorted({0} | {round(length ** (i / buckets)) for i in range(1, buckets + 1)})
-
-
-class TextSize(NamedTuple):
-    """Words and bytes that tokens stand for, including line ends; None where unknown."""
-
-    words: int | None = None
-    bytes: int | None = None
+    return sums
 
 
 class PeakMemory:

@@ -8,64 +8,59 @@ Shapes: B sequences, T tokens of a sequence, n symbols of a string, C model widt
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..data import probes
-from ..data.parallel import progress
-from ..errors import BadInput
-from ..files import sha256_file
-from ..results.provenance import collect_provenance
-from ..results.schema import new_document, save_document
 from .checkpoint import LoadedModel
-from .sweep import Sweep
+
+if TYPE_CHECKING:
+    from .sweep import Sweep
 
 #: Of test sequences; those of training are drawn from others.
 SEED = 20_220_425
 
 
-def run_probe(sweep: Sweep) -> list[dict]:
-    """Measure checkpoints and write a results document.
+class ProbeCases:
+    """The measurements of a sweep on the data of a probe.
 
-    Args:
-        sweep: its lengths are those of test sequences; strides and splits have no meaning here.
+    Lengths are those of test sequences; strides and splits have no meaning here.
 
     Raises:
         BadInput: a length is beyond the text's reach, or too small for the string.
     """
-    if sweep.shard:
-        raise BadInput("--shard: a probe is measured in one piece.")
-    probe, first, text = probes.load(sweep.data)
-    for length in sweep.lengths:
-        probe.check(length)
-    cases = [(length, depth) for length in sweep.lengths for depth in probes.DEPTHS]
-    kept = ("precision", "model_overrides")
-    settings = {key: value for key, value in sweep.settings().items() if key in kept}
-    began, cells = time.monotonic(), []
-    for path in sweep.checkpoints:
-        model = sweep.load(path)
-        facts = {**model.facts, "checkpoint_sha256": sha256_file(path), **settings}
-        with progress(len(cases), "probing", "case", unit_scale=False) as bar:
-            for length, depth in cases:
-                chance = np.random.default_rng([SEED, length, round(100 * depth)])
-                rows = probe.sequences(chance, first, text, probes.TRIALS, length, depth)
-                right = correct(model, torch.from_numpy(rows).to(sweep.device), probe.size)
-                accuracy = right.double().mean().item()
-                case = {"length": length, "depth": depth, "gap": probe.gap(length, depth)}
-                measured = {"trials": len(rows), "accuracy": accuracy, "chance": probe.chance}
-                cells.append({**facts, **case, **measured})
-                bar.update()
-    provenance = collect_provenance(
-        seconds=time.monotonic() - began,
-        precision=sweep.precision,
-        data=sweep.data,
-        subsets=["train"],
-    )
-    save_document(new_document("probe", probe.name, provenance, cells), sweep.out)
-    return cells
+
+    kind, subsets = "probe", ("train",)
+
+    def __init__(self, sweep: Sweep):
+        self.device = sweep.device
+        self.probe, self.first, self.text = probes.load(sweep.data)
+        self.corpus = self.probe.name
+        for length in sweep.lengths:
+            self.probe.check(length)
+        cases = dict.fromkeys(product(sweep.lengths, probes.DEPTHS))
+        self.cases = [{"length": length, "depth": depth} for length, depth in cases]
+
+    def inputs(self, case: dict) -> int:
+        return probes.TRIALS * case["length"]
+
+    def measure(self, model: LoadedModel, case: dict, progress: Callable[[int], object]) -> dict:
+        length, depth = case["length"], case["depth"]
+        chance = np.random.default_rng([SEED, length, round(100 * depth)])
+        rows = self.probe.sequences(chance, self.first, self.text, probes.TRIALS, length, depth)
+        right = correct(model, torch.from_numpy(rows).to(self.device), self.probe.size)
+        progress(rows.size)
+        return {
+            "gap": self.probe.gap(length, depth),
+            "trials": len(rows),
+            "accuracy": right.double().mean().item(),
+            "chance": self.probe.chance,
+        }
 
 
 @torch.no_grad()

@@ -62,26 +62,24 @@ def spans_of(
     Raises:
         BadInput: nothing is scored.
     """
-    skipped = score_from or 0
-    if skipped < 0:
-        raise BadInput(f"--score-from must be at least 0, not {score_from}.")
-    spans = []
+    skipped, spans = score_from or 0, []
     for begin, end in zip(starts, [*starts[1:], tokens]):
         last = end if score_to is None else min(begin + score_to, end)
         spans.append(Span(begin, min(begin + skipped, last), last))
-    if all(first >= last for _, first, last in spans):
-        raise BadInput("--score-from and --score-to leave no token to score; widen them.")
+    if skipped < 0 or all(first >= last for _, first, last in spans):
+        raise BadInput(
+            f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more than "
+            "there are; change them."
+        )
     return spans
 
 
 def check_window(length: int, stride: int) -> None:
     """Raises BadInput unless 1 ≤ stride ≤ length."""
-    if length < 1:
-        raise BadInput(f"A window must hold at least 1 token, not {length}; change --lengths.")
     if not 1 <= stride <= length:
         raise BadInput(
-            f"A stride, the number of tokens that a window scores, must be 1 to the length of "
-            f"{length}, not {stride}; change --stride."
+            f"--stride, the number of tokens that a window scores, must be 1 to the length of "
+            f"--lengths, not {stride} of {length}."
         )
 
 
@@ -128,17 +126,10 @@ def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
     """Group windows into batches of at most ``size``, of equal lengths and numbers of scored tokens.
 
     Matrix products round differently for different batch shapes, so the loss of a window may depend
-    on its batch. Batches are therefore formed from the whole list of windows before sharding: a
-    shard computes exactly the batches that a single process would.
+    on its batch.
     """
     batches = []
     for _, group in groupby(windows, key=lambda window: (window.length, window.scores)):
         alike = list(group)
         batches += [alike[begin : begin + size] for begin in range(0, len(alike), size)]
     return batches
-
-
-def shard_of(batches: list, index: int, count: int) -> list:
-    """The contiguous span of batches that shard ``index`` (from 1) of ``count`` computes."""
-    begin, end = ((i * len(batches)) // count for i in (index - 1, index))
-    return batches[begin:end]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 
@@ -12,10 +11,8 @@ from conftest import describe
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.merge import merge_shards
 from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest
-from alibi_fairseq.results.schema import load_document
 
 
 @pytest.mark.parametrize(
@@ -42,17 +39,18 @@ def test_bad_requests_write_nothing(sweep, tmp_path, changes):
     ("changes", "named"),
     [
         ({"precision": "bf16"}, "precision"),
-        ({"shard": (1, 2)}, "shard"),
         ({"overrides": {"attention_backend": "eager"}}, "model_overrides"),
         ({"subsets": ["test"]}, "data_sha256"),
-        ({"buckets": 4}, "kind"),
-        ({"out": "positions", "buckets": 8}, "buckets"),
-        ({"out": "other", "lengths": [8]}, "schema"),
+        ({"score_to": 9}, "score_to"),
+        ({"out": "shard"}, "shard"),
+        ({"out": "other"}, "schema"),
     ],
 )
 def test_an_output_with_results_of_another_sweep(sweep, tmp_path, changes, named):
     sweep()
-    sweep(out="positions", buckets=4)
+    document = json.loads((tmp_path / "results.json").read_text())
+    document["cells"][0]["shard"] = "1/2"  # as earlier versions wrote parts of a result
+    (tmp_path / "shard.json").write_text(json.dumps(document))
     (tmp_path / "other.json").write_text(json.dumps({"results": [1, 2]}))
     before = {path: path.read_text() for path in tmp_path.iterdir()}
     with pytest.raises(BadInput, match=named):
@@ -118,59 +116,6 @@ def test_scores_that_are_not_finite_name_the_window(sweep, trained, tmp_path):
     with pytest.raises(BadInput, match=r"0 to 15 of 'valid'"):
         sweep(broken)
     assert [path.name for path in tmp_path.iterdir()] == ["broken.pt"]
-
-
-@pytest.mark.parametrize("buckets", [None, 4])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"precision": "bf16"},
-        {"overrides": {"attention_backend": "eager"}},
-        {"memory_budget": 400_000},
-        {"lengths": [8], "strides": [8]},
-        {"strides": [8]},
-        {"subsets": ["test"]},
-        {"buckets": 5},
-    ],
-    ids=str,
-)
-def test_shards_that_differ_in_more_than_their_share(sweep, shards, tmp_path, buckets, changes):
-    documents = shards(2, strides=[16], buckets=buckets)
-    merge_shards(copy.deepcopy(documents))
-    settings = {"shard": (2, 2), "memory_budget": 200_000, "strides": [16], "buckets": buckets}
-    sweep(out="other", **{**settings, **changes})
-    with pytest.raises(BadInput):
-        merge_shards([documents[0], load_document(tmp_path / "other.json")])
-
-
-def test_a_missing_shard_is_noticed(sweep, shards, tmp_path):
-    parts = shards(3)
-    with pytest.raises(BadInput, match="all shards"):
-        merge_shards(parts[::2])
-    sweep()
-    with pytest.raises(BadInput, match="merge only shards"):
-        merge_shards([load_document(tmp_path / "results.json")])
-
-
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("shard", "01/2"),
-        ("shard", "2/3"),
-        ("shard", "3/2"),
-        ("shard_nats", "-3/2"),
-        ("shard_nats", "nan"),
-        ("shard_nats", "1/0"),
-        ("shard_nats", "12"),
-        ("split_tokens", 12),
-        ("tokens", 12),
-    ],
-)
-def test_a_shard_that_eval_does_not_write(shards, key, value):
-    documents = shards(2)
-    documents[1]["cells"][0][key] = value
-    with pytest.raises(BadInput):
-        merge_shards(documents)
 
 
 @pytest.mark.parametrize("command", ["eval", "export"])

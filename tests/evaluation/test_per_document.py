@@ -8,16 +8,14 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import dictionary_of, without_times
+from conftest import dictionary_of
 from fairseq import checkpoint_utils
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.data import Split, document_starts
-from alibi_fairseq.evaluation.measure import TextSize
-from alibi_fairseq.evaluation.merge import merge_shards
+from alibi_fairseq.evaluation.data import Split, TextSize, document_starts
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.schema import load_document
 
@@ -110,15 +108,6 @@ def test_lengths_strides_and_memories_share_their_tokens(documents):
     (other,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
     assert other["document_tokens"] == counts[0]
     assert other["memory_length"] == 24 and other["loss_bits"] != cells[0]["loss_bits"]
-
-
-@pytest.mark.parametrize("changes", [{}, {"score_from": 20}, {"documents": None, "score_from": 9}])
-def test_shards_are_the_whole_bit_for_bit(documents, shards, data, changes):
-    settings = {"lengths": [24], "strides": [None, 4], "memory_budget": 300_000}
-    settings |= {"documents": "empty-lines", **changes}
-    parts = shards(2, data=data, **settings)
-    for one, other in zip(documents(**settings), merge_shards(parts)["cells"], strict=True):
-        assert without_times(one) == without_times(other)
 
 
 WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}

@@ -1,4 +1,4 @@
-"""Sweeps on real checkpoints: resuming, shards, and what a result says."""
+"""Sweeps on real checkpoints: resuming, and what a result says."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from commands import ROOT
 from conftest import without_times
 from fairseq import checkpoint_utils
 from torch.nn.functional import cross_entropy
-from trained import TRAIN_LENGTH, text_of
+from trained import TRAIN_LENGTH, Trained, text_of, train
 
-from alibi_fairseq.evaluation.merge import merge_shards
+from alibi_fairseq.data import probes
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.probe import ProbeCases
 from alibi_fairseq.results.schema import load_document
 
 
@@ -64,46 +66,18 @@ def test_finished_cells_are_kept(sweep, tmp_path):
     assert len(document["provenance"]["parts"]) == 2
 
 
-@pytest.mark.parametrize("buckets", [None, 6])
-@pytest.mark.parametrize("stride", [None, 16, 1])
-def test_three_shards_are_the_whole_bit_for_bit(sweep, shards, buckets, stride):
-    settings = {"lengths": [24, 64, 4096] if stride is None else [32], "strides": [stride]}
-    settings |= {"buckets": buckets, "memory_budget": 300_000}
-    whole, parts = sweep(**settings), shards(3, **settings)
-    merged = merge_shards(parts)["cells"]
-    # Merged cells come in the order of the first shard that has any token of them.
-    key = lambda cell: (cell["length"], cell.get("position_from", 0))  # noqa: E731
-    for one, other in zip(sorted(merged, key=key), sorted(whole, key=key), strict=True):
-        assert without_times(one) == without_times(other)
-    assert len(parts) > 1
-
-
-def test_merged_shards_say_what_one_process_would(shards):
-    parts = shards(2)
-    for part, seconds, memory in zip(parts, (1.25, 2.3), (300.5, 100.5)):
-        part["cells"][0] |= {"seconds": seconds, "peak_memory_mb": memory}
-    (cell,) = merge_shards(parts)["cells"]
-    assert (cell["seconds"], cell["peak_memory_mb"]) == (3.55, 300.5)
-    assert cell["tokens_per_second"] == round(cell["tokens"] / 3.55, 1) != cell["tokens"] // 3.55
-    assert not [key for key in cell if key.startswith(("shard", "split_"))]
-
-
-def test_losses_by_position_add_up_to_the_loss(sweep):
-    (cell,) = sweep(lengths=[64])
-    groups = sweep(lengths=[64], buckets=8, out="positions")
-    assert groups[0]["position_from"] == 0 and groups[-1]["position_to"] == 64
-    for before, after in zip(groups, groups[1:]):
-        assert before["position_to"] == after["position_from"]
-    assert sum(group["tokens"] for group in groups) == cell["tokens"]
-    bits = sum(group["loss_bits"] * group["tokens"] for group in groups)
-    assert bits == pytest.approx(cell["loss_bits"] * cell["tokens"], rel=1e-12)
-
-
-def test_positions_of_a_sliding_window(sweep):
-    """Beyond the first pass only the last S positions of a window are scored."""
-    groups = sweep(strides=[4], buckets=16)
-    by_start = {group["position_from"]: group["tokens"] for group in groups}
-    assert by_start[0] == 1 and by_start[max(by_start)] > 10
+def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(probes, "TOKENS", 4096)
+    data = tmp_path / "probe"
+    probes.prepare(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
+    case = {"data": data, "lengths": [TRAIN_LENGTH]}
+    checkpoint = train(data, tmp_path / "model", Trained.FLAGS["alibi"])
+    cells = sweep(checkpoint, **case)
+    assert [cell["depth"] for cell in cells] == list(probes.DEPTHS)
+    monkeypatch.setattr(ProbeCases, "measure", pytest.fail)
+    assert sweep(checkpoint, **case) == cells
+    with pytest.raises(BadInput, match="precision"):
+        sweep(checkpoint, **case, precision="bf16")
 
 
 @pytest.mark.parametrize("length, stride", [(128, 8), (100, 30)])
@@ -139,8 +113,8 @@ import sys, time
 from pathlib import Path
 from alibi_fairseq.evaluation import sweep
 data, checkpoint, out = map(Path, sys.argv[1:])
-measure = sweep.measure_point
-sweep.measure_point = lambda *given: time.sleep(0.5) or measure(*given)
+measure = sweep.TextCases.measure
+sweep.TextCases.measure = lambda *given: time.sleep(0.5) or measure(*given)
 sweep.run_sweep(sweep.Sweep(data, [checkpoint], ["valid"], [8, 16, 24, 32], [None, 1], out))
 """
 

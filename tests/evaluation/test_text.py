@@ -11,8 +11,14 @@ from conftest import describe
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split, measure_text
-from alibi_fairseq.evaluation.measure import TextSize
+from alibi_fairseq.evaluation.data import (
+    WORD_MARK,
+    TextSize,
+    corpus_name,
+    load_dictionary,
+    load_split,
+    measure_text,
+)
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
 
@@ -56,27 +62,23 @@ def test_a_real_sentencepiece_model(tmp_path, dummy_prefix, byte_fallback):
     assert measure_text(*binarised(pieces, vocabulary)) == sizes(lines)
 
 
-def test_wordpiece_tells_words_only():
-    lines = [["the", "qui", "##ck", "fox"], [], ["jump", "##s"]]
-    vocabulary = ["the", "qui", "##ck", "fox", "jump", "##s"]
-    assert measure_text(*binarised(lines, vocabulary)) == TextSize(words=4 + 3, bytes=None)
+LINE = ["the", "##s", *["fox"] * 97]
 
 
-def test_one_marked_piece_in_a_hundred_is_enough():
-    vocabulary = ["the", "##s", "fox"]
-    line = ["the", "##s", *["fox"] * 97]
-    assert measure_text(*binarised([line], vocabulary)) == TextSize(words=98 + 1)
-    assert measure_text(*binarised([[*line, "fox"]], vocabulary)) == TextSize()
-
-
-def test_words_without_marks_tell_nothing():
-    assert measure_text(*binarised([["the", "fox"]], ["the", "fox"])) == TextSize()
-
-
-def test_an_unknown_piece_hides_what_it_stood_for():
-    lines = [["\N{LOWER ONE EIGHTH BLOCK}the", "fox"]]
-    assert measure_text(*binarised(lines, lines[0])).bytes == len("thefox\n")
-    assert measure_text(*binarised(lines, lines[0][:1])) == TextSize()
+@pytest.mark.parametrize(
+    "lines, words, size",
+    [
+        ([["the", "qui", "##ck", "fox"], [], ["jump", "##s"]], 4 + 3, None),
+        ([LINE], 98 + 1, None),
+        ([[*LINE, "fox"]], None, None),  # one marked piece in a hundred is the least
+        ([["the", "fox"]], None, None),
+        ([[f"{WORD_MARK}the", "fox"]], 1 + 1, len("thefox\n")),
+        ([[f"{WORD_MARK}the", "<unk>"]], None, None),  # it hides what it stood for
+    ],
+)
+def test_what_other_pieces_tell(lines, words, size):
+    vocabulary = sorted({piece for line in lines for piece in line if piece != "<unk>"})
+    assert measure_text(*binarised(lines, vocabulary)) == TextSize(words, size)
 
 
 def test_what_the_preparation_counted_goes_first(trained, tmp_path):

@@ -53,10 +53,6 @@ def commands(data, path, out):
     fairseq = ["--path", path, "--cpu", "--task", "language_modeling"]
     return {
         "eval": ["eval", data, "--path", path, "--lengths", "16", "--out", out, "--device", "cpu"],
-        "position-loss": [
-            *("position-loss", data, "--path", path, "--lengths", "16", "--out", out),
-            *("--device", "cpu"),
-        ],
         "eval-lm": ["eval-lm", data, "--path", path, "--cpu"],
         "validate": ["validate", data, *fairseq, "--max-tokens", "128"],
         "generate": ["generate", data, *fairseq, "--batch-size", "2"],
