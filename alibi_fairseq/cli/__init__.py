@@ -24,7 +24,7 @@ VERBS = {
         "compare:ProbeVerb",
         "compare how position methods copy, or find a key, past their length",
     ),
-    "models": ("launch:Models", "list the models with their sizes, and the position methods"),
+    "models": ("paper:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
         "prepare",
         "convert your own text, or a corpus of the paper, to fairseq's binary data",
@@ -37,9 +37,9 @@ VERBS = {
     "merge-shards": ("evaluate:MergeShards", "merge the results of all shards of a sweep"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
-    "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
+    "launch": ("paper:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
-        "reproduce:Reproduce",
+        "paper:Reproduce",
         "make a table or figure of the paper, from text to report",
     ),
     "study": ("experiments:StudyVerb", "test the paper's claims with small models"),
