@@ -109,14 +109,10 @@ class Cost:
 def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[Cost]:
     """The cost of each run; runs that differ in the seed or the learning rate alone cost the same."""
     names = [run.name.partition("-seed")[0] for run in runs]
-    models, costs = dict(zip(names, runs)), {}
-    with (
-        using_threads(threads or max(1, cores() // parallel)),
-        progress(len(models), "measuring the speed", "model") as bar,
-    ):
-        for name, run in models.items():
-            costs[name] = cost_of(run)
-            bar.update()
+    models = dict(zip(names, runs))
+    with using_threads(threads or max(1, cores() // parallel)):
+        timed = progress(None, "measuring the speed", "model", iterable=models.items())
+        costs = {name: cost_of(run) for name, run in timed}
     return [
         costs[name] if run.evaluations else replace(costs[name], evaluation=0.0)
         for name, run in zip(names, runs)

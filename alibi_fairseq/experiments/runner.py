@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -149,12 +150,9 @@ def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Pla
     if not there:
         share = str(threads or max(1, cores() // parallel))
         return [Place({"OMP_NUM_THREADS": share})] * parallel
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(number) for number in range(there)]
-    shares = [
-        ",".join(names[number % there] for number in range(first, first + gpus))
-        for first in range(0, parallel * gpus, gpus)
-    ]
+    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(there)))
+    ring = cycle(names.split(","))
+    shares = (",".join(islice(ring, gpus)) for _ in range(parallel))
     return [Place({"CUDA_VISIBLE_DEVICES": share}) for share in shares]
 
 

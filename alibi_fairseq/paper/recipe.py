@@ -20,16 +20,6 @@ Settings = dict[str, dict[str, object]]
 
 CONFIGS = data_folder("configs", "configs")
 CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
-#: Folders of ``configs/`` with a recipe per file: those of the corpora, and what goes beyond the paper.
-FOLDERS = (*CORPORA, "extend")
-#: What fairseq's command line calls the name of a group's component.
-NAME_FLAGS = {
-    "task": "--task",
-    "model": "--arch",
-    "criterion": "--criterion",
-    "optimizer": "--optimizer",
-    "lr_scheduler": "--lr-scheduler",
-}
 
 
 @dataclass(frozen=True)
@@ -140,7 +130,7 @@ def read(path: Path) -> Recipe:
 
 RECIPES: dict[str, Recipe] = {
     recipe.path: recipe
-    for folder in FOLDERS
+    for folder in (*CORPORA, "extend")  # which goes beyond the paper
     for recipe in map(read, sorted((CONFIGS / folder).glob("*.yaml")))
 }
 
@@ -168,7 +158,9 @@ def flags(settings: Settings) -> list[str]:
     words = []
     for group, options in settings.items():
         for option, value in options.items():
-            name = NAME_FLAGS[group] if option == "_name" else "--" + option.replace("_", "-")
+            if option == "_name":  # of the group's component
+                option = "arch" if group == "model" else group
+            name = "--" + option.replace("_", "-")
             if isinstance(value, bool):
                 words += [name] if value else []  # every switch here is off by default
             else:
