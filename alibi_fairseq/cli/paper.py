@@ -142,11 +142,10 @@ class Reproduce(ExperimentOptions):
                 f"(data-prep/{missing[0]}/README.md says how to get it)."
             )
         folder, scale = self.work_dir / self.scale, SCALES[self.scale]
-        other = self.allow_other_text
-        data = {
-            name: Data(folder / "data", name, paths.get(name), other and name in paths, scale)
-            for name in needed
-        }
+        data = {}
+        for name in needed:
+            path = paths.get(name, Path(name.upper()))
+            data[name] = Data(folder / "data", name, path, self.allow_other_text, scale)
         experiment = PaperTables(folder, items, trainings, data, scale, self.machine())
         return self.run_experiment(experiment)
 

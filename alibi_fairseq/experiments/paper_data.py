@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,13 +36,9 @@ class Data:
 
     root: Path
     corpus: str  # of the paper
-    given: Path | None  # the text: a file or a folder; None: not given, for a dry run
-    other: bool  # whether it is given and may be another text than the paper's
+    path: Path  # of the text, a file or a folder; a dry run does without
+    other: bool  # whether it may be another text than the paper's
     scale: Scale
-
-    @property
-    def path(self) -> Path:
-        return self.given or Path(self.corpus.upper())
 
     @property
     def name(self) -> str:
@@ -140,9 +137,8 @@ class Data:
     @property
     def disk_needed(self) -> float:
         """Bytes of disk that it takes at its peak, about; without the text: of the paper's."""
-        files = self._policy.files if self.given else []
         tokens = sum(self.scale.excerpt.values())
-        return self._policy.disk_needed(files, tokens) + 4 * tokens
+        return self._policy.disk_needed(self._files, tokens) + 4 * tokens
 
     @property
     def _source(self) -> dict[str, Any]:
@@ -157,6 +153,10 @@ class Data:
     @cached_property
     def _policy(self) -> Corpus:
         return KINDS[self.corpus][0](**self._source)
+
+    @property
+    def _files(self) -> Sequence[Path]:
+        return self._policy.files if self.path.exists() else []
 
     @property
     def _flags(self) -> list[str]:
@@ -174,7 +174,7 @@ class Data:
         return Stamp(
             self.folder / "prepared.json",
             {"corpus": self.corpus, "flags": self._flags, "other": self.other},
-            self._policy.files if self.given else [],
+            self._files,
             [self.data_bin / manifests.FILE_NAME],
         )
 
