@@ -20,7 +20,7 @@ VERBS = {
         "compare:CompareVerb",
         "compare position methods on your own text or on probes, from text to figure",
     ),
-    "models": ("launch:Models", "list the models with their sizes, and the position methods"),
+    "models": ("paper:Models", "list the models with their sizes, and the position methods"),
     "prepare": (
         "prepare",
         "convert your own text, or a corpus of the paper, to fairseq's binary data",
@@ -28,9 +28,9 @@ VERBS = {
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
-    "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
+    "launch": ("paper:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
-        "reproduce:Reproduce",
+        "paper:Reproduce",
         "make a table or figure of the paper, from text to report",
     ),
     "study": ("experiments:StudyVerb", "test the paper's claims with small models"),

@@ -1,4 +1,4 @@
-"""Texts and binary data cut short; also ``python -m alibi_fairseq.data.excerpt``.
+"""Texts and binary data cut short.
 
 Results on an excerpt are not results on the corpus. So its folder's name is the text's name in all
 results, and there is no manifest that could give it another.
@@ -6,7 +6,6 @@ results, and there is no manifest that could give it another.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,19 +79,3 @@ def write_lines(prefix: Path, lines: Iterable[Tensor], entries: int) -> None:
 def first(tokens: int) -> Choice:
     """The first lines of a split, to the one that reaches this number of tokens."""
     return lambda lines: beginning((lines[number] for number in range(len(lines))), tokens)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m alibi_fairseq.data.excerpt")
-    parser.add_argument("source", type=Path, metavar="DATA", help="folder of binary data")
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to make")
-    parser.add_argument("tokens", nargs="+", metavar="SPLIT=TOKENS", help="e.g. valid=4096")
-    parser.add_argument("--words", type=int, help="dictionary entries to keep (default: all)")
-    args = parser.parse_args()
-    pairs = (text.partition("=") for text in args.tokens)
-    splits = {split: first(int(most)) for split, _, most in pairs}
-    excerpt(args.source, args.out, splits, args.words)
-
-
-if __name__ == "__main__":
-    main()

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from ..data.parallel import cores, progress
@@ -108,14 +109,10 @@ class Cost:
 def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[Cost]:
     """The cost of each run; runs that differ in the seed or the learning rate alone cost the same."""
     names = [run.name.partition("-seed")[0] for run in runs]
-    models, costs = dict(zip(names, runs)), {}
-    with (
-        using_threads(threads or max(1, cores() // parallel)),
-        progress(len(models), "measuring the speed", "model") as bar,
-    ):
-        for name, run in models.items():
-            costs[name] = cost_of(run)
-            bar.update()
+    models = dict(zip(names, runs))
+    with using_threads(threads or max(1, cores() // parallel)):
+        timed = progress(None, "measuring the speed", "model", iterable=models.items())
+        costs = {name: cost_of(run) for name, run in timed}
     return [
         costs[name] if run.evaluations else replace(costs[name], evaluation=0.0)
         for name, run in zip(names, runs)
@@ -127,19 +124,15 @@ def cost_of(run: Run) -> Cost:
     model.update()  # allocates memory and loads kernels
     update = min(model.update(), model.update())
     inputs = [each for evaluation in run.evaluations for each in evaluation.inputs(run)]
-    lengths = sorted({model.length, *(length for length, _ in inputs)})
-    short, long = lengths[0], lengths[-1]
-    least, most = model.token(short), model.token(long)
-    slope = (most - least) / max(1, long - short)  # the cost of attention is linear in the length
+    lengths = [model.length, *(length for length, _ in inputs)]
+    ends = (min(lengths), max(lengths))
+    # In between by interpolation: the cost of attention is linear in the length.
+    validating, *tokens = np.interp(lengths, ends, [model.token(length) for length in ends])
     data = Path(run.data.split(":")[0])
-
-    def token(length: int) -> float:
-        return max(least + slope * (length - short), 0.5 * least)
-
     return Cost(
         update=update,
-        validation=tokens_in(data, "valid") * token(model.length),
-        evaluation=sum(tokens * token(length) for length, tokens in inputs),
+        validation=tokens_in(data, "valid") * validating,
+        evaluation=sum(count * token for (_, count), token in zip(inputs, tokens)),
         epoch=max(1.0, tokens_in(data, "train") / model.tokens),
     )
 
@@ -191,10 +184,9 @@ def updates_that_fit(
 
     updates = bisect(range(10**9), hours * 3600 * PLANNED, key=needed) - 1
     if updates < LEAST:
-        least = needed(LEAST) / 3600 / PLANNED
+        least = 1.1 * needed(LEAST) / 3600 / PLANNED
         raise BadInput(
-            f"--hours: {LEAST} updates of every method take about {least * 1.1:.2g} hours on this "
-            "machine; give that many, or compare fewer methods or a smaller --arch."
+            f"--hours: {LEAST} updates of every method take about {least:.2g} hours here."
         )
     unit = 10 ** (len(str(updates)) - 2)
     updates = updates // unit * unit

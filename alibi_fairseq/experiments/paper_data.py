@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..data import bookcorpus, cc100_roberta, wikitext103
+from ..data.excerpt import excerpt, first
 from ..data.pipeline import Corpus
 from ..data.sources import text_bytes
 from ..errors import BadInput
@@ -26,6 +27,7 @@ KINDS: dict[str, tuple[type[Corpus], str]] = {
     bookcorpus.CORPUS: (bookcorpus.BookCorpus, "books"),
     cc100_roberta.CORPUS: (cc100_roberta.Cc100Roberta, "documents"),
 }
+ALLOW = "--allow-other-text accepts it under its own name"
 
 
 @dataclass(frozen=True)
@@ -34,37 +36,28 @@ class Data:
 
     root: Path
     corpus: str  # of the paper
-    given: Path | None  # the text: a file or a folder; None: not given, for a dry run
+    path: Path  # of the text, a file or a folder; a dry run does without
     other: bool  # whether it may be another text than the paper's
     scale: Scale
 
     @property
-    def path(self) -> Path:
-        return self.given or Path(self.corpus.upper())
-
-    @property
     def name(self) -> str:
         """The name of the text: that of the paper's corpus only if no other is allowed."""
-        return manifests.other_name(self.path) if self.other and self.given else self.corpus
-
-    @property
-    def label(self) -> str:
-        """A folder name for everything made from it."""
-        other = self.other and self.given
-        return f"{self.name}-as-{KINDS[self.corpus][1]}" if other else self.corpus
+        return manifests.other_name(self.path) if self.other else self.corpus
 
     @property
     def folder(self) -> Path:
-        """The working folder of the preparation."""
-        return self.root / self.label
+        """The working folder of the preparation; all that is made from the text is named like it."""
+        read_as = f"-as-{KINDS[self.corpus][1]}" if self.other else ""
+        return self.root / f"{self.name}{read_as}"
 
     @property
     def data_bin(self) -> Path:
         return self.folder / "data-bin"
 
     @property
-    def excerpt(self) -> Path:
-        """The folder of the excerpt; its name is the text's name in all results."""
+    def part(self) -> Path:
+        """The folder of the part that is kept; its name is the text's name in all results."""
         return self.folder / f"{self.name}-{self.scale.name}"
 
     @property
@@ -76,11 +69,9 @@ class Data:
     def argument(self) -> str:
         """fairseq's data argument; before the preparation as far as it is known."""
         if self.scale.excerpt:
-            return str(self.excerpt)
-        manifest = self.manifest
-        if not manifest and self.corpus == cc100_roberta.CORPUS:
-            manifest = {"shards": ["shard00", "…"]}
-        return manifests.data_argument(self.data_bin, manifest)
+            return str(self.part)
+        shards = {"shards": ["shard00", "…"]} if self.corpus == cc100_roberta.CORPUS else {}
+        return manifests.data_argument(self.data_bin, self.manifest or shards)
 
     @property
     def prepared(self) -> bool:
@@ -94,7 +85,7 @@ class Data:
     @property
     def text(self) -> str:
         """The name of the text in results; call it after the preparation."""
-        return self.excerpt.name if self.scale.excerpt else self.manifest["corpus"]
+        return self.part.name if self.scale.excerpt else self.manifest["corpus"]
 
     @property
     def identity(self) -> dict:
@@ -107,63 +98,47 @@ class Data:
             "vocabulary": self.scale.vocabulary,
         }
 
-    def commands(self) -> list[Command]:
-        """The preparation, and at a small scale the excerpt."""
+    @property
+    def preparation(self) -> Command:
+        """The preparation, of which a part is kept at a small scale."""
         words = ["prepare", self.corpus]
         for option, value in self._source.items():
             words += [] if option == "sources" else ["--" + option.replace("_", "-")]
             words += [] if value is True else [str(self.path)]
         words += ["--out", str(self.folder), *self._flags]
-        log = self.folder / "prepare.log"
-        prepare = Command(f"preparing {self.name}", [*ALIBI, *words], log)
-        if not self.scale.excerpt:
-            return [prepare]
-        first, *_ = manifests.data_argument(self.data_bin, self.manifest).split(":")
-        argv = [sys.executable, "-m", "alibi_fairseq.data.excerpt", first, str(self.excerpt)]
-        argv += [f"{split}={most}" for split, most in self.scale.excerpt.items()]
-        argv += ["--words", str(self.scale.vocabulary)]
-        return [prepare, Command(f"taking an excerpt of {self.name}", argv, log)]
+        return Command(f"preparing {self.name}", [*ALIBI, *words], self.folder / "prepare.log")
 
-    def check(self) -> float:
-        """Check that the data can be made; returns the bytes of disk that this takes at its peak."""
-        if self._prepared.holds():
-            return 0
-        what, size = "", text_bytes(self._policy.files)
-        if self.corpus == wikitext103.CORPUS:
-            self._policy.settings()
-        elif self.corpus == bookcorpus.CORPUS and not bookcorpus.is_line_edition([self.path]):
+    def check(self) -> None:
+        """Refuse a text that is not the paper's where that is known without preparing it."""
+        if self.other:
+            return
+        what = ""
+        if self.corpus == bookcorpus.CORPUS and not bookcorpus.is_line_edition([self.path]):
             what = "one file per book: the Toronto BookCorpus has one sentence per line"
-        elif self.corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(size):
+        size = text_bytes(self._policy.files)
+        if self.corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(size):
             what = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
-        if what and not self.other:
-            allow = "--allow-other-text accepts it under its own name"
-            raise BadInput(f"--corpus {self.corpus}={self.path}: {what}; {allow}.")
-        if self._prepared.path.is_file() and self.data_bin.is_dir():
-            raise BadInput(
-                f"{self.data_bin} was prepared from other text or with other settings; move "
-                f"{self.folder} away or choose another --work-dir."
-            )
-        return self.disk_needed
+        if what:
+            raise BadInput(f"--corpus {self.corpus}={self.path}: {what}; {ALLOW}.")
 
     def prepare(self) -> None:
         """Do what is not done yet, see :meth:`.Command.run`."""
         if not self._prepared.holds():
-            self.commands()[0].run()
+            self.preparation.run()
             if not self.other and not self.scale.excerpt and not self.genuine:
-                raise BadInput(
-                    f"{self.path} turned out not to be the paper's {self.corpus}; "
-                    "--allow-other-text accepts it under its own name."
-                )
+                raise BadInput(f"{self.path} is not the paper's {self.corpus} after all; {ALLOW}.")
             self._prepared.write()
         if self.scale.excerpt and not self._cut.holds():
-            self.commands()[1].run()
+            shard, *_ = self.manifest.get("shards", [""])
+            kept = {split: first(tokens) for split, tokens in self.scale.excerpt.items()}
+            excerpt(self.data_bin / shard, self.part, kept, self.scale.vocabulary)
             self._cut.write()
 
     @property
     def disk_needed(self) -> float:
-        """Bytes that the preparation takes at its peak, about; without the text: of the paper's."""
-        files = self._policy.files if self.given else []
-        return self._policy.disk_needed(files, sum(self.scale.excerpt.values()))
+        """Bytes of disk that it takes at its peak, about; without the text: of the paper's."""
+        tokens = sum(self.scale.excerpt.values())
+        return self._policy.disk_needed(self._files, tokens) + 4 * tokens
 
     @property
     def _source(self) -> dict[str, Any]:
@@ -171,7 +146,7 @@ class Data:
         options: dict[str, Any] = {"sources": [self.path]}
         if self.corpus == wikitext103.CORPUS:
             options = {"from_dir" if self.path.is_dir() else "archive": self.path}
-        if self.other and self.given and self.corpus != cc100_roberta.CORPUS:
+        if self.other and self.corpus != cc100_roberta.CORPUS:
             options["allow_other_text"] = True
         return options
 
@@ -180,14 +155,18 @@ class Data:
         return KINDS[self.corpus][0](**self._source)
 
     @property
+    def _files(self) -> Sequence[Path]:
+        return self._policy.files if self.path.exists() else []
+
+    @property
     def _flags(self) -> list[str]:
         """Of the preparation; at a small scale it reads only the beginning of the text.
 
         That holds at least the tokens that the excerpt keeps.
         """
-        flags = self.scale.preparation(self.corpus)
+        flags = self.scale.prepare.get(self.corpus, "").split()
         if self.scale.excerpt:
-            flags = [*flags, "--excerpt", str(sum(self.scale.excerpt.values()))]
+            flags += ["--excerpt", str(sum(self.scale.excerpt.values()))]
         return flags
 
     @property
@@ -195,15 +174,15 @@ class Data:
         return Stamp(
             self.folder / "prepared.json",
             {"corpus": self.corpus, "flags": self._flags, "other": self.other},
-            self._policy.files if self.given else [],
+            self._files,
             [self.data_bin / manifests.FILE_NAME],
         )
 
     @property
     def _cut(self) -> Stamp:
         return Stamp(
-            self.folder / f"{self.excerpt.name}.json",
+            self.folder / f"{self.part.name}.json",
             {"tokens": self.scale.excerpt, "words": self.scale.vocabulary},
             [self.data_bin / manifests.FILE_NAME],
-            [self.excerpt / name for name in ("train.bin", "valid.bin", "dict.txt")],
+            [self.part / name for name in ("train.bin", "valid.bin", "dict.txt")],
         )

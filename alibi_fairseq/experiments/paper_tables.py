@@ -8,17 +8,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ..files import atomic_write, check_disk
+from ..files import atomic_write
 from ..paper import published
-from ..paper.recipe import PAPER, Recipe, Scale
+from ..paper.recipe import PAPER, Recipe, Scale, flags
 from ..paper.tables import (
     DRAWN,
+    ITEMS,
+    NUMBERED,
     Evaluation,
     Training,
-    asked_for,
     curve_evaluations,
+    evaluations,
     paper_name,
-    recipe_of,
+    points,
     title,
     why_no_training,
 )
@@ -29,14 +31,22 @@ from ..reporting.paper_tables import perplexity_grid, rows_beside
 from ..reporting.report import write_report
 from ..results.points import Point, document_points, model_label
 from ..results.schema import TRAINING_FILE, load_document
+from . import torchrun
 from .paper_data import Data
 from .run import Run, Sweep
 from .runner import Experiment
-from .torchrun import Machine, launcher_flags, train_flags
 
 #: Bytes per parameter of a checkpoint at most: weights and the optimiser's state, both in fp32.
 BYTES = {"nag": 8, "adam": 12}
 _CHECKPOINTS = 3  # the best, the last, and the one that is being written
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The processes of a run."""
+
+    processes: int  # each with a GPU of its own
+    cpu: bool = False  # without any
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,6 @@ class PaperTables(Experiment):
     data: dict[str, Data]  # by corpus
     scale: Scale
     machine: Machine | None  # of one run; None: what each recipe was published for (for a dry run)
-    overview: bool = False  # also write the page of all tables and figures
 
     @property
     def gpus(self) -> int:
@@ -60,17 +69,10 @@ class PaperTables(Experiment):
         return all(data.prepared for data in self.data.values())
 
     def prepare(self) -> None:
-        """Look at texts, GPUs, folders and disk space before any work."""
-        needed = one_after_another([data.check() for data in self.data.values()])
-        for training, run in zip(self.trainings, self.runs):
-            prepared = self.data[training.recipe.corpus].prepared
-            if not (prepared and run.done):
-                if prepared:
-                    run.check()
-                most = checkpoint_bytes(self.scale, training.recipe, len(run.stops))
-                there = sum(each.stat().st_size for each in run.folder.rglob("*") if each.is_file())
-                needed += max(0, most - there)
-        check_disk(self.folder, needed, "The remaining work", "--work-dir")
+        """Look at texts and numbers of GPUs before any work."""
+        list(map(self.run, self.trainings))
+        for data in self.data.values():
+            data.check()
         for data in self.data.values():
             data.prepare()
 
@@ -79,15 +81,27 @@ class PaperTables(Experiment):
         return [self.run(training) for training in self.trainings]
 
     def report(self) -> None:
+        """Write and print each table with the path of its file; of all of them, also one page."""
         records = (run.folder / TRAINING_FILE for run in self.runs)
         found = collect([self.folder / "results", *(path for path in records if path.is_file())])
         write_report(found, self.page.parent, with_paper=False)
-        print_outcome(self, self.items)
-        if self.overview:
-            print(f"All of them on one page: {write_overview(self, self.items)}")
+        tables = {item: beside(self, item) for item in self.items}
+        for item, text in tables.items():
+            print(f"\n{text}\n({self.write(f'{self.scale.name}-{item}.md', text)})")
+        print(f"\nThe report with all tables and figures: {self.page}")
+        if self.items == ITEMS:
+            print(
+                "All of them on one page: "
+                f"{self.write(f'{self.scale.name}.md', overview(self.scale, tables))}"
+            )
+
+    def write(self, name: str, text: str) -> Path:
+        with atomic_write(self.page.with_name(name)) as stream:
+            stream.write(text)
+        return self.page.with_name(name)
 
     def cost(self) -> str:
-        prepare = [each.line for data in self.data.values() for each in data.commands()]
+        prepare = [data.preparation.line for data in self.data.values()]
         return "\n".join(["# data", *prepare, "", cost_table(self)])
 
     def run(self, training: Training) -> Run:
@@ -96,8 +110,8 @@ class PaperTables(Experiment):
         data = self.data[recipe.corpus]
         machine = self.machine or Machine(recipe.batch.gpus)
         *stops, last = self.stops(training)
-        flags = train_flags(replace(recipe, updates=last), machine)
-        flags += ["--log-format", "json", "--log-interval", str(self.scale.log_interval)]
+        settings = replace(recipe, updates=last).settings(machine.processes, machine.cpu)
+        log = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
         sweeps = (
             Sweep(
                 results=self.results(training, each.subset),
@@ -111,9 +125,9 @@ class PaperTables(Experiment):
         )
         return Run(
             name=recipe.path,
-            folder=self.folder / "runs" / data.label / recipe.name,
+            folder=self.folder / "runs" / data.folder.name / recipe.name,
             data=data.argument,
-            flags=tuple(flags),
+            flags=(*flags(settings), *log),
             # Not the machine: any number of GPUs sees the same tokens in each update.
             settings={"recipe": recipe.settings(), **data.identity},
             updates=last,
@@ -121,7 +135,7 @@ class PaperTables(Experiment):
             stops=tuple(stops),
             # At the end of a run the paper evaluates the best model on validation.
             final="checkpoint_best.pt" if last == recipe.updates else f"checkpoint_{last}.pt",
-            launcher=tuple(launcher_flags(machine, max_restarts=3)),
+            launcher=tuple(torchrun.arguments(machine.processes)),
         )
 
     def stops(self, training: Training) -> list[int]:
@@ -131,7 +145,7 @@ class PaperTables(Experiment):
 
     def results(self, training: Training, subset: str) -> Path:
         """The results of a run on a split."""
-        label = self.data[training.recipe.corpus].label
+        label = self.data[training.recipe.corpus].folder.name
         return self.folder / "results" / label / f"{training.recipe.name}-{subset}.json"
 
     @property
@@ -141,15 +155,14 @@ class PaperTables(Experiment):
 
 def v100_hours(recipe: Recipe, updates: int) -> float | None:
     """Hours of one V100: as Table 12 states them, or tokens at the paper's speed; None without one."""
-    model = (recipe.position_method, recipe.train_length)
 
     def found(item: str, column: str) -> int | None:
+        model = (recipe.position_method, recipe.train_length)
         rows = {(row["position_method"], row["train_length"]): row for row in published.rows(item)}
         return rows[model][column] if model in rows else None
 
-    if published.about("table12")["corpus"] == recipe.corpus and (
-        hours := found("table12", "gpu_hours")
-    ):
+    hours = recipe.corpus == "cc100-roberta" and found("table12", "gpu_hours")
+    if hours:
         return hours * updates / recipe.updates
     # Figure 7 has all lengths, Table 1 all methods; both were measured on WikiText-103.
     column = "train_words_per_second"
@@ -164,18 +177,14 @@ def checkpoint_bytes(scale: Scale, recipe: Recipe, kept: int) -> int:
     return each * (_CHECKPOINTS + ("save_interval_updates" in options["checkpoint"]) + kept)
 
 
-def one_after_another(peaks: list[float]) -> float:
-    """Disk that several preparations take: each leaves less than half of its peak."""
-    return (max(peaks, default=0.0) + sum(peaks)) / 2
-
-
 def cost_table(tables: PaperTables) -> str:
     """Tokens, hours and disk of each run, and their sums, with a sentence on the hours."""
     scale, lines = tables.scale, []
-    peaks = [data.disk_needed + 4 * sum(scale.excerpt.values()) for data in tables.data.values()]
-    for data, peak in zip(tables.data.values(), peaks):
-        lines.append([f"data of {data.corpus}", "", "", "", gigabytes(peak)])
-    tokens, hours, disk = 0, 0.0, one_after_another(peaks)
+    peaks = {corpus: data.disk_needed for corpus, data in tables.data.items()}
+    for corpus, peak in peaks.items():
+        lines.append([f"data of {corpus}", "", "", "", gigabytes(peak)])
+    # One preparation after the other, and each leaves less than half of its peak.
+    tokens, hours, disk = 0, 0.0, (max(peaks.values()) + sum(peaks.values())) / 2
     for training in tables.trainings:
         recipe, stops = scale.recipe(training.recipe), tables.stops(training)
         of_run = stops[-1] * recipe.batch.tokens_per_update
@@ -202,48 +211,25 @@ def gigabytes(size: float) -> str:
     return f"{size / 1e9:,.2f} GB"
 
 
-#: Everything that the paper numbers.
-NUMBERED = (
-    *(f"table{number:02d}" for number in range(1, 16)),
-    *(f"figure{number:02d}" for number in range(1, 12)),
-)
-
-
-def print_outcome(tables: PaperTables, items: tuple[str, ...]) -> None:
-    """Write and print each table with the path of its file, and the report's."""
-    for item in items:
-        path, text = tables.page.parent / f"{tables.scale.name}-{item}.md", beside(tables, item)
-        with atomic_write(path) as stream:
-            stream.write(text)
-        print(f"\n{text}\n({path})")
-    print(f"\nThe report with all tables and figures: {tables.page}")
-
-
-def is_replication(tables: PaperTables, item: str) -> bool:
-    """Whether these are the paper's runs on the paper's text."""
-    corpora = {evaluation.recipe.corpus for evaluation in asked_for(item)}
-    return tables.scale is PAPER and all(tables.data[corpus].genuine for corpus in corpora)
-
-
 def beside(tables: PaperTables, item: str) -> str:
-    """The item as Markdown, one table per split and stride."""
+    """The item as Markdown, one table per split and stride, with a warning where it is no replication."""
     scale, parts, name = tables.scale, [f"# {title(item)}\n"], "ours"
-    if not is_replication(tables, item):
+    recipe = evaluations(item)[0].recipe
+    data = tables.data[recipe.corpus]
+    if not data.genuine:
         name = f"ours ({scale.name})"
-        corpora = {evaluation.recipe.corpus for evaluation in asked_for(item)}
-        texts = ", ".join(sorted(tables.data[corpus].text for corpus in corpora))
         parts.append(
-            f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text '{texts}'). "
+            f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text '{data.text}'). "
             "The paper's numbers stand beside them for orientation only.\n"
         )
-    ours = [point for evaluation in asked_for(item) for point in measured(tables, evaluation)]
+    ours = [point for evaluation in evaluations(item) for point in measured(tables, evaluation)]
     groups: dict[tuple[str, int | None], list[Point]] = defaultdict(list)
     for point in printed(item):
         groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
-    for (subset, stride), points in groups.items():
+    for (subset, stride), some in groups.items():
         cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        rows = rows_beside(points, ours, join_diagonal=False, label=partial(label, item))
-        columns = sorted({point.length for point in points})
+        rows = rows_beside(some, ours, join_diagonal=False, label=partial(label, recipe.updates))
+        columns = sorted({point.length for point in some})
         table = perplexity_grid(rows, columns, name)
         parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")
     return "\n".join(parts)
@@ -251,12 +237,9 @@ def beside(tables: PaperTables, item: str) -> str:
 
 def printed(item: str) -> list[Point]:
     """The paper's points of an item, and without perplexity the evaluations behind its curves."""
-    sources, methods = DRAWN.get(item, ((item,), None))
     found = [
-        replace(point, updates=point.updates or recipe_of(source, point).updates, status=NOTHING)
-        for source in sources
-        for point in published.points(source)
-        if methods is None or point.position_method in methods
+        replace(point, updates=point.updates or recipe.updates, status=NOTHING)
+        for recipe, point in points(item)
     ]
     for each in curve_evaluations() if item == "figure05" else ():
         model = (each.recipe.position_method, each.recipe.train_length)
@@ -267,17 +250,16 @@ def printed(item: str) -> list[Point]:
     return found
 
 
-def label(item: str, point: Point) -> str:
-    """``ALiBi, L=512``, with the share of the updates where the paper evaluates the run at several."""
-    sources, _ = DRAWN.get(item, ((item,), None))
-    share = (point.updates or 0) / recipe_of(sources[0], point).updates
+def label(updates: int, point: Point) -> str:
+    """``ALiBi, L=512``, with the share of the updates of a whole run unless it is all of them."""
+    share = (point.updates or 0) / updates
     name = model_label(point.position_method, point.train_length)
     return name if share == 1 else f"{name}, {share:.1%} trained"
 
 
 def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
     """Our perplexities of an evaluation, as those of the paper's model after its number of updates."""
-    training = next(each for each in tables.trainings if each.recipe.path == evaluation.recipe.path)
+    training = next(each for each in tables.trainings if each.recipe is evaluation.recipe)
     updates = tables.scale.updates_of(training.recipe, evaluation.updates)
     model = tables.run(training).model(updates).resolve()
     results = tables.results(training, evaluation.subset)
@@ -291,18 +273,14 @@ def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
             )
 
 
-def write_overview(tables: PaperTables, items: tuple[str, ...]) -> Path:
-    """Write the page of all tables and figures, of which ``items`` were made."""
-    scale = tables.scale
+def overview(scale: Scale, tables: dict[str, str]) -> str:
+    """The page of all tables and figures, of which some were made."""
     parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
     for item in NUMBERED:
-        if item in items:
-            heading, _, body = beside(tables, item).partition("\n")
+        if item in tables:
+            heading, _, body = tables[item].partition("\n")
             drawn = "" if item not in DRAWN else "The numbers that the figure draws.\n\n"
             parts.append(f"#{heading}\n\n{drawn}{body.strip()}")
         else:
             parts.append(f"## {paper_name(item)}\n\n{why_no_training(item)}")
-    path = tables.page.with_name(f"{scale.name}.md")
-    with atomic_write(path) as stream:
-        stream.write("\n\n".join(parts) + "\n")
-    return path
+    return "\n\n".join(parts) + "\n"

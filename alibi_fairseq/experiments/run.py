@@ -104,11 +104,6 @@ class Run:
             if not evaluation.done(self):
                 evaluation.measure(self, place)
 
-    def check(self) -> None:
-        """Check that the run can begin or go on."""
-        for updates in self._untrained():
-            self._check(updates)
-
     def _untrained(self) -> list[int]:
         stops = (*self.stops, self.updates)
         return [updates for updates in stops if not self.trained(updates).holds()]
@@ -164,16 +159,14 @@ class Sweep:
         return Command(what, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
-        trained, cells = run.trained(self.updates), self._cells(run)
-        fresh = all(cell["checkpoint_sha256"] == trained.output_sha256 for cell in cells)
+        cells = self._cells(run)
         measured = {(cell["subset"], cell["length"], cell["stride"]) for cell in cells}
-        up_to_date = fresh and trained.holds() and self._stamp(run).holds()
-        return up_to_date and measured >= self.points
+        return self._fresh(run, cells) and self._stamp(run).holds() and measured >= self.points
 
     def measure(self, run: Run, place: Place) -> None:
-        sha256, stamp = run.trained(self.updates).output_sha256, self._stamp(run)
-        stale = any(cell["checkpoint_sha256"] != sha256 for cell in self._cells(run))
-        if stale or (stamp.path.is_file() and not stamp.holds()):  # another model or text
+        stamp = self._stamp(run)
+        another_text = stamp.path.is_file() and not stamp.holds()
+        if another_text or not self._fresh(run, self._cells(run)):
             self.results.unlink(missing_ok=True)
         self.command(run).run(place)
         stamp.write()
@@ -186,6 +179,11 @@ class Sweep:
         splits = [Path(folder) / f"{self.subset}.bin" for folder in folders]
         there = [split for split in splits if split.is_file()]
         return Stamp(run.folder / name, self.settings, [model, *there])
+
+    def _fresh(self, run: Run, cells: list[dict]) -> bool:
+        """Whether cells are of the model as it is."""
+        sha256 = run.trained(self.updates).output_sha256
+        return all(cell["checkpoint_sha256"] == sha256 for cell in cells)
 
     def _cells(self, run: Run) -> list[dict]:
         found = load_document(self.results)["cells"] if self.results.is_file() else []

@@ -11,11 +11,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
-from threading import Condition
 from typing import Protocol
 
 from tqdm import tqdm
@@ -28,7 +28,6 @@ from .command import (
     Failed,
     Place,
     Stopped,
-    StopRequest,
     handling_stop_signals,
     stop_requests,
 )
@@ -151,42 +150,28 @@ def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Pla
     if not there:
         share = str(threads or max(1, cores() // parallel))
         return [Place({"OMP_NUM_THREADS": share})] * parallel
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(number) for number in range(there)]
-    shares = [
-        ",".join(names[number % there] for number in range(first, first + gpus))
-        for first in range(0, parallel * gpus, gpus)
-    ]
+    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(there)))
+    ring = cycle(names.split(","))
+    shares = (",".join(islice(ring, gpus)) for _ in range(parallel))
     return [Place({"CUDA_VISIBLE_DEVICES": share}) for share in shares]
 
 
 def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
-    """Carry out tasks, with a thread of this process for each of several places.
+    """Carry out tasks; of several places, each that is free takes the first task that can begin.
 
-    A place that is free takes the first task that can begin.
+    Args:
+        tasks: in an order in which they can be done one after the other.
 
     Raises:
         BadInput, Failed: of the first that fails; the others are asked to stop.
         Stopped: the process was asked to stop, and everything under way has saved.
     """
-    began, waiting, done, changed = time.monotonic(), list(tasks), set[str](), Condition()
+    began, done = time.monotonic(), list[Task]()
+    waiting, free = list(tasks), list(places)
 
-    def next_task(stop: StopRequest | None) -> Task | None:
-        with changed:
-            while waiting:
-                if stop and stop.times:
-                    raise Stopped
-                for task in waiting:
-                    if done.issuperset(task.after):
-                        waiting.remove(task)
-                        announce(task)
-                        return task
-                changed.wait(INTERVAL)  # a signal does not end it
-        return None
-
-    def announce(task: Task) -> None:
-        finished = sum(each.updates for each in tasks if each.name in done)
-        left = ""
+    def begin(task: Task) -> None:
+        waiting.remove(task)
+        finished, left = sum(each.updates for each in done), ""
         if finished:  # if it goes on at the same rate
             rest = sum(each.updates for each in tasks) - finished
             seconds = (time.monotonic() - began) / finished * rest
@@ -194,26 +179,32 @@ def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
         number = len(tasks) - len(waiting)
         tqdm.write(f"\n[{number}/{len(tasks)}] {task.name}{left}", file=sys.stdout)
 
-    def work(place: Place, stop: StopRequest | None) -> None:
-        while task := next_task(stop):
-            try:
-                task.do(replace(place, stop=stop))
-            except BaseException:
-                if stop:
-                    stop.times = stop.times or 1
-                raise
-            with changed:
-                done.add(task.name)
-                changed.notify_all()
-
     if len(places) == 1:
-        work(places[0], None)
+        for task in tasks:
+            begin(task)
+            task.do(places[0])
+            done.append(task)
         return
+    running: dict[Future, tuple[Task, Place]] = {}
+    errors: list[BaseException] = []
     with stop_requests() as stop, ThreadPoolExecutor(len(places)) as pool:
-        futures = [pool.submit(work, place, stop) for place in places]
-    errors = [error for future in futures if (error := future.exception())]
-    for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
-        raise error
+        while running or (waiting and not stop.times):
+            names = {task.name for task in done}
+            ready = [task for task in waiting if names.issuperset(task.after)]
+            for task in ready[: 0 if stop.times else len(free)]:
+                begin(task)
+                place = free.pop(0)
+                running[pool.submit(task.do, replace(place, stop=stop))] = task, place
+            for future in wait(running, INTERVAL, FIRST_COMPLETED).done:
+                task, place = running.pop(future)
+                free.append(place)
+                if error := future.exception():
+                    errors.append(error)
+                    stop.times = stop.times or 1
+                else:
+                    done.append(task)
+    if errors or waiting:
+        raise min([*errors, Stopped()], key=lambda error: isinstance(error, Stopped))
 
 
 def exit_code(work: Callable[[], object]) -> int:

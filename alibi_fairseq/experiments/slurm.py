@@ -85,8 +85,6 @@ def run_job(experiment: Experiment, job: str) -> int:
         run = next((run for run in (*runs, *trials) if run.name == name), None)
         if kind not in ("train", "evaluate") or run is None:
             raise BadInput(f"--job: there is no job '{job}' here.")
-        if not experiment.prepared:
-            raise BadInput(f"--job {job}: the data in {experiment.folder} is not prepared yet.")
         run.train() if kind == "train" else run.evaluate()
 
     return exit_code(do)
@@ -132,18 +130,18 @@ def submit(
         at_once: jobs of a stage at the same time; None: as many as there is room for.
     """
     logs = folder / "jobs"
-    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
-    try:
-        import submitit
-    except ImportError as error:
-        raise BadInput("--slurm needs submitit; pip install 'alibi-fairseq[slurm]'.") from error
+    import submitit
+
     submitit.JobEnvironment.USR_SIG = SIGNAL
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
     if not shutil.which("sbatch"):
         raise BadInput("There is no sbatch here; submit from a node of a SLURM cluster.")
     container = os.environ.get(CONTAINER)
     python = f"{container} python" if container else shlex.quote(sys.executable)
-    before: list[str] = []
+    before = ""  # the array of the stage before
     for stage in stages:
+        # Of two arrays of the same length each job waits for its own.
+        kind = "aftercorr" if stage.pairwise and len(stage.jobs) > 1 else "afterok"
         executor = submitit.SlurmExecutor(logs / "%j", python=python)
         executor.update_parameters(
             job_name=f"alibi-{stage.title.split()[0]}",
@@ -157,21 +155,12 @@ def submit(
                 "kill-on-invalid-dep": "yes",
                 **sbatch_options(stage, asked),
             },
-            **dependency(stage, before),
+            **({"dependency": f"{kind}:{before}"} if before else {}),
         )
         jobs = executor.map_array(run_command, stage.jobs)
-        before = [job.job_id for job in jobs]
-        print(f"{stage.title}: {len(before)} of job {before[0].partition('_')[0]}", flush=True)
+        before = jobs[0].job_id.partition("_")[0]
+        print(f"{stage.title}: {len(jobs)} of job {before}", flush=True)
     print(f"Logs: {logs}. When all have ended, the same command submits what is not done yet.")
-
-
-def dependency(stage: Stage, before: Sequence[str]) -> dict[str, str]:
-    """The jobs that have to succeed first: of two arrays of the same length, each its own."""
-    if not before:
-        return {}
-    arrays = dict.fromkeys(job.partition("_")[0] for job in before)
-    kind = "aftercorr" if stage.pairwise and len(before) > 1 else "afterok"
-    return {"dependency": ":".join([kind, *arrays])}
 
 
 def setup_lines() -> list[str]:

@@ -5,30 +5,18 @@ from __future__ import annotations
 import csv
 import re
 from functools import cache
-from pathlib import Path
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.paper import data_folder
 from alibi_fairseq.results.points import Point
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-# In a checkout, and as package data where pip put it (setup.py copies the first to the second).
-_FOLDERS = (_PACKAGE.parent / "results" / "paper", _PACKAGE / "paper_data")
-
+FOLDER = data_folder("results/paper", "paper_data")
 OUT_OF_MEMORY = "OOM"
-
-
-def folder() -> Path:
-    """Where the CSV files are."""
-    for place in _FOLDERS:
-        if (place / "index.csv").is_file():
-            return place
-    raise BadInput("The paper's tables (results/paper) are not installed; reinstall alibi-fairseq.")
 
 
 @cache
 def rows(item: str) -> tuple[dict, ...]:
     """The lines of one CSV, e.g. ``table05``, with numbers as numbers and None where empty."""
-    with open(folder() / f"{item}.csv", encoding="utf-8", newline="") as stream:
+    with open(FOLDER / f"{item}.csv", encoding="utf-8", newline="") as stream:
         return tuple(
             {column: _value(text) for column, text in line.items()}
             for line in csv.DictReader(stream, strict=True)
@@ -71,51 +59,30 @@ def corpora() -> set[str]:
 @cache
 def points(item: str) -> tuple[Point, ...]:
     """The perplexities of a table or figure; rows about other people's models are left out."""
-    subset = about(item)["subset"]
     found: list[Point] = []
     for row in rows(item):
-        if "alibi_perplexity" in row:  # Tables 2–4: one column per method, L in the first row
-            found += _sweep_points(item, row, subset)
-        elif "valid_perplexity" in row:
-            found += [
-                _point(row, split, row[f"{split}_perplexity"])
-                for split in ("valid", "test")
-                if row["position_method"]
-            ]
-        elif "perplexity" in row:
-            found.append(_point(row, subset, row["perplexity"]))
-    return tuple(found)
-
-
-def _point(row: dict, subset: str, perplexity: float) -> Point:
-    return Point(
-        position_method=row["position_method"],
-        train_length=row["train_length"],
-        length=row["length"],
-        stride=row["stride"],
-        subset=subset,
-        perplexity=perplexity,
-        updates=row.get("updates"),
-        tokens_per_second_batch_1=row.get("eval_words_per_second"),
-    )
-
-
-def _sweep_points(item: str, row: dict, subset: str) -> list[Point]:
-    methods = [column.removesuffix("_perplexity") for column in row if "_perplexity" in column]
-    found = []
-    for method in methods:
-        perplexity = row[f"{method}_perplexity"]
-        failed = perplexity == OUT_OF_MEMORY
-        found.append(
-            Point(
-                position_method=method,
-                train_length=rows(item)[0]["length"],
-                length=row["length"],
-                stride=row["length"],
-                subset=subset,
-                perplexity=None if failed else perplexity,
-                tokens_per_second_batch_1=row[f"{method}_words_per_second"],
-                status=OUT_OF_MEMORY if failed else "",
+        for column, perplexity in row.items():
+            name, is_perplexity, _ = column.partition("perplexity")
+            kind = name.rstrip(
+                "_"
+            )  # the split, or in Tables 2–4, which have L in the first row, the method
+            of_method = kind not in ("", "valid", "test")
+            method = kind if of_method else row.get("position_method")
+            if not is_perplexity or not method:
+                continue
+            failed = perplexity == OUT_OF_MEMORY
+            speed = f"{kind}_words_per_second" if of_method else "eval_words_per_second"
+            found.append(
+                Point(
+                    position_method=method,
+                    train_length=rows(item)[0]["length"] if of_method else row["train_length"],
+                    length=row["length"],
+                    stride=row["length" if of_method else "stride"],
+                    subset=about(item)["subset"] if of_method or not kind else kind,
+                    perplexity=None if failed else perplexity,
+                    updates=row.get("updates"),
+                    tokens_per_second_batch_1=row.get(speed),
+                    status=OUT_OF_MEMORY if failed else "",
+                )
             )
-        )
-    return found
+    return tuple(found)

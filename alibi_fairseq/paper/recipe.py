@@ -14,24 +14,12 @@ from typing import Any
 import yaml
 
 from ..errors import BadInput, did_you_mean
+from . import data_folder
 
 Settings = dict[str, dict[str, object]]
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-#: In a checkout, and as package data where pip put it (setup.py copies the first to the second).
-_FOLDERS = (_PACKAGE.parent / "configs", _PACKAGE / "configs")
-CONFIGS = next((path for path in _FOLDERS if (path / "README.md").is_file()), _FOLDERS[1])
+CONFIGS = data_folder("configs", "configs")
 CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
-#: Folders of ``configs/`` with a recipe per file: those of the corpora, and what goes beyond the paper.
-FOLDERS = (*CORPORA, "extend")
-#: What fairseq's command line calls the name of a group's component.
-NAME_FLAGS = {
-    "task": "--task",
-    "model": "--arch",
-    "criterion": "--criterion",
-    "optimizer": "--optimizer",
-    "lr_scheduler": "--lr-scheduler",
-}
 
 
 @dataclass(frozen=True)
@@ -39,15 +27,14 @@ class Batch:
     """How the sequences of one update are shared out."""
 
     length: int  # tokens per sequence
-    sequences: int  # in one pass of one GPU
+    max_tokens: int  # most in one pass of one GPU: its sequences, and perhaps room for part of one
     update_freq: int  # passes of each GPU per update
     gpus: int  # of all nodes together
-    room: int | None = None  # --max-tokens where the published value is larger than the sequences
 
     @property
-    def max_tokens(self) -> int:
-        """fairseq's ``--max-tokens``: most tokens in one pass of one GPU."""
-        return self.room or self.length * self.sequences
+    def sequences(self) -> int:
+        """In one pass of one GPU."""
+        return self.max_tokens // self.length
 
     @property
     def sequences_per_update(self) -> int:
@@ -76,8 +63,8 @@ class Batch:
             )
         share = total // gpus
         sequences = max(n for n in range(1, self.sequences + 1) if share % n == 0)
-        room = self.room if sequences == self.sequences else None
-        return Batch(self.length, sequences, share // sequences, gpus, room)
+        most = self.max_tokens if sequences == self.sequences else sequences * self.length
+        return Batch(self.length, most, share // sequences, gpus)
 
 
 @dataclass(frozen=True)
@@ -102,8 +89,8 @@ class Recipe:
     def train_length(self) -> int:
         return self.batch.length
 
-    def settings(self, gpus: int | None = None) -> Settings:
-        """All options by fairseq group, for the published or another number of GPUs."""
+    def settings(self, gpus: int | None = None, cpu: bool = False) -> Settings:
+        """All options by fairseq group, for the published or another number of GPUs, or of processes on a CPU."""
         batch = self.batch if gpus is None else self.batch.on(gpus)
         computed: Settings = {
             "task": {"tokens_per_sample": batch.length},
@@ -112,6 +99,9 @@ class Recipe:
             "optimization": {"max_update": self.updates, "update_freq": [batch.update_freq]},
             "distributed_training": {"distributed_world_size": batch.gpus},
         }
+        if cpu:
+            half = {name: False for name in self.options["common"] if "fp16" in name}
+            computed["common"] = {**half, "cpu": True}
         return merge(self.options, computed)
 
 
@@ -119,17 +109,19 @@ def read(path: Path) -> Recipe:
     """A recipe from its file."""
     options = yaml.safe_load(path.read_text(encoding="utf-8"))
     del options["task"]["data"]
-    length = options["task"].pop("tokens_per_sample")
-    max_tokens = options["dataset"].pop("max_tokens")
     (update_freq,) = options["optimization"].pop("update_freq")
-    gpus = options["distributed_training"].pop("distributed_world_size")
     folder = path.parent.name
     return Recipe(
         folder=folder,
         name=path.stem,
         corpus=folder if folder in CORPORA else "wikitext-103",
         position_method=options["model"].pop("position_method"),
-        batch=Batch(length, max_tokens // length, update_freq, gpus, max_tokens),
+        batch=Batch(
+            length=options["task"].pop("tokens_per_sample"),
+            max_tokens=options["dataset"].pop("max_tokens"),
+            update_freq=update_freq,
+            gpus=options["distributed_training"].pop("distributed_world_size"),
+        ),
         updates=options["optimization"].pop("max_update"),
         starts_from_another=bool(options["checkpoint"].pop("finetune_from_model", False)),
         options=options,
@@ -138,7 +130,7 @@ def read(path: Path) -> Recipe:
 
 RECIPES: dict[str, Recipe] = {
     recipe.path: recipe
-    for folder in FOLDERS
+    for folder in (*CORPORA, "extend")  # which goes beyond the paper
     for recipe in map(read, sorted((CONFIGS / folder).glob("*.yaml")))
 }
 
@@ -150,11 +142,6 @@ def find_recipe(path: str) -> Recipe:
         hint = did_you_mean(name, RECIPES)
         raise BadInput(f"There is no recipe '{path}'.{hint} configs/README.md lists them all.")
     return RECIPES[name]
-
-
-def recipe_name(method: str, length: int | str) -> str:
-    """``alibi``, 512 → ``alibi-512``."""
-    return f"{method.replace('_', '-')}-{length}"
 
 
 def merge(*parts: Settings) -> Settings:
@@ -171,7 +158,9 @@ def flags(settings: Settings) -> list[str]:
     words = []
     for group, options in settings.items():
         for option, value in options.items():
-            name = NAME_FLAGS[group] if option == "_name" else "--" + option.replace("_", "-")
+            if option == "_name":  # of the group's component
+                option = "arch" if group == "model" else group
+            name = "--" + option.replace("_", "-")
             if isinstance(value, bool):
                 words += [name] if value else []  # every switch here is off by default
             else:
@@ -187,13 +176,13 @@ class Scale:
     name: str
     caveat: str  # how far its results go, for the header of a table
     updates: int | None = None  # of every run; None: the recipe's
-    tokens: int = 0  # per update, approximately
+    tokens: int = 0  # per update, at most
     vocabulary: int | None = None  # the most frequent words or pieces are kept; None: all
     cutoffs: str = ""  # of adaptive input and softmax, where the recipe has them
     model: dict[str, object] = field(default_factory=dict)
     checkpoint: dict[str, object] = field(default_factory=dict)
     excerpt: dict[str, int] = field(default_factory=dict)  # tokens of each split; empty: all
-    prepare: dict[str, list[str]] = field(default_factory=dict)  # flags by corpus
+    prepare: dict[str, str] = field(default_factory=dict)  # flags by corpus
     log_interval: int = 100
 
     def updates_of(self, recipe: Recipe, updates: int) -> int:
@@ -221,10 +210,10 @@ class Scale:
         if "adaptive_input_cutoff" in recipe.options["model"]:
             for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
                 options["model"][name] = self.cutoffs
-        sequences = max(1, self.tokens // recipe.train_length)
+        length = recipe.train_length
         return replace(
             recipe,
-            batch=Batch(recipe.train_length, sequences, update_freq=1, gpus=1),
+            batch=Batch(length, self.tokens // length * length or length, update_freq=1, gpus=1),
             updates=self.updates,
             options=merge(recipe.options, options),
         )
@@ -239,12 +228,6 @@ class Scale:
         # Adaptive embeddings have a quarter of the width for most words.
         embedding = width // 4 if "adaptive_input_cutoff" in model else width
         return model["decoder_layers"] * layer + (self.vocabulary + 4) * embedding
-
-    def preparation(self, corpus: str) -> list[str]:
-        """Flags of ``alibi-fairseq prepare`` at this scale."""
-        if not self.vocabulary or corpus == "wikitext-103":
-            return []  # the excerpt keeps the frequent words
-        return ["--vocab-size", str(self.vocabulary), *self.prepare.get(corpus, [])]
 
 
 #: Of the paper's models, without what a position method adds.
@@ -274,7 +257,10 @@ MINI = Scale(
     },
     checkpoint={"save_interval_updates": 100, "keep_interval_updates": 1},
     excerpt={"train": 20_000_000, "valid": 32_768, "test": 32_768},
-    prepare={"cc100-roberta": ["--valid-tokens", "33000", "--shards", "1"]},
+    prepare={
+        "bookcorpus": "--vocab-size 10000",
+        "cc100-roberta": "--vocab-size 10000 --valid-tokens 33000 --shards 1",
+    },
     log_interval=10,
 )
 SMOKE = Scale(
@@ -292,7 +278,10 @@ SMOKE = Scale(
     },
     # Windows that slide by one token cost a forward pass each: as few tokens as still show a step.
     excerpt={"train": 100_000, "valid": 1536, "test": 1536},
-    prepare={"cc100-roberta": ["--valid-tokens", "5000", "--shards", "1"]},
+    prepare={
+        "bookcorpus": "--vocab-size 600",
+        "cc100-roberta": "--vocab-size 600 --valid-tokens 5000 --shards 1",
+    },
     log_interval=1,
 )
 SCALES = {scale.name: scale for scale in (PAPER, MINI, SMOKE)}

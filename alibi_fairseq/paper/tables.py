@@ -10,14 +10,8 @@ from functools import cache
 from ..errors import BadInput
 from ..results.points import Point
 from . import published
-from .recipe import RECIPES, Recipe, recipe_name
+from .recipe import RECIPES, Recipe
 
-#: Every table or figure whose perplexities one can train for.
-PERPLEXITY_ITEMS = (
-    *("table05", "table08", "table12", "table11", "table06", "table07", "table09", "table10"),
-    *("table02", "table03", "table04", "table13", "table14", "table15"),
-    *("figure08", "figure06"),
-)
 #: Figures that draw what tables hold: those tables, and the methods that are drawn (None: all).
 DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure01": (("table02", "table03"), None),
@@ -30,8 +24,12 @@ DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
 DIAGRAMS = {"figure03": "how ALiBi biases the scores", "figure10": "sliding-window inference"}
 #: Speed and memory of models as initialised: measured in minutes, by the benchmarks.
 SPEED = ("table01", "figure02", "figure07")
-SPEED_COMMAND = "python -m benchmarks.methods"
-ITEMS = tuple(sorted((*PERPLEXITY_ITEMS, *DRAWN), key=lambda item: (item[0] == "f", item)))
+#: Everything that the paper numbers, and what of it one can train for.
+NUMBERED = (
+    *(f"table{number:02d}" for number in range(1, 16)),
+    *(f"figure{number:02d}" for number in range(1, 12)),
+)
+ITEMS = tuple(item for item in NUMBERED if item not in (*DIAGRAMS, *SPEED))
 #: Figure 5 draws curves. Validations of a run are at its own length, so where the figure evaluates
 #: at another one, checkpoints are kept and evaluated after these updates: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
@@ -74,7 +72,7 @@ def find_items(name: str) -> tuple[str, ...]:
     item = f"{found[1]}{int(found[2]):02d}" if found else ""
     if item in ITEMS:
         return (item,)
-    if item in (*DIAGRAMS, *SPEED):
+    if item in NUMBERED:
         raise BadInput(f"{paper_name(item)}: {why_no_training(item)}")
     known = ", ".join(re.sub(r"(?<=\D)0", "", each) for each in ITEMS)
     raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
@@ -84,11 +82,11 @@ def why_no_training(item: str) -> str:
     """Why a diagram or a table of speeds is not filled by training; others were not asked for."""
     if item in DIAGRAMS:
         return f"A diagram of {DIAGRAMS[item]}: it holds no data."
-    if item not in SPEED:
+    if item in ITEMS:
         return "Not asked for."
     return (
         "Speed and memory of models of the paper's size, untrained: a model of another size cannot "
-        f"stand beside them. `{SPEED_COMMAND}` measures them on a GPU."
+        "stand beside them. `python -m benchmarks.methods` measures them on a GPU."
     )
 
 
@@ -106,18 +104,32 @@ def title(item: str) -> str:
     return f"{about['name']}. {about['corpus']}: {about['content']}"
 
 
+def points(item: str) -> list[tuple[Recipe, Point]]:
+    """The perplexities that a table holds or a figure draws, each with the recipe of its model."""
+    sources, methods = DRAWN.get(item, ((item,), None))
+    return [
+        (recipe_of(source, point), point)
+        for source in sources
+        for point in published.points(source)
+        if methods is None or point.position_method in methods
+    ]
+
+
+def recipe_of(item: str, point: Point) -> Recipe:
+    corpus, method = published.about(item)["corpus"], point.position_method.replace("_", "-")
+    return RECIPES[f"{corpus}/{method}-{point.train_length}"]
+
+
 @cache
 def evaluations(item: str) -> tuple[Evaluation, ...]:
-    """What to evaluate for a table or figure of its own numbers, in the paper's order."""
+    """What to evaluate for a table or figure, in the paper's order."""
     groups: dict[tuple[str, Case], dict[int, None]] = defaultdict(dict)
-    for point in published.points(item):
-        recipe = recipe_of(item, point)
-        stride = None if point.stride == point.length else point.stride
+    for recipe, point in points(item):
+        stride = None if point.nonoverlapping else point.stride
         case = (point.updates or recipe.updates, point.subset, stride)
         groups[recipe.path, case][point.length] = None
-    return tuple(
-        Evaluation(RECIPES[path], *case, tuple(lengths)) for (path, case), lengths in groups.items()
-    )
+    found = [Evaluation(RECIPES[path], *case, tuple(some)) for (path, case), some in groups.items()]
+    return (*found, *(curve_evaluations() if item == "figure05" else ()))
 
 
 def curve_evaluations() -> tuple[Evaluation, ...]:
@@ -130,28 +142,11 @@ def curve_evaluations() -> tuple[Evaluation, ...]:
     )
 
 
-def recipe_of(item: str, point: Point) -> Recipe:
-    corpus = published.about(item)["corpus"]
-    return RECIPES[f"{corpus}/{recipe_name(point.position_method, point.train_length)}"]
-
-
-def asked_for(item: str) -> list[Evaluation]:
-    """The evaluations of a table or figure."""
-    items, methods = DRAWN.get(item, ((item,), None))
-    found = [
-        evaluation
-        for source in items
-        for evaluation in evaluations(source)
-        if methods is None or evaluation.recipe.position_method in methods
-    ]
-    return [*found, *curve_evaluations()] if item == "figure05" else found
-
-
 def trainings_for(items: tuple[str, ...]) -> list[Training]:
     """The trainings that the items need, each once, with all its evaluations."""
     runs: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
     for item in items:
-        for each in asked_for(item):
+        for each in evaluations(item):
             runs[each.recipe.path][each.updates, each.subset, each.stride] |= set(each.lengths)
     trainings = []
     for path, cases in runs.items():
@@ -166,7 +161,5 @@ def ages(recipe: Recipe) -> tuple[int, ...]:
 
     A run keeps a checkpoint at each of them, whatever was requested: it passes them only once.
     """
-    asked = [each for item in PERPLEXITY_ITEMS for each in evaluations(item)]
-    return tuple(
-        sorted({each.updates for each in (*asked, *curve_evaluations()) if each.recipe is recipe})
-    )
+    asked = (each for item in ITEMS for each in evaluations(item))
+    return tuple(sorted({each.updates for each in asked if each.recipe is recipe}))

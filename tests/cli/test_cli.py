@@ -10,7 +10,7 @@ import torch
 from commands import PACKAGE, SHORT, as_process
 
 from alibi_fairseq import cli
-from alibi_fairseq.cli.launch import layer_parameters
+from alibi_fairseq.cli.paper import layer_parameters
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.models.config import LargeConfig
 

@@ -11,6 +11,7 @@ import torch
 from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.experiments import torchrun
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.schema import load_document, save_document
 
@@ -22,7 +23,7 @@ class Commands:
     """Stands for ``command.execute``.
 
     Attributes:
-        ran: module and verb of each command, in order.
+        ran: verb of each command, in order.
         trained: save folder, learning rate and updates of each training.
         stop_at: the number of the command that is told to stop (1: the first); None: none.
         genuine: whether preparations recognise the paper's text.
@@ -38,14 +39,11 @@ class Commands:
 
     def __call__(self, words, ask=None, log=None, watch=None, place=None) -> int:
         words = words[words.index("-m") + 1 :]
-        if words[0] == "alibi_fairseq.experiments.torchrun":
+        if words[0] == torchrun.MODULE:
             words = words[words.index("-m") + 1 :]
-        own_module = words[0] != "alibi_fairseq"
-        self.ran.append(words[0] if own_module else words[1])
+        self.ran.append(words[1])
         if self.stop_at == len(self.ran):
             return STOPPED_EARLY
-        if own_module:
-            return self.excerpt(Path(words[2]))
         if words[1] == "train":
             return self.train(words[2:], log, watch)
         return getattr(self, words[1])(words[2:])
@@ -67,11 +65,12 @@ class Commands:
         (data / "manifest.json").write_text(json.dumps(manifest))
         return 0
 
-    def excerpt(self, out: Path) -> int:
+    @staticmethod
+    def excerpt(source: Path, out: Path, splits: dict, words: int) -> None:
+        """Stands for ``data.excerpt.excerpt``."""
         out.mkdir(parents=True)
         for name in ("train.bin", "valid.bin", "dict.txt"):
             (out / name).write_text(out.name)
-        return 0
 
     def train(self, words: list[str], log, watch) -> int:
         folder, updates = Path(value(words, "--save-dir")), int(value(words, "--max-update"))

@@ -150,7 +150,7 @@ def test_schedules_warm_up_and_end_with_the_run():
 def test_any_number_of_gpus_keeps_tokens_per_update_or_says_why_not(
     length, sequences, passes, gpus, other
 ):
-    batch = Batch(length, sequences, passes, gpus)
+    batch = Batch(length, length * sequences, passes, gpus)
     try:
         moved = batch.on(other)
     except BadInput:

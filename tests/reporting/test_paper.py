@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from alibi_fairseq.errors import BadInput
+import alibi_fairseq.paper
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.reporting.collect import why_not_comparable
@@ -36,7 +36,7 @@ def by_model(item):
 def test_index_lists_every_table_and_every_file():
     items = [row["item"] for row in paper.rows("index")]
     assert [i for i in items if i.startswith("table")] == [f"table{n:02d}" for n in range(1, 16)]
-    files = {path.stem for path in paper.folder().glob("*.csv")}
+    files = {path.stem for path in paper.FOLDER.glob("*.csv")}
     assert files == {*items, "index", "notes", "noise", "replications", "settings"}
     for row in paper.rows("index"):
         assert row["name"].split()[1].zfill(2) == row["item"][-2:]
@@ -187,11 +187,10 @@ def test_an_installed_copy_brings_tables_and_recipes(tmp_path, monkeypatch):
     subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
     installed = tmp_path / "built" / "alibi_fairseq" / "paper_data"
     brought = {path.name: path.read_bytes() for path in installed.iterdir()}
-    assert brought == {path.name: path.read_bytes() for path in paper.folder().glob("*.csv")}
-    assert installed.name == paper._FOLDERS[1].name
+    assert brought == {path.name: path.read_bytes() for path in paper.FOLDER.glob("*.csv")}
     recipes = {str(p.relative_to(CONFIGS)) for p in CONFIGS.glob("*/*.yaml")}
     built = installed.with_name("configs")
     assert {str(p.relative_to(built)) for p in built.rglob("*.yaml")} == recipes
-    monkeypatch.setattr(paper, "_FOLDERS", (tmp_path,))
-    with pytest.raises(BadInput, match="not installed"):
-        paper.folder()
+    monkeypatch.setattr(alibi_fairseq.paper, "__file__", str(built.with_name("paper") / "a.py"))
+    assert alibi_fairseq.paper.data_folder("results/paper", "paper_data") == installed
+    assert alibi_fairseq.paper.data_folder("configs", "configs") == built

@@ -1,0 +1,209 @@
+"""The paper's runs: ``alibi-fairseq launch`` trains one of them, on this machine or as one node of several;
+``reproduce`` makes a table or figure, from the text to the report; ``models`` lists the models there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..errors import BadInput
+from ..experiments import torchrun
+from ..experiments.command import execute
+from ..experiments.paper_data import Data
+from ..experiments.paper_tables import Machine, PaperTables
+from ..experiments.run import ALIBI, has_reached
+from ..paper import tables
+from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
+from ..positions import METHODS
+from .experiments import ExperimentOptions, corpus_option, corpus_paths
+from .options import Verb, aligned, option
+
+NO_GPU = "There is no GPU here; use --cpu N for N processes on the CPU."
+
+
+def given_machine(gpus: int | None, cpu: int | None) -> Machine | None:
+    """What ``--gpus`` or ``--cpu`` asks for; None without them."""
+    if cpu is None:
+        return None if gpus is None else Machine(gpus)
+    if gpus is not None:
+        raise BadInput("Choose one of --gpus and --cpu.")
+    return Machine(cpu, cpu=True)
+
+
+@dataclass
+class Launch(Verb):
+    """A training of the paper on any number of GPUs or nodes."""
+
+    recipe: str = option("e.g. wikitext-103/alibi-512", metavar="RECIPE")
+    data: str = option("data-bin folder, or several joined by ':'", metavar="DATA")
+    flags: list[str] = option(
+        "further flags of fairseq-train, with --save-dir", nargs=argparse.REMAINDER
+    )
+    gpus: int | None = option("total over all nodes (default: all)", None, metavar="N")
+    cpu: int | None = option(
+        "N processes on the CPU instead, total over all nodes", None, metavar="N"
+    )
+    nnodes: int = option("run this command once on each node", 1, metavar="N")
+    rdzv_endpoint: str | None = option(
+        "first node and a free port on it", None, metavar="HOST:PORT"
+    )
+    rdzv_id: str = option("name of the job, the same on all nodes", "alibi", metavar="NAME")
+    max_restarts: int = option("number of restarts after a failure", 0, metavar="N")
+    dry_run: bool = option("print the command and exit", False)
+
+    def __call__(self) -> int:
+        """Returns the training's exit code; 75 if it saved and stopped because of a signal."""
+        from fairseq import options
+
+        refuse_being_one_of_many(os.environ, self.nnodes)
+        recipe, machine = find_recipe(self.recipe), given_machine(self.gpus, self.cpu)
+        if machine is None:
+            if not (there := torch.cuda.device_count()):
+                raise BadInput(NO_GPU)
+            machine = Machine(there * self.nnodes)
+        train = [self.data, *flags(recipe.settings(machine.processes, machine.cpu)), *self.flags]
+        several = torchrun.arguments(
+            machine.processes, self.nnodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
+        )
+        parser = options.get_training_parser()
+        parser.set_defaults(save_dir=None)
+        args = options.parse_args_and_arch(parser, train)  # before any process is started
+        if recipe.starts_from_another and not args.finetune_from_model:
+            raise BadInput(
+                f"{recipe.path} goes on with a trained model: name its checkpoint with "
+                "--finetune-from-model behind the data folder."
+            )
+        if not args.save_dir:
+            raise BadInput(
+                "Name a folder for the checkpoints: --save-dir DIR behind the data folder."
+            )
+        command = [ALIBI[0], *several, *ALIBI[1:], "train", *train]
+        if self.dry_run:
+            print(shlex.join(command))
+            return 0
+        if has_reached(args.save_dir, args.max_update):
+            print(f"{args.save_dir} has reached {args.max_update:,} updates; nothing to do.")
+            return 0
+        return execute(command)
+
+
+def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None:
+    """Refuse several launchers of which each would start the whole run."""
+    if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment:
+        raise BadInput("The launcher starts torchrun itself; start it without torchrun.")
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
+    if tasks != nodes:
+        raise BadInput(
+            f"srun started {tasks} launchers for {nodes} node{'s' if nodes > 1 else ''}, and each "
+            "would start a whole run; use srun --ntasks-per-node=1, and --nnodes with the number "
+            "of nodes."
+        )
+
+
+@dataclass(kw_only=True)
+class Reproduce(ExperimentOptions):
+    """A table or figure of the paper."""
+
+    name: str = option("e.g. table5, figure1", metavar="TABLE|FIGURE|all")
+    corpus: list[str] = corpus_option(
+        "text of wikitext-103, bookcorpus or cc100-roberta: a file or a folder"
+    )
+    allow_other_text: bool = option(
+        "accept texts that are not the paper's, under their own names", False
+    )
+    scale: str = option(
+        "; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
+        "paper",
+        choices=list(SCALES),
+    )
+    gpus: int | None = option("of each run (default: all; smoke: none)", None)
+    cpu: int | None = option("N processes on the CPU instead", None, metavar="N")
+    work_dir: Path = option(
+        "for everything, with a folder per scale", Path("runs/reproduce"), metavar="FOLDER"
+    )
+
+    def __call__(self) -> int:
+        items = tables.find_items(self.name)
+        trainings = tables.trainings_for(items)
+        paths = corpus_paths(self.corpus, CORPORA)
+        needed = dict.fromkeys(training.recipe.corpus for training in trainings)
+        missing = [name for name in needed if name not in paths]
+        if missing and not self.dry_run:
+            flags = " ".join(f"--corpus {name}=PATH" for name in missing)
+            raise BadInput(
+                f"The text of {' and '.join(missing)} is needed; give it with {flags} "
+                f"(data-prep/{missing[0]}/README.md says how to get it)."
+            )
+        folder, scale = self.work_dir / self.scale, SCALES[self.scale]
+        data = {}
+        for name in needed:
+            path = paths.get(name, Path(name.upper()))
+            data[name] = Data(folder / "data", name, path, self.allow_other_text, scale)
+        experiment = PaperTables(folder, items, trainings, data, scale, self.machine())
+        return self.run_experiment(experiment)
+
+    def machine(self) -> Machine | None:
+        """The machine of one run; None for a dry run without --gpus or --cpu."""
+        machine, there = given_machine(self.gpus, self.cpu), torch.cuda.device_count()
+        elsewhere = self.slurm or self.dry_run or (self.job and not self.job.startswith("train"))
+        if machine:
+            if machine.processes > there and not (machine.cpu or elsewhere):
+                raise BadInput(
+                    f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
+                )
+            return machine
+        if self.scale == "smoke" or self.job:
+            return Machine(1, cpu=True)
+        if self.slurm:
+            raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
+        if self.dry_run:
+            return None
+        if self.scale == "mini":
+            return Machine(1, cpu=not there)
+        if not there:
+            raise BadInput(NO_GPU)
+        return Machine(there)
+
+
+@dataclass
+class Models(Verb):
+    """The registered models of this project or a plugin with their sizes, and the position methods."""
+
+    def __call__(self) -> None:
+        from fairseq.models import MODEL_REGISTRY
+
+        from ..models import AlibiLanguageModel
+
+        kinds = {
+            name: model.config()
+            for name, model in MODEL_REGISTRY.items()
+            if issubclass(model, AlibiLanguageModel)
+        }
+        rows = [("--arch", "layers", "width", "heads", "FFN", "parameters", "embeddings")]
+        for name, config in sorted(kinds.items(), key=lambda each: layer_parameters(each[1])):
+            size = (config.decoder_layers, config.decoder_embed_dim, config.decoder_attention_heads)
+            parameters = f"{layer_parameters(config) / 1e6:,.1f}M"
+            kind = "adaptive" if config.adaptive_input else "tied"
+            rows.append(
+                (name, *map(str, size), str(config.decoder_ffn_embed_dim), parameters, kind)
+            )
+        print("\n".join(aligned(rows, str.ljust)))
+        print(
+            "\nparameters: of the layers; token embeddings come on top, width × dictionary entries"
+        )
+        print(f"--position-method: {', '.join(METHODS)}")
+
+
+def layer_parameters(config) -> int:
+    """Parameters of all layers: attention, feed-forward network and two norms each."""
+    width, inner = config.decoder_embed_dim, config.decoder_ffn_embed_dim
+    attention = 4 * (width * width + width)
+    feed_forward = 2 * width * inner + inner + width
+    return config.decoder_layers * (attention + feed_forward + 4 * width)
