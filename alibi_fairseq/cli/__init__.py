@@ -30,10 +30,6 @@ VERBS = {
         "convert your own text, or a corpus of the paper, to fairseq's binary data",
     ),
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
-    "position-loss": (
-        "evaluate:PositionLoss",
-        "measure the loss by position within the window",
-    ),
     "merge-shards": ("evaluate:MergeShards", "merge the results of all shards of a sweep"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
     "check-env": ("check_env", "report problems with the installation and how to fix them"),
@@ -49,7 +45,7 @@ VERBS = {
 }
 
 #: Verbs that load models, which a plugin may define.
-LOADING = ("compare", "probe", "models", "eval", "position-loss")
+LOADING = ("compare", "probe", "models", "eval")
 
 #: fairseq's commands with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {

@@ -1,4 +1,4 @@
-"""``alibi-fairseq eval``, ``position-loss`` and ``merge-shards``: perplexity at any length and stride."""
+"""``alibi-fairseq eval`` and ``merge-shards``: perplexity at any length and stride."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from ..evaluation.probe import run_probe
 from ..evaluation.sweep import Sweep, run_sweep
 from ..reporting import markdown
 from ..reporting.markdown import CHANCE_NOTE
-from ..reporting.own_results import position_table
 from ..reporting.probes import accuracy_table
-from ..results.points import document_points, is_chance
+from ..results.points import is_chance
 from ..results.schema import load_document, save_document
 from .options import Verb, aligned, filled, names, option
 
@@ -199,21 +198,6 @@ class Eval(SweepOptions):
         if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
             print(f"\nSome are near {CHANCE_NOTE}")
         print(f"\nL: window length, S: stride, ctx: context per token. Results: {self.out}")
-        return 0
-
-
-@dataclass(kw_only=True)
-class PositionLoss(SweepOptions):
-    """Loss by position within the window."""
-
-    buckets: int = option(
-        "largest number of position buckets, whose width grows geometrically", 32, metavar="N"
-    )
-
-    def measure(self, sweep: Sweep) -> int:
-        run_sweep(sweep)
-        print(position_table(document_points(load_document(self.out))))
-        print(f"Loss in bits per token. Results: {self.out}")
         return 0
 
 

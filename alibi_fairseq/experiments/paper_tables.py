@@ -242,7 +242,7 @@ def beside(tables: PaperTables, item: str) -> str:
         groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
     for (subset, stride), points in groups.items():
         cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        rows = rows_beside(points, ours, join_diagonal=False, label=partial(label, item))
+        rows = rows_beside(points, ours, label=partial(label, item))
         columns = sorted({point.length for point in points})
         table = perplexity_grid(rows, columns, name)
         parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")
