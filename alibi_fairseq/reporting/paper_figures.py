@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
@@ -155,25 +155,22 @@ def figure08(results: Results, *paths: str | os.PathLike) -> None:
         and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
     )
     averaged = [point for model in ours for point in model.points]
-    panels = [
-        _by_speed("the paper, one V100", _printed_speeds(), paper.points("figure08")),
-        _by_speed("ours, per process", recorded, averaged),
-    ]
+    sides: dict[str, tuple[str, Speeds, Sequence[Point]]] = {
+        "the paper, one V100": ("words", _printed_speeds(), paper.points("figure08")),
+        "ours, per process": ("tokens", recorded, averaged),
+    }
+    panels = []
+    for title, (unit, speeds, points) in sides.items():
+        printed, lines = unit == "words", []
+        for method in PAIR:
+            own = [p for p in points if p.position_method == method and p.perplexity]
+            at = [(speeds[method, p.train_length] / 1000, p.perplexity or 0.0) for p in own]
+            notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
+            label = method_name(method) + (" (paper)" if printed else "")
+            lines.append(_line(method, at, label, hollow=printed, notes=notes))
+        axes = (f"Training speed (thousand {unit} per second)", "Perplexity at length 3072")
+        panels.append(plots.Panel(title, lines, *axes, over_length=False))
     plots.draw(WIKITEXT, panels[: 2 if ours else 1], *paths)
-
-
-def _by_speed(title: str, speeds: Speeds, points: Iterable[Point]) -> plots.Panel:
-    printed = title.startswith("the paper")
-    lines = []
-    for method in PAIR:
-        own = [point for point in points if point.position_method == method and point.perplexity]
-        at = [(speeds[method, p.train_length] / 1000, p.perplexity or 0.0) for p in own]
-        notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
-        label = method_name(method) + (" (paper)" if printed else "")
-        lines.append(_line(method, at, label, hollow=printed, notes=notes))
-    unit = "words" if printed else "tokens"
-    axes = (f"Training speed (thousand {unit} per second)", "Perplexity at length 3072")
-    return plots.Panel(title, lines, *axes, over_length=False)
 
 
 Draw = Callable[..., None]  # of results and paths

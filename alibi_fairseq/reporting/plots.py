@@ -32,7 +32,7 @@ _COLORS = {
     **{"alibi_random_slopes": "#7FB8D8", "alibi_given_slopes": "#00486F"},
 }
 _MARKERS = "os^DvxP*<>hXdpH8+"
-DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+_DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_ROWS = 18
 _MOST_TIMES = 100
@@ -55,9 +55,6 @@ SETTINGS = {
     "svg.hashsalt": "alibi_fairseq",
     "svg.fonttype": "path",
 }
-
-EVALUATION_LENGTH = "Evaluation length (tokens)"
-PERPLEXITY = "Perplexity (lower is better)"
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,8 @@ class Panel:
 
     title: str
     lines: Sequence[Line]
-    x: str = EVALUATION_LENGTH
-    y: str = PERPLEXITY
+    x: str = "Evaluation length (tokens)"
+    y: str = "Perplexity (lower is better)"
     over_length: bool = True
     scale: Literal["perplexity", "from zero"] = "perplexity"
     trained_at: int | None = None
@@ -112,7 +109,7 @@ def method_look(method: str, length: int | None = None, lengths: Sequence[int] =
     known = method in _COLORS
     place = list(_COLORS).index(method) if known else zlib.crc32(method.encode())
     color = _COLORS[method] if known else to_hex(hsv_to_rgb((place % 360 / 360, 0.9, 0.6)))
-    dashes = DASHES[place % len(DASHES)]
+    dashes = _DASHES[place % len(_DASHES)]
     if length is not None and len(lengths) > 1:
         place = sorted(lengths).index(length)
         color = _lighter(color, 0.55 * (len(lengths) - 1 - place) / (len(lengths) - 1))

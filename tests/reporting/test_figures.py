@@ -126,14 +126,6 @@ def test_variants_of_one_run_are_told_apart():
     assert len({line.get_marker() for line in axes.get_lines()}) == 3
 
 
-def test_a_dense_sweep_has_few_markers_and_all_its_points():
-    lengths = list(range(512, 15512, 100))
-    points = [Point("alibi", 512, n, n, "valid", 20.0) for n in lengths]
-    [line] = axes_of(line_of(Series("alibi", 512, points))).get_lines()
-    assert list(line.get_xdata()) == lengths
-    assert isinstance(line.get_markevery(), float)  # a distance on the page, not in points
-
-
 def test_a_run_that_failed_is_written_at_the_end_of_its_line():
     points = [
         Point("t5", 512, 512, 512, "valid", 19.65),

@@ -137,10 +137,3 @@ def test_no_ratio_without_a_perplexity_that_both_reach():
     # a rise in between does not make a perplexity reached later
     noisy = [(1.0, 9.0), (2.0, 8.0), (3.0, 8.5), (4.0, 7.0)]
     assert times_as_fast(noisy, noisy) == pytest.approx(1.0)
-
-
-def test_curves_are_drawn_beside_the_end_points(tmp_path):
-    paper_figures.figure05(measured(), tmp_path / "a.svg")
-    text = (tmp_path / "a.svg").read_text()
-    assert "<!-- ALiBi, L=1024 -->" in text and "<!-- Sinusoidal, L=2048 -->" in text
-    assert "<!-- ALiBi, L=1024 (paper, end point) -->" in text
