@@ -100,7 +100,6 @@ class Cell(JsonObject):
     perplexity: Positive = _ABSENT
     word_perplexity: Positive | None = None
     bits_per_byte: NotNegative | None = None
-    hours: NotNegative = _ABSENT
     processes: PositiveCount = _ABSENT
     parameters: PositiveCount = _ABSENT
     layers: PositiveCount = _ABSENT
@@ -108,14 +107,12 @@ class Cell(JsonObject):
     vocabulary: PositiveCount = _ABSENT
     tokens_per_second: Positive = _ABSENT
     tokens_per_second_batch_1: Positive = _ABSENT
-    seconds: NotNegative = _ABSENT
     gpu_hours: NotNegative = _ABSENT
     peak_memory_mb: Positive | None = None
     phase: Literal["train", "evaluate"] = _ABSENT
     baseline: Text | None = None
     ratio: Positive | None = None
     depth: Share = _ABSENT
-    gap: Count = _ABSENT
     trials: PositiveCount = _ABSENT
     accuracy: Share = _ABSENT
     chance: Share = _ABSENT

@@ -71,7 +71,7 @@ def changed(path: str, value) -> dict:
         ("cells.0.loss_bits", float("nan"), r"cells\[0\]\.loss_bits"),
         ("cells.0.perplexity", float("inf"), r"cells\[0\]\.perplexity"),
         ("cells.0.position_method", None, r"cells\[0\]\.position_method"),
-        ("cells.0.hours", "many", r"cells\[0\]\.hours"),
+        ("cells.0.gpu_hours", "many", r"cells\[0\]\.gpu_hours"),
         ("cells.0.own_measure", ["a"], r"cells\[0\]\.own_measure"),
         ("cells.0.stride", 129, r"cells\[0\].*stride"),
         ("cells.0.loss_bits", 2.77, "in bits"),  # the natural logarithm of 16
