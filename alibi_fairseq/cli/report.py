@@ -10,14 +10,6 @@ from ..reporting.report import write_report
 from .options import Verb, option
 
 
-def named(text: str) -> tuple[Path, str]:
-    """``RESULTS=NAME`` → (RESULTS, NAME)."""
-    path, _, name = text.rpartition("=")
-    if not path or not name:
-        raise ValueError
-    return Path(path), name
-
-
 @dataclass
 class Report(Verb):
     """Tables and figures of results."""
@@ -34,18 +26,11 @@ class Report(Verb):
         "include all of the paper's tables and figures, not only those on texts of your results",
         False,
     )
-    label: list[tuple[Path, str]] = option(
-        "name for the models of a results file or folder (repeatable)",
-        (),
-        action="append",
-        type=named,
-        metavar="RESULTS=NAME",
-    )
     title: str | None = option("title of the page and of your own figures", None)
 
     def __call__(self) -> None:
-        results = collect(self.results, dict(self.label), self.title)
-        page = write_report(results, self.out, with_paper=self.paper or not self.results)
+        results = collect(self.results)
+        page = write_report(results, self.out, self.paper or not self.results, self.title)
         cells = sum(len(document["cells"]) for _, document in results.documents)
         beside = sum(not point.unlike_paper for point in results.points)
         print(f"{cells} measured cells, {beside} of them in a setting of the paper.")

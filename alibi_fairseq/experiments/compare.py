@@ -126,7 +126,7 @@ class Compare(Experiment):
                 draw_heat_maps(document["cells"], f"Accuracy of the probe: {corpus}", *figures)
                 continue
             points = document_points(document)
-            sections.append(length_table(points, with_bytes=True, more=columns).rstrip())
+            sections.append(length_table(points, columns).rstrip())
             draw_lengths(points, f"{what.title}: {corpus}" if several else what.title, *figures)
             with atomic_write(path.with_suffix(".csv")) as file:
                 file.write(length_csv(document))

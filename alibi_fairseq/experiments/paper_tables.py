@@ -228,7 +228,7 @@ def beside(tables: PaperTables, item: str) -> str:
         groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
     for (subset, stride), some in groups.items():
         cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        rows = rows_beside(some, ours, join_diagonal=False, label=partial(label, recipe.updates))
+        rows = rows_beside(some, ours, label=partial(label, recipe.updates))
         columns = sorted({point.length for point in some})
         table = perplexity_grid(rows, columns, name)
         parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")

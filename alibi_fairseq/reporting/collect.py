@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,10 +15,6 @@ from alibi_fairseq.results.schema import load_document
 
 # Two files may hold the same cell, measured twice: perplexities then agree to this share.
 _SAME_CELL = 1e-3
-_MEASURED = (
-    *("perplexity", "loss_bits", "bits_per_byte", "peak_memory_mb"),
-    *("tokens_per_second", "tokens_per_second_batch_1"),
-)
 
 # A run counts as the paper's setting from this share of its updates on: the best checkpoint is
 # seldom the last one.
@@ -33,18 +30,16 @@ _SIZES = {
 # Options whose change leaves the model the same.
 _HARMLESS_OVERRIDES = {"attention_backend"}
 
+#: By position method and length: tokens per second of ``train`` and ``evaluate``, MB of ``memory``.
+Cases = Mapping[tuple[str, int], dict[str, float]]
+
 
 @dataclass
 class Results:
-    """What a report is made of: documents, every measured perplexity once, and the user's title."""
+    """What a report is made of: documents, and every measured perplexity once."""
 
-    title: str | None = None
     documents: list[tuple[Path, dict]] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-
-    def of_kind(self, kind: str) -> list[dict]:
-        """The documents of one kind."""
-        return [document for _, document in self.documents if document["kind"] == kind]
 
     def comparable(self, corpus: str) -> list[Point]:
         """The perplexities measured in the paper's setting."""
@@ -60,41 +55,54 @@ class Results:
             kept = [point for point in self.points if point.text not in others]
             yield name, replace(self, points=kept)
 
-    def comparable_training(self, corpus: str) -> list[dict]:
-        """Validation losses of training runs in the paper's setting, whatever their updates."""
-        return [
+    def trainings(self, corpus: str) -> list[dict]:
+        """Validations of runs in the paper's setting, in order of their updates."""
+        cells = [
             cell
-            for document in self.of_kind("training")
+            for _, document in self.documents
             for cell in document["cells"]
-            if (document["corpus"], cell["subset"]) == (corpus, "valid")
-            and cell.get("model") == paper.model(corpus)
+            if (document["kind"], document["corpus"]) == ("training", corpus)
+            and (cell["subset"], cell.get("model")) == ("valid", paper.model(corpus))
         ]
+        return sorted(cells, key=lambda cell: cell["updates"])
+
+    def speeds(self) -> dict[str, Cases]:
+        """Table 1 as ``python -m benchmarks.methods`` measures it, by machine, precision and model."""
+        keys = (
+            *("position_method", "length", "model"),
+            *("tokens_per_second", "evaluation_tokens_per_second", "peak_memory_mb"),
+        )
+        groups: dict[str, dict] = defaultdict(dict)
+        for _, document in self.documents:
+            machine = machine_of(document["provenance"])
+            for cell in document["cells"]:
+                method, length, model, *measured = map(cell.get, keys)
+                if None not in measured:
+                    found = dict(zip(("train", "evaluate", "memory"), measured))
+                    groups[f"{machine}, {model}"][method, length] = found
+        return dict(sorted(groups.items()))
 
 
-def collect(
-    paths: Iterable[Path], labels: Mapping[Path, str] | None = None, title: str | None = None
-) -> Results:
+def machine_of(provenance: dict) -> str:
+    """Where and how it was measured, in words: processor and threads or GPU, precision."""
+    hardware = provenance["hardware"]
+    parts = [hardware["gpu"] or hardware["cpu"] or "an unknown machine"]
+    if hardware["gpu"] is None and (threads := provenance["threads"]):
+        parts.append(f"{threads} threads" if threads > 1 else "1 thread")
+    return ", ".join([*parts, *filter(None, [provenance["precision"]])])
+
+
+def collect(paths: Iterable[Path]) -> Results:
     """Read results files, and all ``*.json`` files of folders.
 
-    Args:
-        labels: names for the models of some of the files or folders.
-
     Raises:
-        BadInput: a path does not exist, a file breaks the schema or holds part of a sharded
-            evaluation, or two files contradict each other.
+        BadInput: a path does not exist, a file breaks the schema, or two contradict each other.
     """
-    results = Results(title=title)
+    results = Results()
     found: dict[Point, tuple[Path, Point]] = {}
-    label_of = {file: label for path, label in (labels or {}).items() for file in _files([path])}
-    files = _files(paths)
-    if strangers := [str(path) for path in label_of if path not in files]:
-        raise BadInput(f"--label: {strangers[0]} is not one of the results.")
-    for path in files:
+    for path in _files(paths):
         document = load_document(path)
-        _check_whole(path, document)
         results.documents.append((path, document))
-        for cell in document["cells"] if path in label_of else ():
-            cell["label"] = label_of[path]
         if document["kind"] != "evaluation":
             continue
         corpus = document["corpus"]
@@ -102,8 +110,7 @@ def collect(
         for point in document_points(document):
             unlike = why_not_comparable(corpus, point) or ""
             point = replace(point, other_text=other_text, unlike_paper=unlike)
-            case = replace(point, **dict.fromkeys(_MEASURED))  # type: ignore[arg-type]
-            other_path, other = found.setdefault(case, (path, point))
+            other_path, other = found.setdefault(point, (path, point))
             if other is point:
                 results.points.append(point)
             elif abs((other.perplexity or 1) / (point.perplexity or 1) - 1) > _SAME_CELL:
@@ -114,18 +121,6 @@ def collect(
                     f"{point.subset}; leave one file out."
                 )
     return results
-
-
-def _check_whole(path: Path, document: dict) -> None:
-    if document["kind"] not in ("evaluation", "position_loss"):
-        return
-    if not document["cells"]:  # a shard beyond the last window
-        raise BadInput(f"{path}: holds no cells; if it is a shard, merge all of them first.")
-    if sharded := [cell for cell in document["cells"] if "shard" in cell]:
-        raise BadInput(
-            f"{path}: holds shard {sharded[0]['shard']} of an evaluation; "
-            "merge the shards first (alibi-fairseq merge-shards)."
-        )
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:

@@ -5,50 +5,90 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import cycle
+from typing import Any
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import plots, speed
-from alibi_fairseq.reporting.collect import Results
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.collect import Cases, Results
 from alibi_fairseq.reporting.own_results import without_length
-from alibi_fairseq.reporting.paper_tables import rows_beside
-from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
+from alibi_fairseq.reporting.paper_tables import JOINED, printed_speeds, rows_beside, time_curve
+from alibi_fairseq.results.points import (
+    METHOD_NAMES,
+    Point,
+    Series,
+    method_name,
+    method_order,
+    model_label,
+    series,
+)
 
 PAIR = ("alibi", "sinusoidal")
+WIKITEXT, BOOKS = "WikiText-103, validation", "Toronto BookCorpus, validation"
+LARGE = "CC100+RoBERTa, 1.3B parameters, validation"
 
 Speeds = Mapping[tuple[str, int], float]  # by position method and training length
 
 
-def _lines(item: str, results: Results, methods: Sequence[str] = ()) -> list[Series]:
-    """The rows of a table or figure as lines, by default of all methods: the paper's, then ours."""
-    rows = rows_beside(paper.points(item), results.comparable(paper.about(item)["corpus"]))
-    lines = [row.paper for row in rows] + [own for row in rows for own in row.ours]
-    return [line for line in lines if not methods or line.position_method in methods]
+def by_length(
+    title: str, panels: Mapping[str, str], results: Results, *paths: str | os.PathLike
+) -> None:
+    """Draw perplexity by length: each panel the rows of tables or figures, the paper's, then ours.
+
+    A panel is of all methods where its title names one training length, otherwise of ALiBi and sinusoidal.
+    """
+    drawn = {}
+    for panel, items in panels.items():
+        lines: list[Series] = []
+        for item in items.split():
+            ours = results.comparable(paper.about(item)["corpus"])
+            rows = rows_beside(paper.points(item), ours, joined=item in JOINED)
+            lines += [row.paper for row in rows] + [own for row in rows for own in row.ours]
+        _, _, length = panel.partition("L=")
+        if length:
+            lines = [line for line in lines if line.train_length == int(length)]
+            drawn[panel] = without_length(lines)
+        else:
+            drawn[panel] = [line for line in lines if line.position_method in PAIR]
+    plots.draw_panels(title, drawn, *paths)
 
 
-def figure01(results: Results, *paths: os.PathLike) -> None:
-    """Perplexity beyond the training length, all methods trained alike (Tables 2 and 3)."""
-    panels = {
-        "trained at L=512": without_length(_lines("table02", results)),
-        "trained at L=1024": without_length(_lines("table03", results)),
-    }
-    plots.draw_panels("WikiText-103, validation", panels, *paths)
+def _line(
+    method: str, points: Iterable[tuple[float, float]], label: str = "", **more: Any
+) -> plots.Line:
+    """A line of a method through points (x, y)."""
+    x, y = zip(*pairs) if (pairs := list(points)) else ((), ())
+    return plots.Line(label or method_name(method), x, y, plots.method_look(method), **more)
 
 
-def figure02(results: Results, *paths: os.PathLike) -> None:
+def figure02(results: Results, *paths: str | os.PathLike) -> None:
     """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
-    panels = speed.speed_panels("the paper, one V100", speed.printed_speeds(), "words")
-    for machine, cases in speed.speeds(results.of_kind("benchmark")).items():
-        panels += speed.speed_panels(machine, cases, "tokens")
+    panels = speed_panels("the paper, one V100", printed_speeds(), "words")
+    for machine, cases in results.speeds().items():
+        panels += speed_panels(machine, cases, "tokens")
     plots.draw("Speed and memory", panels, *paths)
 
 
-def figure04(results: Results, *paths: os.PathLike) -> None:
-    """ALiBi trained at each length, beside sinusoidal evaluated where it was trained (Table 5)."""
-    lines = _lines("table05", results, PAIR)
-    plots.draw_panels("WikiText-103, validation", {"non-overlapping": lines}, *paths)
+def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
+    """Training speed, evaluation speed and memory against length, a line per method."""
+    axes = {
+        "train": f"training (thousand {unit} per second)",
+        "evaluate": f"evaluation (thousand {unit} per second)",
+        "memory": "training memory (GB)",
+    }
+    methods = sorted({method for method, _ in cases}, key=method_order)
+    panels = []
+    for key, axis in axes.items():
+        lines = []
+        for method in methods:
+            at = [(n, of[key] / 1000) for (name, n), of in sorted(cases.items()) if name == method]
+            lines.append(_line(method, at))
+        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis, scale="from zero"))
+    return panels
 
 
-def figure05(results: Results, *paths: os.PathLike) -> None:
+def figure05(results: Results, *paths: str | os.PathLike) -> None:
     """1.3B parameters: perplexity against training time, the paper's end points and our curves."""
     panels = []
     for side, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
@@ -56,73 +96,58 @@ def figure05(results: Results, *paths: os.PathLike) -> None:
         for row in paper.rows("figure05"):
             if row["panel"] != side:
                 continue
-            label = model_label(row["position_method"], row["train_length"])
-            look = plots.method_look(row["position_method"])
-            end, value = [row["gpu_hours"]], row["perplexity"]
-            point, note = replace(look, linestyle="none"), [(0, f"{value:.2f}")]
+            method, value = row["position_method"], row["perplexity"]
+            label, notes = model_label(method, row["train_length"]), [(0, f"{value:.2f}")]
             name = f"{label} (paper, end point)"
-            lines.append(plots.Line(name, end, [value], point, hollow=True, notes=note))
-            case = {key: row[key] for key in ("position_method", "train_length", "length")}
-            curve = speed.time_curve(results, "cc100-roberta", case)
-            lines.append(plots.Line(label, [x for x, _ in curve], [y for _, y in curve], look))
+            end = _line(method, [(row["gpu_hours"], value)], name, hollow=True, notes=notes)
+            lines.append(replace(end, look=replace(end.look, linestyle="none")))
+            lines.append(_line(method, time_curve(results, row), label))
         panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
-    plots.draw("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
-
-
-def figure06(results: Results, *paths: os.PathLike) -> None:
-    """1.3B parameters beyond the training length."""
-    lines = _lines("figure06", results)
-    panels = {
-        f"trained at L={n}": without_length(line for line in lines if line.train_length == n)
-        for n in (512, 1024)
-    }
-    plots.draw_panels("CC100+RoBERTa, 1.3B parameters, validation", panels, *paths)
+    plots.draw(LARGE, panels, *paths)
 
 
 def _printed_speeds() -> Speeds:
-    rows = paper.rows("figure07")
     return {
-        (row["position_method"], row["train_length"]): row["train_words_per_second"] for row in rows
+        (row["position_method"], row["train_length"]): row["train_words_per_second"]
+        for row in paper.rows("figure07")
     }
 
 
-def figure07(results: Results, *paths: os.PathLike) -> None:
+def figure07(results: Results, *paths: str | os.PathLike) -> None:
     """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
     machines = {"the paper, one V100 (words)": _printed_speeds()}
-    for machine, cases in speed.speeds(results.of_kind("benchmark")).items():
+    for machine, cases in results.speeds().items():
         machines[f"{machine} (tokens)"] = {
-            (method, length): found["train"]
-            for (method, length, _), found in cases.items()
-            if method in PAIR and "train" in found
+            case: found["train"] for case, found in cases.items() if case[0] in PAIR
         }
+    axes: dict[str, Any] = {"x": "Training length (tokens)", "scale": "from zero"}
     panels, ratios = [], []
-    axis = "Training length (tokens)"
-    for place, (machine, found) in enumerate(machines.items()):
-        lines = []
+    for (machine, found), look in zip(machines.items(), cycle(METHOD_NAMES)):
+        printed, lines = machine.startswith("the paper"), []
         for method in PAIR:
-            lengths = sorted(length for name, length in found if name == method)
-            values = [found[method, length] / 1000 for length in lengths]
-            look = plots.method_look(method)
-            lines.append(plots.Line(method_name(method), lengths, values, look, hollow=place == 0))
+            at = [(n, speed / 1000) for (name, n), speed in sorted(found.items()) if name == method]
+            lines.append(_line(method, at, hollow=printed))
         y = "Training speed (thousands per second)"
-        panels.append(plots.Panel(machine, lines, axis, y, scale="from zero"))
-        both = sorted(n for name, n in found if name == "alibi" and ("sinusoidal", n) in found)
-        values = [found["alibi", n] / found["sinusoidal", n] for n in both]
-        look = plots.numbered_look(place)
-        label = f"ALiBi / sinusoidal, {machine}"
-        ratios.append(plots.Line(label, both, values, look, hollow=place == 0))
-    y = "ALiBi / sinusoidal"
-    panels.append(plots.Panel("as a ratio to sinusoidal", ratios, axis, y, scale="from zero"))
+        panels.append(plots.Panel(machine, lines, y=y, **axes))
+        both = [n for name, n in sorted(found) if name == "alibi" and ("sinusoidal", n) in found]
+        at = [(n, found["alibi", n] / found["sinusoidal", n]) for n in both]
+        ratios.append(_line(look, at, f"ALiBi / sinusoidal, {machine}", hollow=printed))
+    panels.append(plots.Panel("as a ratio to sinusoidal", ratios, y="ALiBi / sinusoidal", **axes))
     plots.draw("Training speed by training length", panels, *paths)
 
 
-def figure08(results: Results, *paths: os.PathLike) -> None:
+def figure08(results: Results, *paths: str | os.PathLike) -> None:
     """Perplexity at evaluation length 3072 against training speed: short training is cheap.
 
     Our speeds are those of the runs' own records, per GPU (or process).
     """
     cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
-    recorded = speed.training_speeds(results, "wikitext-103")
+    recorded = {
+        (cell["position_method"], cell["train_length"]): cell["tokens_per_second"]
+        / cell.get("processes", 1)
+        for cell in results.trainings("wikitext-103")
+        if "tokens_per_second" in cell
+    }
     ours = series(
         point
         for point in results.comparable("wikitext-103")
@@ -130,46 +155,40 @@ def figure08(results: Results, *paths: os.PathLike) -> None:
         and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
     )
     averaged = [point for model in ours for point in model.points]
-    panels = [
-        _by_speed("the paper, one V100", _printed_speeds(), paper.points("figure08")),
-        _by_speed("ours, per process", recorded, averaged),
-    ]
-    plots.draw("WikiText-103, validation", panels[: 2 if ours else 1], *paths)
+    sides: dict[str, tuple[str, Speeds, Sequence[Point]]] = {
+        "the paper, one V100": ("words", _printed_speeds(), paper.points("figure08")),
+        "ours, per process": ("tokens", recorded, averaged),
+    }
+    panels = []
+    for title, (unit, speeds, points) in sides.items():
+        printed, lines = unit == "words", []
+        for method in PAIR:
+            own = [p for p in points if p.position_method == method and p.perplexity]
+            at = [(speeds[method, p.train_length] / 1000, p.perplexity or 0.0) for p in own]
+            notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
+            label = method_name(method) + (" (paper)" if printed else "")
+            lines.append(_line(method, at, label, hollow=printed, notes=notes))
+        axes = (f"Training speed (thousand {unit} per second)", "Perplexity at length 3072")
+        panels.append(plots.Panel(title, lines, *axes, over_length=False))
+    plots.draw(WIKITEXT, panels[: 2 if ours else 1], *paths)
 
 
-def _by_speed(title: str, speeds: Speeds, points: Iterable[Point]) -> plots.Panel:
-    printed = title.startswith("the paper")
-    lines = []
-    for method in PAIR:
-        own = [point for point in points if point.position_method == method and point.perplexity]
-        at = [speeds[method, point.train_length] / 1000 for point in own]
-        notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
-        label = method_name(method) + (" (paper)" if printed else "")
-        values = [point.perplexity or 0.0 for point in own]
-        look = plots.method_look(method)
-        lines.append(plots.Line(label, at, values, look, hollow=printed, notes=notes))
-    unit = "words" if printed else "tokens"
-    axes = (f"Training speed (thousand {unit} per second)", "Perplexity at length 3072")
-    return plots.Panel(title, lines, *axes, over_length=False)
-
-
-def figure09(results: Results, *paths: os.PathLike) -> None:
-    """The same as Figure 4 on Toronto BookCorpus (Table 8)."""
-    panels = {"non-overlapping": _lines("table08", results)}
-    plots.draw_panels("Toronto BookCorpus, validation", panels, *paths)
-
-
-def figure11(results: Results, *paths: os.PathLike) -> None:
-    """Beyond the training length with a sliding window, S=1 (Tables 13 and 15)."""
-    lines = [*_lines("table15", results), *_lines("table13", results)]
-    plots.draw_panels("WikiText-103, validation", {"sliding window, S=1": lines}, *paths)
-
-
-#: Item → the table it follows in the report, its caption, and what draws it into paths.
-FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
-    "figure01": ("table04", "Figure 1: perplexity beyond the training length", figure01),
+Draw = Callable[..., None]  # of results and paths
+#: Item → the table it follows in the report, its caption, and what draws it.
+FIGURES: dict[str, tuple[str, str, Draw]] = {
+    "figure01": (
+        "table04",
+        "Figure 1: perplexity beyond the training length",
+        partial(
+            by_length, WIKITEXT, {"trained at L=512": "table02", "trained at L=1024": "table03"}
+        ),
+    ),
     "figure02": ("table01", "Figure 2: speed and memory", figure02),
-    "figure04": ("table05", "Figure 4: perplexity of ALiBi by training length", figure04),
+    "figure04": (
+        "table05",
+        "Figure 4: perplexity of ALiBi by training length",
+        partial(by_length, WIKITEXT, {"non-overlapping": "table05"}),
+    ),
     "figure05": (
         "table11",
         "Figure 5: perplexity of 1.3B parameters by training time; the paper's end points",
@@ -178,14 +197,20 @@ FIGURES: dict[str, tuple[str, str, Callable[..., None]]] = {
     "figure06": (
         "table12",
         "Figure 6: perplexity of 1.3B parameters beyond the training length",
-        figure06,
+        partial(
+            by_length, LARGE, dict.fromkeys(("trained at L=512", "trained at L=1024"), "figure06")
+        ),
     ),
     "figure07": ("table05", "Figure 7: training speed by training length", figure07),
     "figure08": ("table05", "Figure 8: quality at length 3072 by training speed", figure08),
-    "figure09": ("table08", "Figure 9: perplexity of ALiBi by training length on books", figure09),
+    "figure09": (
+        "table08",
+        "Figure 9: perplexity of ALiBi by training length on books",
+        partial(by_length, BOOKS, {"non-overlapping": "table08"}),
+    ),
     "figure11": (
         "table15",
         "Figure 11: perplexity beyond the training length with a sliding window, S=1",
-        figure11,
+        partial(by_length, WIKITEXT, {"sliding window, S=1": "table15 table13"}),
     ),
 }

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import markdown, speed
-from alibi_fairseq.reporting.collect import Results
-from alibi_fairseq.results.points import Point, Series, method_name, model_label, series
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.collect import Cases, Results
+from alibi_fairseq.results.points import (
+    Point,
+    Series,
+    method_name,
+    method_order,
+    model_label,
+    series,
+)
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")
-LARGE = ("table11", "table12")
+#: A row for all models of a method but ALiBi, each evaluated at its own training length.
+JOINED = ("table05", "table08")
 #: What a table says about training: title and key in the paper's data.
 _LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
 COSTS = {
     "table06": {"training speed": "train_words_per_second"},
-    **dict.fromkeys(LARGE, _LARGE_COSTS),
+    **dict.fromkeys(("table11", "table12"), _LARGE_COSTS),
 }
 PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
 TABLES = ("table01", *PERPLEXITY_TABLES)
+
+_SPEEDS = (("batch 1", "tokens_per_second_batch_1"), ("full batches", "tokens_per_second"))
 
 # Where the paper gives a model's number of updates, ours may differ by this share: Tables 11 and 12
 # tell 46.7k and 50k updates apart.
@@ -38,10 +51,10 @@ def table(item: str, results: Results) -> str:
     of evaluation, or the validation and the test set.
     """
     if item == "table01":
-        return speed.speed_table(results.of_kind("benchmark"))
+        return speed_table(results.speeds())
     corpus = paper.about(item)["corpus"]
     ours, printed = results.comparable(corpus), paper.points(item)
-    rows = rows_beside(printed, ours, join_diagonal=item not in LARGE)
+    rows = rows_beside(printed, ours, joined=item in JOINED)
     columns: Sequence = sorted({point.length for point in printed})
     if item in TEST_SETS:
         columns, rows = ("valid", "test"), _with_other_people(item, rows)
@@ -50,7 +63,7 @@ def table(item: str, results: Results) -> str:
         parts += [
             "Training: the paper on V100s, speed in words; ours on the machine named in the sources, in "
             "tokens:\n",
-            _cost_grid(item, rows, results.comparable_training(corpus)),
+            _cost_grid(item, rows, results.trainings(corpus)),
         ]
     if item in SWEEPS or item == "table06":
         columns = columns if item in SWEEPS else ("valid",)
@@ -60,71 +73,56 @@ def table(item: str, results: Results) -> str:
             _speed_grid(rows, columns),
         ]
     if item == "table11":
-        parts.append(speed.time_saved(results))
-    return "\n".join([*parts, legend(corpus) + "\n", *_other_text(rows, ours)])
+        parts.append(time_saved(results))
+    parts.append(legend(corpus) + "\n")
+    if reasons := {point.other_text: None for point in ours if point.other_text}:
+        parts.append(
+            f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
+            "than the paper's.\n"
+        )
+    return "\n".join(parts)
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One model of a paper's table: its numbers, and ours, of which there may be several variants."""
 
-    label: str
     paper: Series
     ours: Sequence[Series] = ()
-
-    def named(self, name: str = "ours") -> list[tuple[str, Series]]:
-        """Ours by name: one even if there is nothing of ours yet, none of other people's models."""
-        if not self.paper.position_method:
-            return []
-        ours = self.ours or [Series("", None, ())]
-        return [(f"{name} ({one.variant})" if one.variant else name, one) for one in ours]
 
 
 def rows_beside(
     printed: Sequence[Point],
     ours: Iterable[Point],
-    join_diagonal: bool = True,
+    joined: bool = False,
     label: Callable[[Point], str] = lambda p: model_label(p.position_method, p.train_length),
 ) -> list[Row]:
     """The rows of a table of the paper in its order, each with our points of the same model.
 
     Args:
         ours: points measured in the paper's setting on the table's corpus.
-        join_diagonal: put a method whose models were each evaluated at their own training length
-            into one row, as Tables 5 and 8 do.
+        joined: one row for each method but ALiBi, as Tables 5 and 8 have them.
         label: of a printed point's row.
     """
     cases = {(p.subset, p.length, p.stride) for p in printed}
     usable = [p for p in ours if (p.subset, p.length, p.stride) in cases]
-    joined = _diagonal_methods(printed) if join_diagonal else set()
     models: dict[str, list[Point]] = defaultdict(list)
     for point in printed:
-        own = point.position_method in joined
+        own = not joined or point.position_method == "alibi"
         name = f"{method_name(point.position_method)}, L = evaluation length"
-        models[name if own else label(point)].append(point)
+        models[label(point) if own else name].append(point)
     rows = []
     for name, members in models.items():
         method, lengths = members[0].position_method, {p.train_length for p in members}
         length = lengths.pop() if len(lengths) == 1 else None
         same = [p for p in usable if any(_same_model(p, each) for each in members)]
-        if method in joined:
+        if length is None:
             same = [p for p in same if p.length == p.train_length]
         variants: dict[str, list[Point]] = defaultdict(list)
         for model in series(same):
             variants[model.variant] += model.points
-        found = [
-            Series(method, length, own, variant, False, name) for variant, own in variants.items()
-        ]
-        rows.append(Row(name, Series(method, length, members, "paper", True, name), found))
+        found = [Series(method, length, own, name, variant) for variant, own in variants.items()]
+        rows.append(Row(Series(method, length, members, name, "paper", printed=True), found))
     return rows
-
-
-def _diagonal_methods(printed: Sequence[Point]) -> set[str]:
-    """Methods with several models, each evaluated at its own training length only."""
-    cases: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    for point in printed:
-        cases[point.position_method].add((point.train_length, point.length))
-    return {method for method, at in cases.items() if len(at) > 1 and all(a == b for a, b in at)}
 
 
 def _same_model(point: Point, printed: Point) -> bool:
@@ -145,7 +143,7 @@ def _with_other_people(item: str, rows: list[Row]) -> list[Row]:
         if row is None:
             cells = ((subset, printed[f"{subset}_perplexity"]) for subset in ("valid", "test"))
             points = [Point("", 0, 0, 0, subset, value) for subset, value in cells if value]
-            row = Row(f"{printed['model']} (as printed)", Series("", None, points))
+            row = Row(Series("", None, points, f"{printed['model']} (as printed)"))
         found.append(row)
     return found
 
@@ -166,6 +164,17 @@ def _grid(lines: list[Line], columns: Sequence, corner: str = markdown.CORNER) -
     return markdown.table([corner, "", *map(str, columns)], rows, left=2)
 
 
+def _sides(rows: Iterable[Row], name: str = "ours") -> Iterator[tuple[str, Series, Series]]:
+    """Whose numbers, they, and the paper's: for each row the paper's itself, then ours.
+
+    Ours come once even if there are none yet, and not for other people's models.
+    """
+    for printed, ours in rows:
+        yield "paper", printed, printed
+        for one in (ours or [Series("", None, ())]) if printed.position_method else ():
+            yield (f"{name} ({one.variant})" if one.variant else name), one, printed
+
+
 def _at(one: Series, columns: Sequence) -> list[Point | None]:
     """The points of a model by column: lengths, or splits."""
     found = {key: point for point in one.points for key in (point.length, point.subset)}
@@ -182,53 +191,41 @@ def perplexity_grid(
         corpus: of the paper, to add lines of differences.
     """
     lines: list[Line] = []
-    for row in rows:
-        printed = _at(row.paper, columns)
-        lines.append((row.label, "paper", [_if_printed(point, point) for point in printed]))
-        for who, own in row.named(name):
-            pairs = list(zip(_at(own, columns), printed, strict=True))
-            lines.append((row.label, who, [_if_printed(*pair) for pair in pairs]))
-            if corpus and own.points:
-                gaps = [difference(corpus, *pair) for pair in pairs]
-                lines.append((row.label, "difference", gaps))
+    for who, one, printed in _sides(rows, name):
+        pairs = list(zip(_at(one, columns), _at(printed, columns), strict=True))
+        cells = [markdown.NOTHING if own is p is None else markdown.point(own) for own, p in pairs]
+        lines.append((printed.name, who, cells))
+        if corpus and one.points and who != "paper":
+            gaps = [difference(corpus, *pair) for pair in pairs]
+            lines.append((printed.name, "difference", gaps))
     return _grid(lines, columns)
-
-
-def _if_printed(point: Point | None, printed: Point | None) -> str:
-    return markdown.NOTHING if point is printed is None else markdown.point(point)
 
 
 def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     """Speeds of evaluation, the paper's at batch size 1."""
-
-    def line(row: Row, who: str, one: Series, key: str, absent: str = markdown.MISSING) -> Line:
-        cells = []
-        for point in _at(one, columns):
-            value = getattr(point, key, None)
-            status = point.status if point is not None else ""
-            cells.append((status or absent) if value is None else f"{value:.0f}")
-        return row.label, who, cells
-
-    one, full = "tokens_per_second_batch_1", "tokens_per_second"
-    lines = []
-    for row in rows:
-        lines.append(line(row, "paper, batch 1", row.paper, one, markdown.NOTHING))
-        for who, own in row.named():
-            lines.append(line(row, f"{who}, batch 1", own, one))
-            lines.append(line(row, f"{who}, full batches", own, full))
+    lines: list[Line] = []
+    for who, one, printed in _sides(rows):
+        absent = markdown.NOTHING if who == "paper" else markdown.MISSING
+        for batch, key in _SPEEDS[: 1 if who == "paper" else 2]:
+            cells = []
+            for point in _at(one, columns):
+                value = getattr(point, key, None)
+                status = (point and point.status) or absent
+                cells.append(status if value is None else f"{value:.0f}")
+            lines.append((printed.name, f"{who}, {batch}", cells))
     return _grid(lines, columns)
 
 
 def _cost_grid(item: str, rows: list[Row], training: list[dict]) -> str:
     """What the training of each model took, the paper's and that in the record of ours."""
-    printed = {model_label(r["position_method"], r["train_length"]): r for r in paper.rows(item)}
+    costs = {model_label(r["position_method"], r["train_length"]): r for r in paper.rows(item)}
     lines = []
-    for row in rows:
-        theirs = printed[row.label]
-        named = [("paper", theirs), *((who, _record(theirs, training)) for who, _ in row.named())]
-        for who, facts in named:
-            cells = [_cost(title, facts.get(key)) for title, key in COSTS[item].items()]
-            lines.append((row.label, who, cells))
+    for who, _, printed in _sides(rows):
+        facts = costs[printed.name]
+        if who != "paper":
+            facts = _record(facts, training)
+        cells = [_cost(title, facts.get(key)) for title, key in COSTS[item].items()]
+        lines.append((printed.name, who, cells))
     return _grid(lines, [*COSTS[item]], corner="model")
 
 
@@ -241,7 +238,7 @@ def _cost(title: str, value: float | None) -> str:
 def _record(printed: dict, training: list[dict]) -> dict:
     """Our run when it was as old as the paper's, with the paper's keys and units."""
     found: dict = {}
-    for cell in sorted(training, key=lambda cell: cell["updates"]):
+    for cell in training:
         same = all(cell[key] == printed[key] for key in ("position_method", "train_length"))
         if same and _same_updates(cell["updates"], printed.get("updates")):
             found = {key: cell[key] for key in ("updates", "gpu_hours") if key in cell}
@@ -250,31 +247,6 @@ def _record(printed: dict, training: list[dict]) -> dict:
             if speed := cell.get("tokens_per_second"):
                 found["train_words_per_second"] = speed / cell.get("processes", 1)
     return found
-
-
-def _other_text(rows: list[Row], ours: list[Point]) -> list[str]:
-    """Why there are no verdicts, and ours in bits per byte, which other vocabularies share."""
-    reasons = {point.other_text: None for point in ours if point.other_text}
-    if not reasons:
-        return []
-    lines = [
-        [
-            row.label + name.removeprefix("ours"),
-            point.subset,
-            str(point.length),
-            f"{point.bits_per_byte:.4f}",
-        ]
-        for row in rows
-        for name, own in row.named()
-        for point in own.points
-        if point.bits_per_byte is not None
-    ]
-    text = (
-        f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
-        "than the paper's.\n"
-    )
-    headers = ["ours", "split", "evaluated at", "bits per byte"]
-    return [text, markdown.table(headers, lines, left=2)] if lines else [text]
 
 
 @dataclass(frozen=True)
@@ -346,3 +318,115 @@ def legend(corpus: str) -> str:
         if row["statistic"] == "largest_gap":
             text += f" Two sets of runs by the paper's author differ by up to {row['perplexity']}."
     return text
+
+
+def speed_table(machines: dict[str, Cases]) -> str:
+    """Table 1 and its counterpart for each machine, missing or not, and whatever else was measured."""
+    printed = printed_speeds()
+    parts = ["The paper, one V100:\n\n" + _speeds(printed, "words")]
+    for machine, cases in (machines or {"not measured yet": {}}).items():
+        shown = _speeds({**dict.fromkeys(printed, {}), **cases}, "tokens")
+        parts.append(f"Ours, {markdown.literal(machine)}:\n\n{shown}")
+    return "\n".join(parts)
+
+
+def printed_speeds() -> Cases:
+    """The paper's Table 1, in words and MB."""
+    return {
+        (row["position_method"], row["train_length"]): {
+            "train": row["train_words_per_second"],
+            "evaluate": row["eval_words_per_second"],
+            "memory": 1000 * row["train_memory_gb"],
+        }
+        for row in paper.rows("table01")
+    }
+
+
+def _speeds(cases: Cases, unit: str) -> str:
+    headers = ["method", "L", f"train {unit}/s", "× sinusoidal", f"evaluation {unit}/s"]
+    headers += ["× sinusoidal", "train memory (MB)", "− sinusoidal"]
+    lines = []
+    for method, length in sorted(cases, key=lambda case: (method_order(case[0]), case[1])):
+        line = [method_name(method), str(length)]
+        for key in ("train", "evaluate", "memory"):
+            own = cases[method, length].get(key)
+            reference = cases.get(("sinusoidal", length), {}).get(key)
+            shown, beside = markdown.MISSING, markdown.NOTHING
+            if own is not None:
+                shown = f"{own:.0f}" if key == "memory" else markdown.thousands(own)
+            if own is not None and reference is not None:
+                gap = f"{own - reference:+.0f}"
+                beside = gap if key == "memory" else f"{own / reference:.2f}"
+            line += [shown, beside]
+        lines.append(line)
+    return markdown.table(headers, lines)
+
+
+def time_curve(results: Results, row: dict) -> list[tuple[float, float]]:
+    """GPU hours and perplexity on the validation split of our run of a row of Figure 5, in order of time.
+
+    The training's own validations where they were at the length of the row; at another length the
+    evaluations of checkpoints that the run kept, at the hours it had taken until then.
+    """
+    corpus = paper.about("figure05")["corpus"]
+    model = (row["position_method"], row["train_length"])
+    run = [
+        cell
+        for cell in results.trainings(corpus)
+        if (cell["position_method"], cell["train_length"]) == model and "gpu_hours" in cell
+    ]
+    if not run:
+        return []
+    hours = {0: 0.0, **{cell["updates"]: cell["gpu_hours"] for cell in run}}
+    updates = sorted(hours)
+    found: dict[int, float] = {
+        point.updates: point.perplexity
+        for point in results.points
+        if (point.corpus, point.model) == (corpus, paper.model(corpus))
+        and (point.position_method, point.train_length) == model
+        and (point.length, point.stride, point.subset) == (row["length"], row["length"], "valid")
+        and point.model_overrides is None
+        and point.perplexity is not None
+        and point.updates is not None
+        and point.updates <= updates[-1]
+    }
+    same_length = (cell for cell in run if cell.get("length") == row["length"])
+    found |= {cell["updates"]: 2 ** cell["loss_bits"] for cell in same_length}
+    at = np.interp(sorted(found), updates, [hours[count] for count in updates])
+    return list(zip(at.tolist(), (found[count] for count in sorted(found)), strict=True))
+
+
+def times_as_fast(fast: list[tuple[float, float]], slow: list[tuple[float, float]]) -> float | None:
+    """How many times as fast one run reaches the perplexities of another (paper section 4.2).
+
+    The mean over five perplexities evenly spaced, on a logarithmic scale, in the range that both curves
+    pass through; None where they share none.
+    """
+    if not fast or not slow:
+        return None
+    fast_hours, slow_hours = ([hours for hours, _ in curve] for curve in (fast, slow))
+    fast_best, slow_best = (
+        np.minimum.accumulate([perplexity for _, perplexity in curve]) for curve in (fast, slow)
+    )
+    first, last = min(fast_best[0], slow_best[0]), max(fast_best[-1], slow_best[-1])
+    if first <= last:
+        return None
+    levels = -np.geomspace(first, last, 5)
+    ratios = np.interp(levels, -slow_best, slow_hours) / np.interp(levels, -fast_best, fast_hours)
+    return float(ratios.mean())
+
+
+def time_saved(results: Results) -> str:
+    """How much faster ALiBi reaches a perplexity than the model it is compared with in Figure 5."""
+    lines = []
+    for panel, printed in (("left", markdown.NOTHING), ("right", "+11%")):
+        slow, fast = (row for row in paper.rows("figure05") if row["panel"] == panel)
+        ratio = times_as_fast(time_curve(results, fast), time_curve(results, slow))
+        labels = [model_label(row["position_method"], row["train_length"]) for row in (fast, slow)]
+        shown = markdown.MISSING if ratio is None else f"{ratio - 1:+.0%}"
+        lines.append([*labels, str(fast["length"]), printed, shown])
+    headers = ["model", "reaches perplexities of", "evaluated at", "faster by: paper", "ours"]
+    return (
+        "\nTraining time to the same perplexity, mean over five perplexities that both curves of "
+        "Figure 5 pass through (paper: section 4.2):\n\n"
+    ) + markdown.table(headers, lines, left=2)

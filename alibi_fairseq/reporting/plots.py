@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import textwrap
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.points import Point, Series, caption
+from alibi_fairseq.results.points import Series, caption
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, then darker ones; in print
 # markers and line styles tell the methods apart.
@@ -33,7 +32,7 @@ _COLORS = {
     **{"alibi_random_slopes": "#7FB8D8", "alibi_given_slopes": "#00486F"},
 }
 _MARKERS = "os^DvxP*<>hXdpH8+"
-DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+_DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_ROWS = 18
 _MOST_TIMES = 100
@@ -56,9 +55,6 @@ SETTINGS = {
     "svg.hashsalt": "alibi_fairseq",
     "svg.fonttype": "path",
 }
-
-EVALUATION_LENGTH = "Evaluation length (tokens)"
-PERPLEXITY = "Perplexity (lower is better)"
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,10 @@ class Panel:
 
     title: str
     lines: Sequence[Line]
-    x: str = EVALUATION_LENGTH
-    y: str = PERPLEXITY
+    x: str = "Evaluation length (tokens)"
+    y: str = "Perplexity (lower is better)"
     over_length: bool = True
-    scale: Literal["perplexity", "from zero", "linear"] = "perplexity"
+    scale: Literal["perplexity", "from zero"] = "perplexity"
     trained_at: int | None = None
 
 
@@ -113,39 +109,29 @@ def method_look(method: str, length: int | None = None, lengths: Sequence[int] =
     known = method in _COLORS
     place = list(_COLORS).index(method) if known else zlib.crc32(method.encode())
     color = _COLORS[method] if known else to_hex(hsv_to_rgb((place % 360 / 360, 0.9, 0.6)))
-    dashes = DASHES[place % len(DASHES)]
+    dashes = _DASHES[place % len(_DASHES)]
     if length is not None and len(lengths) > 1:
         place = sorted(lengths).index(length)
         color = _lighter(color, 0.55 * (len(lengths) - 1 - place) / (len(lengths) - 1))
     return Look(color, _MARKERS[place % len(_MARKERS)], dashes)
 
 
-def numbered_look(place: int) -> Look:
-    """The look of the n-th line where lines are not methods."""
-    return method_look(list(_COLORS)[place % len(_COLORS)])
-
-
 def _lighter(color: str, share: float) -> str:
     return to_hex([c + (1 - c) * share for c in to_rgb(color)])
 
 
-def line_of(
-    series: Series,
-    x: Callable[[Point], float] = lambda point: point.length,
-    y: Callable[[Point], float | None] = lambda point: point.perplexity,
-    lengths: Sequence[int] = (),
-) -> Line:
-    """A model's points, by default perplexity by length; a run that failed says so at the end.
+def line_of(series: Series, lengths: Sequence[int] = ()) -> Line:
+    """A model's perplexity by length; a run that failed says so at the end.
 
     Args:
         lengths: training lengths of the method that are to be told apart.
     """
-    known = [point for point in series.points if y(point) is not None]
-    failed = [point.status for point in series.points if y(point) is None]
+    known = [point for point in series.points if point.perplexity is not None]
+    failed = [point.status for point in series.points if point.perplexity is None]
     return Line(
         series.label,
-        [x(point) for point in known],
-        [y(point) or 0.0 for point in known],
+        [point.length for point in known],
+        [point.perplexity or 0.0 for point in known],
         method_look(series.position_method, series.train_length, lengths),
         [point.spread or 0.0 for point in known],
         hollow=series.printed,
@@ -167,22 +153,18 @@ def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.Pa
                 lengths[line.position_method].add(line.train_length)
     drawn = []
     for name, lines in panels.items():
+        shown = [line_of(line, sorted(lengths[line.position_method])) for line in lines]
         trained_at = {line.train_length for line in lines}
-        shown = [line_of(line, lengths=sorted(lengths[line.position_method])) for line in lines]
-        drawn.append(Panel(name, shown, trained_at=only(trained_at)))
+        one = trained_at.pop() if len(trained_at) == 1 else None
+        drawn.append(Panel(name, shown, trained_at=one))
     text = caption(point for line in everything for point in line.points)
     draw(title, drawn, *paths, caption=text)
 
 
-def only(values: set):
-    """The one value of a set; None if it has several."""
-    return next(iter(values)) if len(values) == 1 else None
-
-
+@matplotlib.rc_context(SETTINGS)
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:
     """Write a figure in the formats of the suffixes, see :func:`save`."""
-    with matplotlib.rc_context(SETTINGS):
-        save(compose(title, panels, caption), *paths)
+    save(compose(title, panels, caption), *paths)
 
 
 def save(figure: Figure, *paths: str | os.PathLike) -> None:
@@ -190,41 +172,39 @@ def save(figure: Figure, *paths: str | os.PathLike) -> None:
     dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
     for path in paths:
         kind = Path(path).suffix.lstrip(".")
-        buffer = io.BytesIO()
         metadata = dict.fromkeys(dates.get(kind, ("Software",)))
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
         with atomic_write(path, "wb") as stream:
-            stream.write(buffer.getvalue())
+            figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
 
 
+@matplotlib.rc_context(SETTINGS)
 def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     """The figure: up to three panels side by side, one legend beside, and a caption below."""
-    with matplotlib.rc_context(SETTINGS):
-        columns = min(len(panels), len(_PANEL_WIDTHS))
-        rows = -(-len(panels) // columns)
-        width, height = _PANEL_WIDTHS[columns - 1] * columns, 4.0 * rows
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for unused in axes[len(panels) :]:
-            unused.remove()
-        entries: dict[str, Any] = {}
-        for place, panel in zip(axes, panels, strict=False):
-            plot(place, panel)
-            handles, labels = place.get_legend_handles_labels()
-            entries |= dict(zip(labels, handles, strict=True)) | entries
-        figure.suptitle(title)
-        if caption:
-            figure.supxlabel(textwrap.fill(caption, int(18 * width)), fontsize=8)
-        legend = figure.legend(
-            entries.values(),
-            entries.keys(),
-            loc="outside right center",
-            ncols=-(-len(entries) // _LEGEND_ROWS),
-        )
-        # The panels keep their width.
-        figure.set_size_inches(width + legend.get_window_extent().width / figure.dpi, height)
-        return figure
+    columns = min(len(panels), len(_PANEL_WIDTHS))
+    rows = -(-len(panels) // columns)
+    width, height = _PANEL_WIDTHS[columns - 1] * columns, 4.0 * rows
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in axes[len(panels) :]:
+        unused.remove()
+    entries: dict[str, Any] = {}
+    for place, panel in zip(axes, panels, strict=False):
+        plot(place, panel)
+        handles, labels = place.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True)) | entries
+    figure.suptitle(title)
+    if caption:
+        figure.supxlabel(textwrap.fill(caption, int(18 * width)), fontsize=8)
+    legend = figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside right center",
+        ncols=-(-len(entries) // _LEGEND_ROWS),
+    )
+    # The panels keep their width.
+    figure.set_size_inches(width + legend.get_window_extent().width / figure.dpi, height)
+    return figure
 
 
 def plot(axes: Axes, panel: Panel) -> None:
@@ -275,7 +255,7 @@ def plot(axes: Axes, panel: Panel) -> None:
         _length_axis(axes, min(lengths), max(lengths))
     if panel.scale == "from zero":
         axes.set_ylim(bottom=0)
-    elif panel.scale == "perplexity":
+    else:
         _perplexity_axis(axes, panel.lines)
 
 

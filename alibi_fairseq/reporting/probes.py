@@ -38,9 +38,9 @@ def by_length(cells: Iterable[dict]) -> dict[Model, dict[float, list[float]]]:
     }
 
 
-def display_names(cells: Iterable[dict]) -> dict[str, str | None]:
-    """The names that plugins give their methods."""
-    return {cell["position_method"]: cell.get("display_name") for cell in cells}
+def label(model: Model, cells: Iterable[dict]) -> str:
+    names = {cell["position_method"]: cell.get("display_name") for cell in cells}
+    return model_label(*model, names[model[0]])
 
 
 def shown(values: Sequence[float] | None) -> str:
@@ -57,24 +57,22 @@ def is_learned(cells: Iterable[dict]) -> bool:
     return max(accuracies, default=1.0) >= LEARNED
 
 
-def probe_columns(name: str, cells: Sequence[dict], multiples: Sequence[int] = (1, 4)) -> dict:
+def probe_columns(name: str, cells: Sequence[dict]) -> dict:
     """Columns for a table of models: header -> model -> text; none where no model learned the task."""
-    if not is_learned(cells):
-        return {}
-    found = by_length(cells)
+    found = by_length(cells) if is_learned(cells) else {}
     return {
         f"{name} at {multiple} L": {model: shown(at.get(multiple)) for model, at in found.items()}
-        for multiple in multiples
+        for multiple in (1, 4)
+        if found
     }
 
 
 def accuracy_table(cells: Sequence[dict]) -> str:
     """Accuracy in Markdown, a row per model and a column per multiple of its training length L."""
-    found, names = by_length(cells), display_names(cells)
+    found = by_length(cells)
     multiples = sorted({multiple for at in found.values() for multiple in at})
     rows = [
-        [model_label(*model, names[model[0]]), *(shown(at.get(m)) for m in multiples)]
-        for model, at in found.items()
+        [label(model, cells), *(shown(at.get(m)) for m in multiples)] for model, at in found.items()
     ]
     table = markdown.table(["trained ↓ tested at →", *(f"{m:g} L" for m in multiples)], rows)
     size, chance = cells[0]["trials"], cells[0]["chance"]
@@ -93,7 +91,7 @@ def accuracy_table(cells: Sequence[dict]) -> str:
 
 def draw_heat_maps(cells: Sequence[dict], title: str, *paths: str | os.PathLike) -> None:
     """One map per model of the accuracy by length and depth, seeds averaged."""
-    models, names = list(by_length(cells)), display_names(cells)
+    models = list(by_length(cells))
     values: dict = defaultdict(list)
     for cell in cells:
         model = (cell["position_method"], cell["train_length"])
@@ -118,7 +116,7 @@ def draw_heat_maps(cells: Sequence[dict], title: str, *paths: str | os.PathLike)
                 for x, value in enumerate(row):
                     color = "black" if value > 0.6 else "white"
                     axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", color=color)
-            axes.set_title(model_label(*model, names[model[0]]))
+            axes.set_title(label(model, cells))
             axes.set_xticks(range(len(lengths)), map(str, lengths))
             axes.set_yticks(range(len(depths)), [f"{depth:.0%}" for depth in depths])
             axes.set_xlabel("Length (tokens)")

@@ -37,10 +37,6 @@ def _plain(name: str) -> str:
     return name
 
 
-def _inside(path: str) -> str:
-    return "/".join(map(_plain, path.split("/")))
-
-
 Name = Annotated[str, AfterValidator(_plain)]
 Size = Annotated[int, Field(gt=0, lt=2**63)]
 
@@ -79,7 +75,7 @@ class Manifest(JsonObject):
     sources: list
     settings: dict
     provenance: dict
-    files: dict[Annotated[str, AfterValidator(_inside)], File] = {}
+    files: dict[str, File] = {}
     shards: list[Name] = []
 
 

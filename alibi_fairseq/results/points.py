@@ -6,8 +6,9 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 METHOD_NAMES = {
     "alibi": "ALiBi",
@@ -33,14 +34,19 @@ METHOD_NAMES = {
 Text = tuple[str, str | None, int | None]  # split, SHA-256 of the data, number of tokens
 
 
+def _outcome() -> Any:
+    return field(default=None, compare=False)
+
+
 @dataclass(frozen=True)
 class Point:
-    """The loss of one model on one split at one length and stride, in a validation or a range of positions.
+    """The perplexity of one model on one split at one length and stride.
 
-    ``perplexity`` is None where the paper's run failed (``status`` says why). ``label`` is the user's,
-    ``display_name`` that of a plugin's method. ``other_text`` says why perplexities are in other units
-    than the paper's, ``unlike_paper`` why they must not stand beside its numbers. ``seeds`` and
-    ``spread`` (standard deviation) are set where several seeds were averaged.
+    ``perplexity`` is None where the paper's run failed (``status`` says why). ``display_name`` is that
+    of a plugin's method. ``other_text`` says why perplexities are in other units than the paper's,
+    ``unlike_paper`` why they must not stand beside its numbers. ``seeds`` and ``spread`` (standard
+    deviation) are set where several seeds were averaged. Points are equal if they are the same
+    measurement, whatever its outcome.
     """
 
     position_method: str
@@ -48,8 +54,7 @@ class Point:
     length: int
     stride: int
     subset: str
-    perplexity: float | None = None
-    loss_bits: float = 0.0
+    perplexity: float | None = _outcome()
     corpus: str | None = None
     tokens: int | None = None
     data_sha256: str | None = None
@@ -65,13 +70,9 @@ class Point:
     parameters: int | None = None
     vocabulary: int | None = None
     seed: int | None = None
-    tokens_per_second: float | None = None
-    tokens_per_second_batch_1: float | None = None
-    bits_per_byte: float | None = None
-    peak_memory_mb: float | None = None
-    gpu_hours: float | None = None
-    position_from: int = 0
-    position_to: int = 0
+    tokens_per_second: float | None = _outcome()
+    tokens_per_second_batch_1: float | None = _outcome()
+    bits_per_byte: float | None = _outcome()
     other_text: str = ""
     unlike_paper: str = ""
     status: str = ""
@@ -112,22 +113,19 @@ class Series:
     """The points of one model: a row of a table or a line of a figure.
 
     ``train_length`` is None for a line through models of several training lengths. ``variant``
-    is what sets a model apart from another one of its method and training length; ``printed``
-    marks the paper's numbers. A ``title`` replaces the label that method and length make.
+    is what sets a model apart from another one of its name; ``printed`` marks the paper's numbers.
     """
 
     position_method: str
     train_length: int | None
     points: Sequence[Point]
+    name: str = ""
     variant: str = ""
     printed: bool = False
-    title: str = ""
 
     @property
     def label(self) -> str:
-        given = self.points[0].display_name if self.points else None
-        name = self.title or model_label(self.position_method, self.train_length, given)
-        return f"{name} ({self.variant})" if self.variant else name
+        return f"{self.name} ({self.variant})" if self.variant else self.name
 
 
 def model_label(method: str, train_length: int | None, display_name: str | None = None) -> str:
@@ -158,21 +156,18 @@ def size_text(layers: int | None, width: int | None, parameters: int | None) -> 
 
 
 def document_points(*documents: dict) -> list[Point]:
-    """The cells of documents, in order."""
-    known = {field.name for field in fields(Point)}
+    """The cells of evaluations, in order."""
+    known = {each.name for each in fields(Point)}
     points = []
     for document in documents:
         provenance = document["provenance"]
         facts = {key: provenance[key] for key in ("seed", "precision", "data_sha256")}
         facts["corpus"] = document["corpus"]
         for cell in document["cells"]:
-            length = cell.get("length", cell["train_length"])
-            measured = {"length": length, "stride": length, "perplexity": 2 ** cell["loss_bits"]}
+            measured = {key: cell[key] for key in cell.keys() & known}
             if {"bytes", "tokens"} <= cell.keys():
-                measured["bits_per_byte"] = cell["loss_bits"] * cell["tokens"] / cell["bytes"]
-            measured |= {key: cell[key] for key in cell.keys() & known}
-            if document["kind"] == "position_loss":
-                measured["tokens"] = None  # a part of the text's
+                bits_per_byte = cell["loss_bits"] * cell["tokens"] / cell["bytes"]
+                measured.setdefault("bits_per_byte", bits_per_byte)
             points.append(Point(**facts | measured))
     return points
 
@@ -193,16 +188,12 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
     return names
 
 
-def series(points: Iterable[Point], over: str = "length") -> list[Series]:
-    """Points by model, in table order, each model's sorted; seeds are averaged.
+def series(points: Iterable[Point]) -> list[Series]:
+    """Points by model, in table order, each model's by length; seeds are averaged.
 
     Methods that tables do not know, such as a plugin's, keep their place in the order of the points.
     Two checkpoints, update counts, precisions or overrides of one method, length and seed are
     different models, told apart by what differs.
-
-    Args:
-        over: what the points of a model are sorted by: ``length``, ``position_from``, or ``updates``,
-            where each seed and split is a series of its own.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
     places, place = {}, (-1, 0)
@@ -213,41 +204,38 @@ def series(points: Iterable[Point], over: str = "length") -> list[Series]:
             known = method in METHOD_NAMES
             place = (method_order(method)[0], 0) if known else (place[0], place[1] + 1)
             places[method] = place
-    return [
-        Series(method, train_length, _average_seeds(members, over), variant)
-        for method, train_length in sorted(by_model, key=lambda k: (places[k[0]], k[1]))
-        for variant, members in _variants(by_model[method, train_length], over).items()
-    ]
+    found = []
+    for model in sorted(by_model, key=lambda model: (places[model[0]], model[1])):
+        for variant, members in _variants(by_model[model]).items():
+            name = model_label(*model, members[0].display_name)
+            found.append(Series(*model, _average_seeds(members), name, variant))
+    return found
 
 
-def _variants(points: list[Point], over: str) -> dict[str, list[Point]]:
+def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
     short = _short_paths({point.checkpoint for point in points})
-    described: dict[str, Callable[[Point], str]] = {
-        "label": lambda p: p.label or "",
-        "size": lambda p: size_text(p.layers, p.width, p.parameters) or "of unknown size",
-        "updates": lambda p: f"{p.updates} updates",
-        "precision": lambda p: str(p.precision),
-        "model_overrides": lambda p: p.model_overrides or "as trained",
-        "checkpoint": lambda p: short.get(p.checkpoint, "unnamed"),
+    described = {
+        point: (
+            point.label or "",
+            size_text(point.layers, point.width, point.parameters) or "of unknown size",
+            f"{point.updates} updates",
+            str(point.precision),
+            point.model_overrides or "as trained",
+            short.get(point.checkpoint, "unnamed"),
+        )
+        for point in points
     }
-    if over == "updates":
-        del described["updates"]
-        described |= {"subset": lambda p: p.subset, "seed": lambda p: f"seed {p.seed}"}
-    needed = ["label"] if any(point.label for point in points) else []
-    for name in described:
-        by_label = defaultdict(set)
-        for point in points:
-            seed = None if over == "updates" else point.seed
-            told_apart = (seed, *(described[key](point) for key in needed))
-            by_label[told_apart].add(tuple(describe(point) for describe in described.values()))
-        one_name_many_runs = any(len(same) > 1 for same in by_label.values())
-        if one_name_many_runs and len({described[name](point) for point in points}) > 1:
-            needed.append(name)
+    runs = {(point.seed, parts) for point, parts in described.items()}
+    needed: list[int] = []
+    for place, values in enumerate(map(set, zip(*described.values()))):
+        names = {(seed, *(parts[each] for each in needed)) for seed, parts in runs}
+        labelled = place == 0 and values != {""}
+        if labelled or (len(names) < len(runs) and len(values) > 1):
+            needed.append(place)
     variants = defaultdict(list)
-    for point in points:
-        parts = (described[name](point) for name in needed)
-        variants[", ".join(part for part in parts if part)].append(point)
+    for point, parts in described.items():
+        variants[", ".join(filter(None, (parts[each] for each in needed)))].append(point)
     return dict(sorted(variants.items()))
 
 
@@ -261,21 +249,18 @@ def _short_paths(paths: set[str | None]) -> dict[str | None, str]:
     return {path: os.path.relpath(path, folder) if folder else path for path in named}
 
 
-def _average_seeds(points: list[Point], over: str) -> list[Point]:
+def _average_seeds(points: list[Point]) -> list[Point]:
     cases = defaultdict(list)
     for point in points:
-        case = (point.length, not point.nonoverlapping, point.stride, point.subset)
-        cases[getattr(point, over), case].append(point)
+        cases[point.length, not point.nonoverlapping, point.stride, point.subset].append(point)
     averaged = []
     for _, same in sorted(cases.items()):
         if len(same) > 1:
             means: dict = {"seeds": len(same), "seed": None}
-            for key in ("perplexity", "loss_bits", "bits_per_byte"):
+            for key in ("bits_per_byte", "perplexity"):
                 values = [getattr(p, key) for p in same if getattr(p, key) is not None]
                 means[key] = math.fsum(values) / len(values) if values else None
-                if key == ("loss_bits" if over == "position_from" else "perplexity"):
-                    means["spread"] = statistics.stdev(values)
-            same = [replace(same[0], **means)]
+            same = [replace(same[0], **means, spread=statistics.stdev(values))]
         averaged += same
     return averaged
 

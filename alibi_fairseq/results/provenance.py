@@ -110,8 +110,6 @@ def dictionary_sha256(data: str | os.PathLike) -> str:
     path = Path(data) if Path(data).is_file() else data_folders(data)[0] / "dict.txt"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: no dictionary there; run fairseq-preprocess first.") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not a dictionary (not UTF-8 text).") from error
     entries = (line.rstrip().removesuffix(f" {_OVERWRITE_FLAG}") for line in lines if line.strip())

@@ -11,28 +11,16 @@ import math
 import os
 import re
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    Json,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
 
 #: Document that a training writes into its save folder.
 TRAINING_FILE = "training.json"
-
-SCHEMA = "alibi_fairseq/results"
-VERSION = 1
 
 # Perplexity is 2^loss_bits; logs round it to two decimals, which near 1 is this many bits.
 _PERPLEXITY_TOLERANCE_BITS = 0.01
@@ -46,15 +34,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
+Date = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 _ABSENT: Any = None  # the key may be left out, but not be null
-
-
-def _utc_date(date: str) -> str:
-    datetime.strptime(date, "%Y-%m-%dT%H:%M:%SZ")
-    return date
-
-
-Date = Annotated[str, AfterValidator(_utc_date)]
 
 
 class JsonObject(BaseModel):
@@ -107,21 +88,18 @@ class Cell(JsonObject):
     length: PositiveCount = _ABSENT
     stride: PositiveCount = _ABSENT
     subset: Text = _ABSENT
-    position_from: Count = _ABSENT
-    position_to: PositiveCount = _ABSENT
     model: Text = _ABSENT
     checkpoint: Text = _ABSENT
     updates: Count = _ABSENT
     seed: Count | None = None
     precision: Text = _ABSENT
     model_overrides: Json[dict] = _ABSENT
-    shard: Text = _ABSENT
+    shard: None = None  # earlier versions wrote parts of an evaluation
     tokens: PositiveCount = _ABSENT
     loss_bits: Bits = _ABSENT
     perplexity: Positive = _ABSENT
     word_perplexity: Positive | None = None
     bits_per_byte: NotNegative | None = None
-    hours: NotNegative = _ABSENT
     processes: PositiveCount = _ABSENT
     parameters: PositiveCount = _ABSENT
     layers: PositiveCount = _ABSENT
@@ -129,14 +107,12 @@ class Cell(JsonObject):
     vocabulary: PositiveCount = _ABSENT
     tokens_per_second: Positive = _ABSENT
     tokens_per_second_batch_1: Positive = _ABSENT
-    seconds: NotNegative = _ABSENT
     gpu_hours: NotNegative = _ABSENT
     peak_memory_mb: Positive | None = None
     phase: Literal["train", "evaluate"] = _ABSENT
     baseline: Text | None = None
     ratio: Positive | None = None
     depth: Share = _ABSENT
-    gap: Count = _ABSENT
     trials: PositiveCount = _ABSENT
     accuracy: Share = _ABSENT
     chance: Share = _ABSENT
@@ -145,10 +121,6 @@ class Cell(JsonObject):
     def _agrees_with_itself(self) -> Cell:
         if self.stride is not None and self.length is not None and self.stride > self.length:
             raise ValueError("stride must not be larger than length")
-        if self.position_to is not None and not (
-            (self.position_from or 0) < self.position_to <= (self.length or self.position_to)
-        ):
-            raise ValueError("must satisfy position_from < position_to <= length")
         if self.perplexity is None or self.loss_bits is None:
             return self
         if abs(math.log2(self.perplexity) - self.loss_bits) > _PERPLEXITY_TOLERANCE_BITS:
@@ -162,7 +134,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "evaluation": (*_LOSS, "length", "stride", "tokens", "perplexity"),
     "training": (*_LOSS, "updates"),
     "benchmark": ("name", "baseline", "ratio"),
-    "position_loss": (*_LOSS, "length", "stride", "tokens", "position_from", "position_to"),
     "probe": (
         *("position_method", "train_length", "length", "depth", "gap", "trials"),
         *("accuracy", "chance"),
@@ -173,24 +144,18 @@ KINDS: dict[str, tuple[str, ...]] = {
 class Document(JsonObject):
     schema_: Literal["alibi_fairseq/results"] = Field(alias="schema")
     version: Literal[1]
-    kind: Literal["evaluation", "training", "benchmark", "position_loss", "probe"]
+    kind: Literal["evaluation", "training", "benchmark", "probe"]
     corpus: Text
     provenance: Provenance
     cells: list[Cell]
 
 
 # The keys that say which measurement a cell is: no two cells of a document agree in all of them.
-_RUN = (
+_IDENTITY = (
     *("model", "position_method", "train_length", "checkpoint", "updates", "seed"),
     *("precision", "model_overrides", "documents", "score_from", "score_to"),
-    *("subset", "length"),
+    *("subset", "length", "stride", "depth"),
 )
-_IDENTITY = {
-    "evaluation": (*_RUN, "stride", "shard"),
-    "training": _RUN,
-    "position_loss": (*_RUN, "stride", "shard", "position_from"),
-    "probe": (*_RUN, "depth"),
-}
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
 _MEASURED = (
     *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
@@ -199,7 +164,7 @@ _MEASURED = (
 
 def cell_identity(kind: str, cell: dict) -> tuple:
     """What distinguishes this cell from the others of its document, as (key, value) pairs."""
-    keys: Iterable[str] = _IDENTITY.get(kind, ())
+    keys: Iterable[str] = _IDENTITY
     if kind == "benchmark":
         described = cell.keys() - {*_MEASURED}
         keys = sorted(key for key in described if not isinstance(cell[key], float))
@@ -208,7 +173,7 @@ def cell_identity(kind: str, cell: dict) -> tuple:
 
 def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
     """A document, validated; ``corpus`` names the text measured on."""
-    document = {"schema": SCHEMA, "version": VERSION, "kind": kind, "corpus": corpus}
+    document = {"schema": "alibi_fairseq/results", "version": 1, "kind": kind, "corpus": corpus}
     return validate_document({**document, "provenance": provenance, "cells": cells})
 
 
@@ -276,8 +241,6 @@ def merge_documents(documents: list[dict]) -> dict:
     Raises:
         BadInput: the documents do not belong together, or two cells contradict each other.
     """
-    if not documents:
-        raise BadInput("There are no results documents to merge.")
     first = documents[0]
     kind = first["kind"]
     cells: dict[tuple, dict] = {}
@@ -335,23 +298,14 @@ def read_json(path: str | os.PathLike) -> Any:
     """The content of a JSON file that somebody else may have written.
 
     Raises:
-        BadInput: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, repeats a key
-            in one object, or holds text that cannot be written again (half a surrogate pair).
+        BadInput: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or holds text
+            that cannot be written again (half a surrogate pair).
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_no_repeats)
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         json.dumps(content, ensure_ascii=False).encode()
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}).") from error
     except (RecursionError, ValueError) as error:
         raise BadInput(f"{path}: not a JSON file ({error}).") from error
     return content
-
-
-def _no_repeats(pairs: list[tuple[str, object]]) -> dict:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} appears twice in one object")
-    return mapping

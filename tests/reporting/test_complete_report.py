@@ -155,11 +155,8 @@ def test_books_get_verdicts_only_where_text_and_vocabulary_are_the_papers(
     text |= {"train_tokens": 698_000_000, "train_bytes": 3_000_000_000} | changes
     made = evaluations("bookcorpus")
     made["provenance"] = made["provenance"] | {"text": text}
-    for cell in made["cells"]:
-        cell["bits_per_byte"] = 0.9876
     results = collect([saved(tmp_path, made)])
     for item in ("table08", "table09", "table10"):
         shown = paper_tables.table(item, results)
         assert ("+0.00 =" in shown) == (reason is None), item
-        assert ("0.9876" in shown) == (reason is not None)
         assert reason is None or f"No verdicts: {reason}" in shown

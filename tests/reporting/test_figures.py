@@ -4,7 +4,6 @@ import itertools
 import pytest
 from results_documents import document, evaluation_cell
 
-from alibi_fairseq.errors import BadInput
 from alibi_fairseq.reporting import own_results, plots
 from alibi_fairseq.reporting.plots import line_of
 from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, document_points, series
@@ -127,14 +126,6 @@ def test_variants_of_one_run_are_told_apart():
     assert len({line.get_marker() for line in axes.get_lines()}) == 3
 
 
-def test_a_dense_sweep_has_few_markers_and_all_its_points():
-    lengths = list(range(512, 15512, 100))
-    points = [Point("alibi", 512, n, n, "valid", 20.0) for n in lengths]
-    [line] = axes_of(line_of(Series("alibi", 512, points))).get_lines()
-    assert list(line.get_xdata()) == lengths
-    assert isinstance(line.get_markevery(), float)  # a distance on the page, not in points
-
-
 def test_a_run_that_failed_is_written_at_the_end_of_its_line():
     points = [
         Point("t5", 512, 512, 512, "valid", 19.65),
@@ -156,12 +147,6 @@ def test_legend_stands_beside_the_panels():
     beside = legend.get_window_extent().x0
     assert all(panel.get_window_extent().x1 < beside for panel in drawn.axes)
     assert drawn.get_size_inches()[0] > 2 * plots._PANEL_WIDTHS[1] + 2
-
-
-def test_nothing_to_draw_is_said(tmp_path):
-    with pytest.raises(BadInput, match="no cells"):
-        draw(document(), tmp_path / "a.png")
-    assert not list(tmp_path.iterdir())
 
 
 def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():

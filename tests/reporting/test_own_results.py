@@ -1,37 +1,24 @@
-"""Tables of one's own measurements: by length, stride and position, and of trainings."""
+"""Tables of one's own measurements by length."""
 
-import csv
-import io
-import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
+from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown, own_results
-from alibi_fairseq.reporting.collect import collect
-from alibi_fairseq.reporting.report import write_report
+from alibi_fairseq.reporting.paper_tables import perplexity_grid, rows_beside
 from alibi_fairseq.results.points import document_points
-from alibi_fairseq.results.schema import save_document
+from alibi_fairseq.results.schema import load_document
 
 
 def length_table(*cells):
-    return own_results.length_table(document_points(document(*cells)), with_bytes=True)
+    return own_results.length_table(document_points(document(*cells)))
 
 
 def rows_of(*cells):
     return cells_of(length_table(*cells))[1:]
-
-
-def test_markdown_columns_line_up():
-    text = markdown.table(["name", "x"], [["a", "1.00"], ["longer", "–"]])
-    assert text == (
-        "| name   |    x |\n"
-        "| ------ | ---: |\n"
-        "| a      | 1.00 |\n"
-        "| longer |    – |\n"
-    )  # fmt: skip
-    with pytest.raises(ValueError):
-        markdown.table(["name", "x"], [["a"]])
 
 
 def test_numbers_are_shown_as_the_paper_shows_them():
@@ -119,14 +106,6 @@ def test_methods_from_outside_keep_their_place_and_their_name():
     assert found == ["ALiBi", "Another", "Learned", "No positions", "mine"]
 
 
-def test_csv_holds_every_cell_unrounded():
-    cells = [evaluation_cell(70.123456, length=64), evaluation_cell(71.5, subset="test")]
-    read = list(csv.DictReader(io.StringIO(own_results.length_csv(document(*cells)))))
-    assert [float(row["perplexity"]) for row in read] == [70.123456, 71.5]
-    assert [row["subset"] for row in read] == ["valid", "test"]
-    assert float(read[0]["loss_bits"]) == cells[0]["loss_bits"]
-
-
 def test_what_is_no_better_than_a_guess_is_marked():
     cells = [
         evaluation_cell(perplexity, length=length, vocabulary=600)
@@ -137,112 +116,21 @@ def test_what_is_no_better_than_a_guess_is_marked():
     assert "chance" not in length_table(cells[0])
 
 
-def test_stride_table_compares_what_was_measured_in_both_ways():
-    points = document_points(
-        document(
-            evaluation_cell(20.0, length=64),
-            evaluation_cell(19.0, length=128),
-            evaluation_cell(17.5, length=64, stride=1),
-            evaluation_cell(18.0, length=128, stride=1),
-            evaluation_cell(18.5, length=128, stride=16),
-            evaluation_cell(18.2, length=256),
-        )
-    )
-    assert cells_of(own_results.stride_table(points)) == [
-        ["trained", "evaluated at", "non-overlapping", "S=1", "gain", "S=16", "gain"],
-        ["ALiBi, L=64", "64", "20.00", "17.50", "+2.50", "missing", "–"],
-        ["ALiBi, L=64", "128", "19.00", "18.00", "+1.00", "18.50", "+0.50"],
-    ]
-    assert own_results.stride_table(p for p in points if p.nonoverlapping) == ""
+COMMITTED = Path(__file__).parents[2] / "results"
 
 
-def position_cell(begin, end, loss, **changes):
-    cell = evaluation_cell(**changes)
-    del cell["perplexity"]
-    return cell | {"position_from": begin, "position_to": end, "loss_bits": loss}
+@pytest.mark.parametrize("name", ["demo", "demo-all"])
+def test_committed_tables_come_out_to_the_byte(name):
+    folder = COMMITTED / name
+    document = load_document(folder / "results.json")
+    assert own_results.length_csv(document).encode() == (folder / "results.csv").read_bytes()
+    perplexities, *_ = own_results.length_table(document_points(document)).partition("\nBits per")
+    assert (folder / "table.md").read_text().endswith(perplexities)
 
 
-@pytest.mark.parametrize(
-    ("cells", "expected"),
-    [
-        (
-            [
-                position_cell(1, 128, 4.0),
-                position_cell(0, 1, 8.0),
-                position_cell(0, 1, 9.0, length=64),
-            ],
-            [
-                ["", "ALiBi, L=64, evaluated at 128", "ALiBi, L=64, evaluated at 64"],
-                ["0", "8.000", "9.000"],
-                ["1–127", "4.000", "–"],
-            ],
-        ),
-        (
-            [position_cell(0, 1, n, checkpoint=name) for n, name in ((8.0, "a"), (9.0, "b"))],
-            [["", "ALiBi, L=64 (a)", "ALiBi, L=64 (b)"], ["0", "8.000", "9.000"]],
-        ),
-        (
-            [
-                *(position_cell(0, 1, 8.0 + n, seed=n, checkpoint=f"{n}.pt") for n in (1, 2)),
-                position_cell(0, 1, 4.0, position_method="none"),
-            ],
-            [["", "ALiBi, L=64", "No positions, L=64"], ["0", "9.500 ± 0.707", "4.000"]],
-        ),
-    ],
-)
-def test_position_table_has_a_column_for_each_evaluation(cells, expected):
-    points = document_points(document(*cells, kind="position_loss"))
-    expected[0][0] = "position in the window"
-    assert cells_of(own_results.position_table(points)) == expected
-
-
-BASE = {"position_method": "alibi", "train_length": 64}
-TRAINING = document(
-    BASE | {"updates": 200, "subset": "valid", "loss_bits": 5.0, "tokens_per_second": 1234.5},
-    BASE | {"updates": 100, "subset": "valid", "loss_bits": 6.0},
-    BASE | {"updates": 200, "subset": "train", "loss_bits": 4.0, "gpu_hours": 0.25},
-    kind="training",
-)
-
-
-def test_training_table_shows_where_each_run_ended():
-    rows = cells_of(own_results.training_table(document_points(TRAINING)))
-    assert [row[1:] for row in rows[1:]] == [
-        ["train", "200", "4.000", "16.00", "–", "–", "0.25"],
-        ["valid", "200", "5.000", "32.00", "1234", "–", "–"],
-    ]
-
-
-def runs(kind):
-    """A document for each of two seeds and another method."""
-    for number, method in enumerate(("alibi", "alibi", "none")):
-        facts = {"position_method": method, "seed": number, "checkpoint": f"{number}.pt"}
-        cell = position_cell(0, 1, 8.0 + number, **facts)
-        if kind == "training":
-            cell = {k: v for k, v in cell.items() if "position_" not in k or k in BASE}
-            yield document(*(cell | {"updates": n} for n in (1, 2)), kind=kind)
-        else:
-            yield document(cell, kind=kind)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "axis"),
-    [
-        ("position_loss", "positions", "Context in the window (tokens)"),
-        ("training", "training", "Updates"),
-    ],
-)
-def test_files_about_the_same_text_share_a_table_and_a_figure(tmp_path, kind, name, axis):
-    for number, made in enumerate(runs(kind)):
-        save_document(made, tmp_path / f"{number}.json")
-    shutil.copyfile(tmp_path / "1.json", tmp_path / "again.json")
-    write_report(collect([tmp_path]), tmp_path / "report")
-    (table,) = (tmp_path / "report" / "tables").glob("*.md")
-    (figure,) = (tmp_path / "report" / "figures").glob("*.svg")
-    assert table.stem == figure.stem == f"demo-{name}"
-    assert f"<!-- {axis} -->" in figure.read_text()
-    rows = cells_of(table.read_text())
-    if kind == "position_loss":
-        assert rows[1] == ["0", "8.500 ± 0.707", "10.000"]
-    else:
-        assert [row[0].partition(",")[0] for row in rows[1:]] == ["ALiBi", "ALiBi", "No positions"]
+def test_the_committed_table_of_small_models_comes_out_to_the_byte():
+    documents = map(load_document, (COMMITTED / "mini").glob("*/valid.json"))
+    printed = [replace(point, status="–") for point in paper.points("table02")]
+    rows = rows_beside(printed, document_points(*documents))
+    table = perplexity_grid(rows, sorted({point.length for point in printed}), "ours (mini)")
+    assert (COMMITTED / "mini" / "table02.md").read_text().endswith(f"\n\n{table}")

@@ -4,95 +4,77 @@ from dataclasses import replace
 import pytest
 from results_documents import cells_of, document
 
-from alibi_fairseq.reporting import paper_figures, paper_tables, speed
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.reporting import paper_figures, paper_tables
 from alibi_fairseq.reporting.collect import Results, collect
+from alibi_fairseq.reporting.paper_tables import time_curve, times_as_fast
 from alibi_fairseq.reporting.report import write_report
-from alibi_fairseq.reporting.speed import time_curve, times_as_fast
 from alibi_fairseq.results.points import Point
 from alibi_fairseq.results.schema import save_document
 
 
-def cell(phase="train", method="alibi", length=512, rate=1000.0, **more):
+def cell(method="alibi", length=512, rate=1000.0, **more):
+    """As ``benchmarks.methods`` writes it."""
     return {
-        "name": f"{phase}, {method}",
-        "phase": phase,
+        "name": f"table 1, {method}",
+        "phase": "train",
         "position_method": method,
         "length": length,
         "baseline": None,
         "ratio": None,
         "tokens_per_second": rate,
+        "evaluation_tokens_per_second": 3 * rate,
+        "peak_memory_mb": 480.0,
         "model": "alibi_lm",
     } | more
 
 
-def rows_of_ours(*documents):
-    text = speed.speed_table(documents)
-    return text, cells_of(text[text.index("Ours") :])
+def speeds(*documents):
+    return Results(documents=[(None, each) for each in documents]).speeds()
 
 
-def test_ratios_are_to_our_own_sinusoidal_model_and_backends_have_a_row_each():
-    text, rows = rows_of_ours(
-        document(
-            cell("train", "sinusoidal", 512, 2000.0, peak_memory_mb=500.0),
-            cell("train", "alibi", 512, 3000.0, peak_memory_mb=480.0),
-            cell("evaluate", "alibi", 512, 9000.0),
-            cell("train", "alibi", 512, 1000.0, backend="fold"),
-            kind="benchmark",
-        )
-    )
+def test_ratios_are_to_our_own_sinusoidal_model():
+    measured = (cell("sinusoidal", rate=2000.0, peak_memory_mb=500.0), cell(rate=3000.0))
+    text = paper_tables.speed_table(speeds(document(*measured, kind="benchmark")))
     assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
-    by_case = {tuple(row[:3]): row[3:] for row in rows[1:]}
-    assert by_case["Sinusoidal", "", "512"][:2] == ["2.0k", "1.00"]
-    assert by_case["ALiBi", "", "512"] == ["3.0k", "1.50", "9.0k", "–", "480", "-20"]
-    assert by_case["ALiBi", "fold", "512"][:2] == ["1.0k", "0.50"]
-    assert by_case["T5 bias", "", "3072"][:2] == ["missing", "–"]
-    assert len(by_case) == 13
+    by_case = {tuple(row[:2]): row[2:] for row in cells_of(text[text.index("Ours") :])[1:]}
+    assert by_case["Sinusoidal", "512"][:2] == ["2.0k", "1.00"]
+    assert by_case["ALiBi", "512"] == ["3.0k", "1.50", "9.0k", "1.50", "480", "-20"]
+    assert by_case["T5 bias", "3072"][:2] == ["missing", "–"]
+    assert len(by_case) == 12
 
 
 def test_the_papers_ratios_are_to_its_sinusoidal_model():
-    rows = cells_of(speed.speed_table([]).partition("Ours")[0])
-    by_case = {(row[0], row[2]): row[3:] for row in rows[1:]}
+    rows = cells_of(paper_tables.speed_table({}).partition("Ours")[0])
+    by_case = {tuple(row[:2]): row[2:] for row in rows[1:]}
     assert by_case["T5 bias", "3072"][1] == "0.28"
     assert by_case["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]
 
 
 def test_a_gpu_and_a_processor_never_share_a_table():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
+    other = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
     documents = [
         document(cell(), kind="benchmark"),
         document(cell(rate=5000.0), kind="benchmark", hardware=gpu, precision="bf16"),
+        document(other, kind="benchmark"),  # has no place in Table 1
     ]
-    assert list(speed.speeds(documents)) == [
+    assert list(speeds(*documents)) == [
         "a GPU, bf16, alibi_lm",
         "a processor, 2 threads, fp32, alibi_lm",
     ]
 
 
-def test_other_benchmarks_have_no_place_in_table_1():
-    other = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
-    assert speed.speeds([document(other, kind="benchmark")]) == {}
-
-
 def test_a_report_of_speeds_is_table_1_and_its_figures(tmp_path):
-    measured = document(cell(), cell(method="t5"), kind="benchmark")
-    save_document(measured, tmp_path / "speed.json")
-    write_report(collect([tmp_path]), tmp_path / "out")
+    save_document(document(cell(), cell("t5"), kind="benchmark"), tmp_path / "speed.json")
+    results = collect([tmp_path])
+    write_report(results, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out" / "tables").iterdir()] == ["table01.md"]
-    [(machine, cases)] = speed.speeds([measured]).items()
-    [panel] = speed.speed_panels(machine, cases, "tokens")
+    [(machine, cases)] = results.speeds().items()
+    panel, _, _ = paper_figures.speed_panels(machine, cases, "tokens")
     assert panel.y == "training (thousand tokens per second)"
     lines = {line.label: [*line.y] for line in panel.lines}
     assert lines == {"ALiBi": [1.0], "T5 bias": [1.0]}
-
-
-def test_one_cell_may_hold_a_whole_row_of_table_1():
-    """As ``benchmarks.methods`` writes it, with ratios to sinusoidal in the run."""
-    row = cell(evaluation_tokens_per_second=4000.0, peak_memory_mb=480.0)
-    row |= {"baseline": "sinusoidal", "ratio": 0.99}
-    [cases] = speed.speeds([document(row, kind="benchmark")]).values()
-    [phases] = cases.values()
-    assert phases["train"] == 1000.0
-    assert phases["evaluate"] == 4000.0
 
 
 # Figure 5 and the "11 % faster" of section 4.2, from curves.
@@ -131,13 +113,14 @@ def measured():
 
 
 def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():
-    case = {"position_method": "alibi", "train_length": 1024, "length": 2048}
-    curve = time_curve(measured(), "cc100-roberta", case)
+    row = paper.rows("figure05")[-1]
+    assert (row["position_method"], row["train_length"], row["length"]) == ("alibi", 1024, 2048)
+    curve = time_curve(measured(), row)
     assert curve == [(pytest.approx(n * 0.1), perplexity(n)) for n in UPDATES]
     without_hours = measured()
     for cell in without_hours.documents[0][1]["cells"]:
         del cell["gpu_hours"]
-    assert time_curve(without_hours, "cc100-roberta", case) == []
+    assert time_curve(without_hours, row) == []
 
 
 def test_a_run_with_a_tenth_less_time_per_update_is_as_much_faster():
@@ -154,10 +137,3 @@ def test_no_ratio_without_a_perplexity_that_both_reach():
     # a rise in between does not make a perplexity reached later
     noisy = [(1.0, 9.0), (2.0, 8.0), (3.0, 8.5), (4.0, 7.0)]
     assert times_as_fast(noisy, noisy) == pytest.approx(1.0)
-
-
-def test_curves_are_drawn_beside_the_end_points(tmp_path):
-    paper_figures.figure05(measured(), tmp_path / "a.svg")
-    text = (tmp_path / "a.svg").read_text()
-    assert "<!-- ALiBi, L=1024 -->" in text and "<!-- Sinusoidal, L=2048 -->" in text
-    assert "<!-- ALiBi, L=1024 (paper, end point) -->" in text

@@ -72,7 +72,6 @@ def test_shards_find_the_manifest_above_them(data_bin):
         ({"shards": [".."]}, "shards"),
         ({"tokenizer": {"kind": "sentencepiece", "files": ["../secret.model"]}}, "tokenizer"),
         ({"tokenizer": {"kind": "sentencepiece", "files": "x"}}, "tokenizer"),
-        ({"files": {"../dict.txt": {"bytes": 1, "sha256": "0"}}}, "files"),
     ],
 )
 def test_wrong_manifests_are_refused(data_bin, change, words):

@@ -26,8 +26,6 @@ def test_each_kind_has_a_valid_cell():
         "probe": run
         | {"length": 128, "depth": 0.5, "gap": 60, "trials": 100, "accuracy": 0.5, "chance": 0.03},
         "benchmark": {"name": "train", "baseline": None, "ratio": None, "share_skipped": 0.25},
-        "position_loss": loss
-        | {"length": 128, "stride": 128, "position_from": 0, "position_to": 8, "tokens": 100},
     }
     assert set(cells) == set(schema.KINDS)
     for kind, cell in cells.items():
@@ -60,7 +58,6 @@ def changed(path: str, value) -> dict:
         ("provenance", None, "provenance"),
         ("provenance.seconds", -1, r"provenance\.seconds"),
         ("provenance.date", "yesterday", r"provenance\.date"),
-        ("provenance.date", "2026-13-31T12:00:00Z", r"provenance\.date"),
         ("provenance.data_sha256", "abc", r"provenance\.data_sha256"),
         ("provenance.git_clean", "yes", r"provenance\.git_clean"),
         ("provenance.versions", {"torch": 2}, r"provenance\.versions\.torch"),
@@ -68,19 +65,17 @@ def changed(path: str, value) -> dict:
         ("cells.0.tokens", 0, r"cells\[0\]\.tokens"),
         ("cells.0.tokens", 2**63, r"cells\[0\]\.tokens"),
         ("cells.0.model_overrides", "[1]", r"cells\[0\]\.model_overrides"),
-        ("cells.0.shard", None, r"cells\[0\]\.shard"),
+        ("cells.0.shard", "1/3", r"cells\[0\]\.shard"),
         ("cells.1.tokens", 10.5, r"cells\[1\]\.tokens"),
         ("cells.0.tokens", True, r"cells\[0\]\.tokens"),
         ("cells.0.loss_bits", float("nan"), r"cells\[0\]\.loss_bits"),
         ("cells.0.perplexity", float("inf"), r"cells\[0\]\.perplexity"),
         ("cells.0.position_method", None, r"cells\[0\]\.position_method"),
-        ("cells.0.hours", "many", r"cells\[0\]\.hours"),
+        ("cells.0.gpu_hours", "many", r"cells\[0\]\.gpu_hours"),
         ("cells.0.own_measure", ["a"], r"cells\[0\]\.own_measure"),
         ("cells.0.stride", 129, r"cells\[0\].*stride"),
         ("cells.0.loss_bits", 2.77, "in bits"),  # the natural logarithm of 16
         ("cells.1", "text", r"cells\[1\]"),
-        ("cells.0", evaluation_cell(position_from=8, position_to=8), "position_from < position_to"),
-        ("cells.0", evaluation_cell(position_from=120, position_to=129), "position_to <= length"),
         ("cells.1", evaluation_cell(32.0), r"cells\[1\] measures the same thing as cells\[0\]"),
     ],
 )
@@ -102,7 +97,6 @@ def test_an_invalid_document_leaves_the_file_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ('{"kind": 1, "kind": 2}', "'kind' appears twice"),
         (json.dumps(changed("version", float("nan"))), "version is nan"),
         ("{", "not a JSON file"),
         (None, "cannot be read"),
@@ -136,8 +130,6 @@ def test_merge_keeps_every_cell_once_and_every_origin():
     assert provenance["parts"] == [one["provenance"], two["provenance"]]
     again = schema.merge_documents([merged, document(evaluation_cell(9.0, length=64))])
     assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
-    with pytest.raises(BadInput, match="no results"):
-        schema.merge_documents([])
 
 
 @pytest.mark.parametrize(
