@@ -20,13 +20,12 @@ _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
 if invocation.is_command():
-    errors.open_standard_streams()
     errors.install_excepthook()
-if invocation.asks_for_help():
-    pass  # importing fairseq and PyTorch takes seconds
-elif invocation.is_command() or "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
-    with errors.interruptible():
+    # Help needs no model, and importing fairseq and PyTorch takes seconds.
+    if sys.argv[1:] not in (["-h"], ["--help"], ["--version"]):
         registration.register(__name__)
+elif "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
+    registration.register(__name__)
 else:
     sys.meta_path.insert(0, registration.RegisterFirst())
 

@@ -94,7 +94,7 @@ class TestFairseq:
         assert "ValueError: mutable default: use default_factory" in done.stderr
         done = as_process("-m", "alibi_fairseq", "train", cwd=tmp_path, **broken)
         assert done.returncode == 2 and done.stderr.strip().count("\n") == 0
-        assert "check_env.py" in done.stderr
+        assert "./scripts/install.sh" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_models_are_registered_when_fairseq_is_needed(statement):
     script += f"assert 'fairseq' not in sys.modules; {statement}; "
     script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; "
     script += "import alibi_fairseq.fairseq_fixes.compat as c; "
-    script += "print('alibi_lm' in known, len(c.applied) > 5, c.__spec__.origin == c.__file__)"
+    script += "print('alibi_lm' in known, c.__spec__.origin == c.__file__)"
     done = as_process("-c", script)
-    assert done.stdout.split() == ["True", "True", "True"], done.stderr
+    assert done.stdout.split() == ["True", "True"], done.stderr
 
 
 def test_public_names():

@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__, errors
-from ..errors import PROGRAM, BadInput, did_you_mean
+from ..errors import PROGRAM, BadInput
 
 #: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
@@ -36,7 +36,6 @@ VERBS = {
     ),
     "merge-shards": ("evaluate:MergeShards", "merge the results of all shards of a sweep"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
-    "check-env": ("check_env", "report problems with the installation and how to fix them"),
     "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
         "reproduce:Reproduce",
@@ -72,8 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # finds an output that is closed or full
     except (Exception, KeyboardInterrupt) as error:
-        # A command of fairseq has changed sys.argv to what the user typed.
-        return errors.report(error, sys.argv[0] if sys.argv[0].startswith(PROGRAM) else PROGRAM)
+        return errors.report(error)
 
 
 def _run(arguments: list[str]) -> int:
@@ -81,27 +79,12 @@ def _run(arguments: list[str]) -> int:
         from . import fairseq_command
 
         return fairseq_command.run(arguments[0], arguments[1:])
-    return _run_verb(arguments)
-
-
-def _run_verb(arguments: list[str]) -> int:
-    verb = arguments[0] if arguments else "--help"
-    if not verb.startswith("-") and verb not in VERBS:
-        raise BadInput(
-            f"There is no command '{verb}'.{did_you_mean(verb, [*VERBS, *FAIRSEQ_COMMANDS])} "
-            f"`{PROGRAM} --help` lists them."
-        )
-    args, rest = make_parser(arguments).parse_known_args(arguments)
-    if rest:
-        hint = ""
-        if not rest[0].startswith("-"):
-            hint = " Separate several values of an option by commas: --methods alibi,sinusoidal."
-        raise BadInput(f"Not understood: {' '.join(rest)}.{hint} See `{PROGRAM} {verb} --help`.")
+    args = make_parser(arguments).parse_args(arguments)
     args.arguments = arguments
     if getattr(args, "user_dir", None):
-        from . import fairseq_command
+        from fairseq.utils import import_user_module
 
-        fairseq_command.import_plugin(args.user_dir)
+        import_user_module(args)
     return _verb(args.verb).run(args) or 0
 
 

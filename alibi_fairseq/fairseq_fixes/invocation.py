@@ -1,24 +1,12 @@
-"""How this process was started: as a command of fairseq or of this project, or inside another program."""
+"""Where this package lies, and whether it was imported by a command."""
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
-from ..errors import BadInput
-
 PACKAGE = "alibi_fairseq"
-#: Where this package lies.
 FOLDER = Path(__file__).resolve().parent.parent
-#: Whether importing this package imported fairseq into a program without logging handlers.
-fairseq_imported_here = False
-
-
-def note_fairseq_import() -> None:
-    """Call before importing fairseq."""
-    global fairseq_imported_here
-    fairseq_imported_here = "fairseq" not in sys.modules and not logging.getLogger().handlers
 
 
 def is_command() -> bool:
@@ -33,24 +21,3 @@ def is_command() -> bool:
         or program.name.startswith(("fairseq-", "alibi-fairseq"))
         or program.parent.name == "fairseq_cli"
     )
-
-
-def asks_for_help() -> bool:
-    """Return whether this process is ``alibi-fairseq --help`` or ``--version``, which need no model."""
-    return is_command() and sys.argv[1:] in (["-h"], ["--help"], ["--version"])
-
-
-def is_this_package(user_dir: str) -> bool:
-    """Return whether a ``--user-dir`` leads to this copy of the package; False for another plugin.
-
-    Raises:
-        BadInput: it leads to a second copy.
-    """
-    if Path(user_dir).resolve() == FOLDER:
-        return True
-    if Path(user_dir).name == PACKAGE:
-        raise BadInput(
-            f"Two copies of {PACKAGE}: {FOLDER} is already imported and --user-dir names "
-            f"{user_dir}; drop --user-dir or uninstall one of them."
-        )
-    return False

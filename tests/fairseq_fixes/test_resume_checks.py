@@ -57,11 +57,6 @@ def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tm
         {"metrics": {"train": [[0, "loss", "os.system", {}]]}},
         {"metrics": {"train": [[0, "loss", "AverageMeter", {"val": "x"}]]}},
         {"train_iterator": None},
-        {"train_iterator": {"epoch": "x", "iterations_in_epoch": 1, "shuffle": True}},
-        {"train_iterator": {"epoch": 1, "iterations_in_epoch": "x", "shuffle": True}},
-        {"train_iterator": {"epoch": 1, "iterations_in_epoch": -5, "shuffle": True}},
-        {"best": "x"},
-        {"previous_training_time": {}},
     ],
     ids=str,
 )

@@ -81,15 +81,6 @@ def test_signal_handlers_are_restored():
     assert [signal.getsignal(number) for number in stopping.SIGNALS] == before
 
 
-def test_the_trainers_own_step_is_called_as_before():
-    calls = []
-    with stopping.listening():
-        trainer = started(lambda *call: calls.append(call) or "output")
-        assert trainer.train_step("samples") == "output"
-        assert trainer.train_step("samples", raise_oom=True) == "output"
-    assert calls == [("samples", False), ("samples", True)]
-
-
 class TestStopRequest:
     def test_the_second_ctrl_c_interrupts(self):
         request = stopping.StopRequest()

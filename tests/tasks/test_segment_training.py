@@ -122,11 +122,3 @@ def test_a_method_without_a_memory_reads_the_same_batches(corpus, tmp_path, memo
     state = run_train(corpus, tmp_path / "a", *flags.split(), "--position-method", "alibi")
     assert {remembered for _, remembered in memories} == {0}
     assert state["extra_state"]["train_iterator"]["memory"] == {}
-
-
-def test_a_memory_is_refused_for_a_method_without_one(corpus, tmp_path):
-    from alibi_fairseq.errors import BadInput
-
-    flags = XL.replace("transformer_xl", "alibi").split()
-    with pytest.raises(BadInput, match="--mem-len applies only to position method transformer_xl"):
-        run_train(corpus, tmp_path / "a", *flags, "--max-update", "1")
