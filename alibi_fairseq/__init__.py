@@ -11,7 +11,6 @@ import sys
 from importlib import import_module
 
 from . import errors, registration
-from .fairseq_fixes import invocation
 
 __version__ = "0.1.0"
 
@@ -19,12 +18,12 @@ __version__ = "0.1.0"
 _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
-if invocation.is_command():
+if errors.is_command():
     errors.install_excepthook()
     # Help needs no model, and importing fairseq and PyTorch takes seconds.
     if sys.argv[1:] not in (["-h"], ["--help"], ["--version"]):
         registration.register(__name__)
-elif "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
+elif "fairseq" in sys.modules or __name__ != errors.PACKAGE:
     registration.register(__name__)
 else:
     sys.meta_path.insert(0, registration.RegisterFirst())

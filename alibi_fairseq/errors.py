@@ -1,4 +1,4 @@
-"""What ends a command: one sentence on stderr, with exit code 2 for bad input and 1 for what nobody expected."""
+"""What is a command, and what ends it: one sentence on stderr, with exit code 2 for bad input and 1 for what nobody expected."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from contextlib import redirect_stderr
 from pathlib import Path
 
-#: This project's command.
-PROGRAM = "alibi-fairseq"
+#: This project's command, its package, and where that lies.
+PROGRAM, PACKAGE = "alibi-fairseq", "alibi_fairseq"
+FOLDER = Path(__file__).resolve().parent
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
@@ -28,6 +29,20 @@ class BadInput(ValueError):
 
     Commands print it on one line and exit with code 2; libraries let it through.
     """
+
+
+def is_command() -> bool:
+    """Whether this process is a command of fairseq or of this project, and not another program."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    module = spec.name if spec else ""
+    program = Path(sys.argv[0] if sys.argv else "")
+    if str(program) == "-m":  # python -m imports the package before it sets anything else
+        module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+    return (
+        module.split(".")[0] in ("fairseq_cli", PACKAGE)
+        or program.name.startswith(("fairseq-", PROGRAM))
+        or program.parent.name == "fairseq_cli"
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

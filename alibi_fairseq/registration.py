@@ -10,8 +10,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from .errors import BadInput
-from .fairseq_fixes.invocation import FOLDER, PACKAGE
+from .errors import FOLDER, PACKAGE, BadInput
 
 #: Parts of this package that need PyTorch at most.
 WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files"}

@@ -7,8 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-from ..errors import PROGRAM
-from ..fairseq_fixes.invocation import FOLDER
+from ..errors import FOLDER, PROGRAM
 
 
 def run(verb: str, arguments: list[str]) -> int:

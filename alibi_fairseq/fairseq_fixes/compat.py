@@ -19,8 +19,8 @@ from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from ..checkpoints.loading import wrong_parts
-from ..errors import BadInput
-from . import around, invocation, reading_data, resuming, starting, stopping  # noqa: F401
+from ..errors import FOLDER, PACKAGE, BadInput, is_command
+from . import around, reading_data, resuming, starting, stopping  # noqa: F401
 from .loading_safely import no_eval_in_fairseq
 from .training_record import record
 
@@ -80,16 +80,18 @@ def this_package_as_user_dir(import_user_module, args):
         BadInput: there is no such folder, or it is a second copy of this package.
     """
     folder = getattr(args, "user_dir", None)
-    if folder is None or Path(folder).resolve() == invocation.FOLDER:
+    if folder is None or Path(folder).resolve() == FOLDER:
         return
-    if Path(folder).name == invocation.PACKAGE:
+    if Path(folder).name == PACKAGE:
         raise BadInput(
-            f"Two copies of {invocation.PACKAGE}: {invocation.FOLDER} is already imported and "
+            f"Two copies of {PACKAGE}: {FOLDER} is already imported and "
             f"--user-dir names {folder}; drop --user-dir or uninstall one of them."
         )
     try:
         import_user_module(args)
     except FileNotFoundError as error:
+        if Path(folder).exists():  # it misses a file of its own
+            raise
         raise BadInput(f"--user-dir: there is no folder {folder}.") from error
 
 
@@ -113,11 +115,7 @@ def logging_as_configured() -> None:
     """
     root = logging.getLogger()
     formats = [getattr(handler.formatter, "_fmt", None) for handler in root.handlers]
-    if (
-        root.level == logging.DEBUG
-        and formats == [logging.BASIC_FORMAT]
-        and invocation.is_command()
-    ):
+    if root.level == logging.DEBUG and formats == [logging.BASIC_FORMAT] and is_command():
         logging.basicConfig(
             format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
             datefmt="%Y-%m-%d %H:%M:%S",
@@ -131,7 +129,7 @@ def hydra_without_advice() -> None:
     """hydra since 1.1 advises on each form of 1.0 that fairseq still uses, in thirty lines at every
     start (facebookresearch/fairseq#4133), and one sentence about an error is lost among them.
     """
-    if invocation.is_command():
+    if is_command():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
         advice = r"(?s)\s*('[^']*' is validated against|The version_base|Future Hydra versions)"
         warnings.filterwarnings("ignore", advice, UserWarning)

@@ -206,7 +206,9 @@ def check_options(args: argparse.Namespace) -> None:
 
 for _name, _config in NAMED_SIZES.items():
     _members = {"config": _config, "__module__": __name__}
-    register_model(_name, dataclass=_config)(type(_name, (AlibiLanguageModel,), _members))
+    # In this module, where pickle looks for it.
+    globals()[_name] = type(_name, (AlibiLanguageModel,), _members)
+    register_model(_name, dataclass=_config)(globals()[_name])
 
 
 class AdaptiveInput(FairseqAdaptiveInput):

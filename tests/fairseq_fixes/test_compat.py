@@ -18,7 +18,7 @@ from fairseq.data import TokenBlockDataset, token_block_dataset
 from omegaconf import OmegaConf
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.fairseq_fixes import compat, invocation
+from alibi_fairseq.fairseq_fixes import compat
 
 
 @pytest.mark.skipif(hasattr(numpy, "compat"), reason="NumPy 1 has it")
@@ -113,6 +113,6 @@ def test_programs_of_users_keep_their_warnings_and_logging(monkeypatch):
     before = list(warnings.filters), root.level, list(root.handlers)
     compat.hydra_without_advice()
     compat.logging_as_configured()
-    monkeypatch.setattr(invocation, "is_command", lambda: True)
+    monkeypatch.setattr(compat, "is_command", lambda: True)
     compat.logging_as_configured()  # as a command that configured it before
     assert (list(warnings.filters), root.level, list(root.handlers)) == before

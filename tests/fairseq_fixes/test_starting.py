@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.fairseq_fixes import resuming, starting
 
-NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS")
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
 
 
 @pytest.fixture(autouse=True)
@@ -116,17 +116,14 @@ class TestProcesses:
         flags = ["--cpu", "--distributed-world-size", "8"]  # what fairseq takes for the default
         assert prepare(training(tmp_path, *flags), "train").distributed_world_size == 1
 
-    @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "--distributed-rank"])
-    def test_ranks(self, monkeypatch, name):
-        for variable in ("RANK", "SLURM_PROCID"):
-            monkeypatch.delenv(variable, raising=False)
+    def test_ranks(self, monkeypatch):
         cfg = SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=0))
         assert starting.rank_of(cfg) == 0
-        if name.startswith("--"):
-            cfg.distributed_training.distributed_rank = 3
-        else:
-            monkeypatch.setenv(name, "3")
-        assert starting.rank_of(cfg) == 3
+        for rank, name in enumerate(("RANK", "SLURM_PROCID"), 2):
+            monkeypatch.setenv(name, str(rank))
+            assert starting.rank_of(cfg) == rank
+        cfg.distributed_training.distributed_rank = 5
+        assert starting.rank_of(cfg) == 5
 
 
 def test_only_a_save_folder_made_for_nothing_goes(tmp_path):
