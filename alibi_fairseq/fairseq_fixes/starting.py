@@ -63,7 +63,7 @@ def usage_errors_in_one_sentence(parse, parser, *arguments, **keywords):
     """A wrong flag prints a usage message of 300 lines before the error (no issue is known)."""
 
     def error(message):
-        raise BadInput(f"{message}; see `alibi-fairseq train --help`.")
+        raise BadInput(f"{message}; see --help.")
 
     parser.error = error
     return parse(parser, *arguments, **keywords)

@@ -31,7 +31,6 @@ def test_paths_are_meant_from_where_it_was_started(here):
     ("override", "named"),
     [
         ("task.data=nowhere", "nowhere"),
-        pytest.param("common.fp16=true", "fp16", marks=pytest.mark.slow),
         pytest.param("model.no_such_option=1", "no_such_option", marks=pytest.mark.slow),
     ],
 )
