@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fairseq_runs import run_train, write_corpus
+from fairseq_runs import equal, run_train, same_training_state, write_corpus
 
 from alibi_fairseq.models.decoder import AlibiDecoder
 
@@ -19,23 +19,6 @@ def corpus(tmp_path_factory):
     """Ten segments per epoch."""
     torch.manual_seed(1)
     return write_corpus(tmp_path_factory.mktemp("data"), train=317, valid=101)
-
-
-def equal(one, other) -> bool:
-    """Bit equality of nested states."""
-    if torch.is_tensor(one):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return one == other
-
-
-def same_training_state(one: dict, other: dict) -> bool:
-    return all(
-        equal(one[part], other[part]) for part in ("model", "last_optimizer_state")
-    ) and equal(one["extra_state"]["train_iterator"], other["extra_state"]["train_iterator"])
 
 
 @pytest.fixture
