@@ -1,7 +1,7 @@
 # An image with this project and its pinned packages, for a machine or a cluster with containers:
 #
 #   docker build -t alibi-fairseq .
-#   docker run --gpus all -v "$PWD/runs:/runs" alibi-fairseq alibi-fairseq check-env
+#   docker run --gpus all -v "$PWD/runs:/runs" alibi-fairseq nvidia-smi
 #   apptainer build alibi.sif docker-daemon://alibi-fairseq:latest
 #
 # PyTorch's wheel brings CUDA's libraries; the driver is the host's.

@@ -11,7 +11,6 @@ import sys
 from importlib import import_module
 
 from . import errors, registration
-from .fairseq_fixes import invocation
 
 __version__ = "0.1.0"
 
@@ -19,14 +18,13 @@ __version__ = "0.1.0"
 _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
-if invocation.is_command():
-    errors.open_standard_streams()
+if errors.is_command():
     errors.install_excepthook()
-if invocation.asks_for_help():
-    pass  # importing fairseq and PyTorch takes seconds
-elif invocation.is_command() or "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
-    with errors.interruptible():
+    # Help needs no model, and importing fairseq and PyTorch takes seconds.
+    if sys.argv[1:] not in (["-h"], ["--help"], ["--version"]):
         registration.register(__name__)
+elif "fairseq" in sys.modules or __name__ != errors.PACKAGE:
+    registration.register(__name__)
 else:
     sys.meta_path.insert(0, registration.RegisterFirst())
 

@@ -1,4 +1,4 @@
-"""What ends a command: one sentence on stderr, with exit code 2 for bad input and 1 for what nobody expected."""
+"""What is a command, and what ends it: one sentence on stderr, with exit code 2 for bad input and 1 for what nobody expected."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import difflib
 import errno
 import os
 import re
-import signal
 import sys
 import tempfile
 import textwrap
-import threading
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Iterable
+from contextlib import redirect_stderr
 from pathlib import Path
 
-#: This project's command.
-PROGRAM = "alibi-fairseq"
+#: This project's command, its package, and where that lies.
+PROGRAM, PACKAGE = "alibi-fairseq", "alibi_fairseq"
+FOLDER = Path(__file__).resolve().parent
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
@@ -32,6 +31,20 @@ class BadInput(ValueError):
     """
 
 
+def is_command() -> bool:
+    """Whether this process is a command of fairseq or of this project, and not another program."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    module = spec.name if spec else ""
+    program = Path(sys.argv[0] if sys.argv else "")
+    if str(program) == "-m":  # python -m imports the package before it sets anything else
+        module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+    return (
+        module.split(".")[0] in ("fairseq_cli", PACKAGE)
+        or program.name.startswith(("fairseq-", PROGRAM))
+        or program.parent.name == "fairseq_cli"
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` Did you mean 'NAME'?`` for the most similar of the known names; empty if none is similar."""
     nearest = difflib.get_close_matches(name, list(known), n=1)
@@ -40,22 +53,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def install_excepthook() -> None:
     """End a command with one sentence on an uncaught exception (:func:`report`)."""
-    os.environ.setdefault(
-        "HYDRA_FULL_ERROR", "1"
-    )  # or Hydra prints its own report and exits with 1
+    # Or Hydra prints its own report and exits with 1.
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
     def hook(kind, exception, trace):
         # In a distributed run torch's hook calls this one, and would keep what it writes for itself.
         with redirect_stderr(sys.__stderr__):
-            code = report(exception, program_name())
+            code = report(exception)
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(code)
 
     sys.excepthook = hook
 
 
-def report(exception: BaseException, program: str) -> int:
-    """Print one sentence about an exception that ends a command.
+def report(exception: BaseException) -> int:
+    """Print one sentence about an exception that ends a command of fairseq or of this project.
 
     Returns:
         The exit code: 2 for bad input, 130 for Ctrl-C, and 1 for anything else, whose traceback is
@@ -71,6 +83,8 @@ def report(exception: BaseException, program: str) -> int:
     else:
         known = explain(exception)
         sentence, code = f"error: {known or _unexpected(exception)}", 2 if known else 1
+    program = Path(sys.argv[0]).name
+    program = program if program.startswith(("fairseq-", PROGRAM)) else PROGRAM
     # Not print, which fairseq replaces in the processes of a distributed run.
     sys.stderr.write(f"{program}: {sentence}\n")
     return code
@@ -79,48 +93,12 @@ def report(exception: BaseException, program: str) -> int:
 def _unexpected(exception: BaseException) -> str:
     """Type and message of an exception, and where its traceback has been written."""
     kind, message = _kind_and_message(exception)
-    trace = "".join(traceback.format_exception(exception))
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="alibi-fairseq-", suffix=".traceback.txt", delete=False, encoding="utf-8"
-        ) as file:
-            file.write(trace)
-        place = f"; its traceback is in {file.name}"
-    except OSError:  # a full disk
-        place = f"\n{trace}"
-    return f"{kind}: {textwrap.shorten(message, 500, placeholder=' …')}{place}"
-
-
-def program_name() -> str:
-    """What the user typed, for messages."""
-    return Path(sys.argv[0]).name.replace("-m", PROGRAM)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """End the process at once on Ctrl-C during imports, some of which catch every exception."""
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-
-    def stop(*_):
-        os.write(2, f"{program_name()}: interrupted\n".encode())
-        os._exit(INTERRUPTED)
-
-    signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def open_standard_streams() -> None:
-    """Open standard streams that are closed, whose numbers the next files would get."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            mode = "w" if number else "r"
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="alibi-fairseq-", suffix=".traceback.txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.writelines(traceback.format_exception(exception))
+    short = textwrap.shorten(message, 500, placeholder=" …")
+    return f"{kind}: {short}; its traceback is in {file.name}"
 
 
 def leave_terminal() -> None:
@@ -142,14 +120,12 @@ def explain(exception: BaseException) -> str | None:
     bases = {base.__name__ for base in type(exception).__mro__}
     if kind in ("BadInput", "BrokenFairseq") or "HydraException" in bases:
         return sentence
-    if kind == "BrokenPipeError":
-        return "The output was closed before everything was printed."
     if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
         place = exception.filename or "The output"
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
         return f"{sentence}; pip install {_OPTIONAL[exception.name or '']}."
-    for pattern, advice in {**dict.fromkeys(_CLEAR, ""), **_UNCLEAR}.items():
+    for pattern, advice in _KNOWN.items():
         if re.search(pattern, f"{kind}: {message}", re.DOTALL):
             short = textwrap.shorten(message, 500, placeholder=" …")
             return f"{short.rstrip('.')}; {advice}." if advice else short
@@ -169,30 +145,27 @@ def _kind_and_message(exception: BaseException) -> tuple[str, str]:
 #: Errors of a disk, a folder or a name: nothing that a program could do about.
 _OF_THE_MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.EPIPE),
 }
 #: What is installed on demand, and how.
 _OPTIONAL = {
     **{name: name for name in ("matplotlib", "tensorboard")},
-    **{
-        name: "'alibi-fairseq[huggingface]'"
-        for name in ("transformers", "tokenizers", "safetensors")
-    },
+    **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "'alibi-fairseq[huggingface]'"),
     "submitit": "'alibi-fairseq[slurm]'",
+    "fairseq_cli": "alibi-fairseq",
 }
-#: Errors of fairseq, torch and YAML in what the user gave, by "Type: message", that say what to do.
-_CLEAR = (
-    "Dataset not found",
-    "Model file not found",
-    "^AssertionError: Sentences lengths should not exceed max_tokens",
-    "^AssertionError: sentence at index .* exceeds max_tokens limit",
-    "^AssertionError: Must specify batch size",
-    "^Exception: The dataset is empty",
-    "^(Scanner|Parser|Composer|Constructor|Reader)Error: ",
-    "^AssertionError: cannot specify cutoff larger than vocab size",
-)
-#: Those that do not, and what to do.
-_UNCLEAR = {
+#: Errors of fairseq, torch and YAML in what the user gave, by "Type: message", and what to do about
+#: them if they do not say it.
+_KNOWN = {
+    "Dataset not found": "",
+    "Model file not found": "",
+    "^AssertionError: Sentences lengths should not exceed max_tokens": "",
+    "^AssertionError: sentence at index .* exceeds max_tokens limit": "",
+    "^AssertionError: Must specify batch size": "",
+    "^AssertionError: cannot specify cutoff larger than vocab size": "",
+    "^Exception: The dataset is empty": "",
+    "^ValueError: --finetune-from-model": "",
+    "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "",
     "nterpolation key 'task.tokens_per_sample'": (
         "this model is a language model: add --task language_modeling, since fairseq's default is "
         "translation"

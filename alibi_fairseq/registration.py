@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
+from importlib import metadata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from .errors import BadInput
-from .fairseq_fixes import invocation
-from .fairseq_fixes.invocation import FOLDER, PACKAGE
+from .errors import FOLDER, PACKAGE, BadInput
 
 #: Parts of this package that need PyTorch at most.
 WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files"}
 
 
+#: The release that setup.py chooses.
+FAIRSEQ = "fairseq==0.12.2" if sys.version_info < (3, 11) else "fairseq-fixed==0.12.3.1"
+
+
 class BrokenFairseq(ImportError):
-    """fairseq is installed but cannot be imported."""
+    """fairseq is installed but cannot be imported. The message says how to mend it."""
 
 
 def register(name: str) -> None:
@@ -35,21 +39,40 @@ def register(name: str) -> None:
     spec = importlib.util.find_spec("fairseq")
     if spec is None or spec.origin is None:  # no origin: a mere folder of that name
         return
-    invocation.note_fairseq_import()
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
     try:
-        import fairseq  # noqa: F401
+        # The compiled parts, too, which fail where NumPy is another than at their build.
+        import fairseq.data.data_utils_fast
+        import fairseq.data.token_block_utils_fast  # noqa: F401
     except Exception as error:
         raise BrokenFairseq(
             f"fairseq is installed, but it cannot be imported ({type(error).__name__}: {error}); "
-            f"run `python {FOLDER / 'cli' / 'check_env.py'}` to see how to fix it."
+            f"{_advice()}."
         ) from error
+    # fairseq 0.12.3 makes the root logger print everything (facebookresearch/fairseq#3592).
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
-    from .fairseq_fixes import compat, starting
+    from .fairseq_fixes import compat, starting  # noqa: F401
 
     starting.refuse_separate_jobs()
-    compat.apply()
     from . import criterions, models, tasks  # noqa: F401
     from .fairseq_fixes import fused_adam  # noqa: F401
+
+
+def _advice() -> str:
+    """What to do about a fairseq that cannot be imported."""
+    installed = {each.name for each in metadata.distributions()}
+    if "fairseq" in installed and ("fairseq-fixed" in installed or "fixed" in FAIRSEQ):
+        return (
+            "the official fairseq overwrites the files of fairseq-fixed, and needs Python 3.10: "
+            f"`pip uninstall fairseq fairseq-fixed`, then `pip install {FAIRSEQ}`"
+        )
+    return (
+        "run `./scripts/install.sh` in a clone, or `pip install --force-reinstall --no-deps "
+        f"--no-build-isolation --no-cache-dir {FAIRSEQ}`, which builds it for this NumPy"
+    )
 
 
 class RegisterFirst(MetaPathFinder):

@@ -61,4 +61,4 @@ if ! "$python" -c 'import torchaudio' 2> /dev/null; then
   "$python" -m pip uninstall --yes --quiet torchaudio 2> /dev/null || true
 fi
 "$python" -m compileall -q -j 0 "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" > /dev/null 2>&1 || true
-echo "Installed. \`alibi-fairseq check-env\` examines the environment."
+echo "Installed. \`alibi-fairseq --help\` lists the commands."

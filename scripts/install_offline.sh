@@ -86,4 +86,4 @@ if find_spec("sklearn") is None:
 PYTHON
 fi
 
-exec "$python" -m alibi_fairseq check-env
+exec "$python" -m alibi_fairseq models

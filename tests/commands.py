@@ -21,6 +21,19 @@ SHORT = (
     "--no-epoch-checkpoints",
 )
 
+#: A training that takes a moment, for hydra-train; paths are relative.
+YAML = """\
+common: {cpu: true, log_format: simple, tensorboard_logdir: logs}
+checkpoint: {save_dir: out, no_epoch_checkpoints: true}
+task: {_name: language_modeling, data: data-bin, tokens_per_sample: 16}
+dataset: {max_tokens: 128, num_workers: 0}
+criterion: {_name: cross_entropy}
+optimization: {max_update: 2, lr: [0.01]}
+optimizer: {_name: adam}
+lr_scheduler: {_name: fixed}
+model: {_name: alibi_lm_tiny, decoder_layers: 1, decoder_embed_dim: 32}
+"""
+
 
 def in_process(program: str, *arguments: object):
     """``fairseq-<program>`` in this process; lets exceptions through."""

@@ -66,3 +66,20 @@ def run_eval_lm(data: Path, checkpoint: Path, *flags: str, device: str = "--cpu"
     command += ["--num-workers", "0", *flags]
     arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)
     return eval_lm.main(convert_namespace_to_omegaconf(arguments))
+
+
+def equal(one, other) -> bool:
+    """Bit equality of nested states."""
+    if torch.is_tensor(one):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def same_training_state(one: dict, other: dict) -> bool:
+    return all(
+        equal(one[part], other[part]) for part in ("model", "last_optimizer_state")
+    ) and equal(one["extra_state"]["train_iterator"], other["extra_state"]["train_iterator"])

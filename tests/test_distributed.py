@@ -137,11 +137,3 @@ def test_a_late_gloo_thread_neither_aborts_nor_blocks_the_process(
         ]
     ends = [run.result() for run in runs]
     assert {end.returncode for end in ends} == {code}, [end.stderr[-500:] for end in ends]
-
-
-@pytest.mark.slow
-def test_what_does_not_add_up_is_refused(data_bin, checkpoint, port):
-    command = ["fairseq_cli.eval_lm", data_bin, "--user-dir", PACKAGE, "--path", checkpoint]
-    failed = torchrun(port, *command, "--cpu")
-    assert failed.returncode != 0
-    assert "2 processes were started together, but fairseq-eval-lm does not add" in failed.stderr

@@ -81,20 +81,22 @@ class TestFairseq:
         done = as_process("-c", script, cwd=tmp_path, python=["-S"], PYTHONPATH=ROOT)
         assert done.stdout.strip() == alibi_fairseq.__version__, done.stderr
 
-    @pytest.fixture
-    def broken(self, tmp_path):
-        (tmp_path / "fairseq").mkdir()
-        fault = "raise ValueError('mutable default: use default_factory')"
-        (tmp_path / "fairseq" / "__init__.py").write_text(fault)
-        return {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-
-    def test_a_broken_one_is_not_hidden(self, broken, tmp_path):
-        done = as_process("-c", "import alibi_fairseq.models", cwd=tmp_path, **broken)
+    def test_a_broken_one_is_not_hidden(self, tmp_path):
+        fault = "raise ValueError('numpy.dtype size changed')"
+        (tmp_path / "fairseq" / "data").mkdir(parents=True)
+        (tmp_path / "fairseq" / "__init__.py").touch()
+        (tmp_path / "fairseq" / "data" / "data_utils_fast.py").write_text(fault)
+        environment = {"cwd": tmp_path, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        done = as_process("-c", "import alibi_fairseq.models", **environment)
         assert done.returncode == 1
-        assert "ValueError: mutable default: use default_factory" in done.stderr
-        done = as_process("-m", "alibi_fairseq", "train", cwd=tmp_path, **broken)
+        assert "(ValueError: numpy.dtype size changed)" in done.stderr
+        assert "./scripts/install.sh" in done.stderr
+        # The official release beside the one for this Python.
+        (tmp_path / "fairseq-0.12.2.dist-info").mkdir()
+        (tmp_path / "fairseq-0.12.2.dist-info" / "METADATA").write_text("Name: fairseq\n")
+        done = as_process("-m", "alibi_fairseq", "train", **environment)
         assert done.returncode == 2 and done.stderr.strip().count("\n") == 0
-        assert "check_env.py" in done.stderr
+        assert "pip uninstall fairseq fairseq-fixed" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,9 +115,9 @@ def test_models_are_registered_when_fairseq_is_needed(statement):
     script += f"assert 'fairseq' not in sys.modules; {statement}; "
     script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; "
     script += "import alibi_fairseq.fairseq_fixes.compat as c; "
-    script += "print('alibi_lm' in known, len(c.applied) > 5, c.__spec__.origin == c.__file__)"
+    script += "print('alibi_lm' in known, c.__spec__.origin == c.__file__)"
     done = as_process("-c", script)
-    assert done.stdout.split() == ["True", "True", "True"], done.stderr
+    assert done.stdout.split() == ["True", "True"], done.stderr
 
 
 def test_public_names():

@@ -13,19 +13,7 @@ import time
 
 import pytest
 import torch
-from commands import PACKAGE, ROOT, SHORT
-
-YAML = """\
-common: {cpu: true, log_format: simple, log_interval: 1}
-checkpoint: {save_dir: out, no_epoch_checkpoints: true}
-task: {_name: language_modeling, data: data, tokens_per_sample: 16}
-dataset: {max_tokens: 128, num_workers: 0}
-criterion: {_name: cross_entropy}
-optimization: {max_update: 100000, lr: [0.01]}
-optimizer: {_name: adam}
-lr_scheduler: {_name: fixed}
-model: {_name: alibi_lm_tiny, decoder_layers: 1, decoder_embed_dim: 32}
-"""
+from commands import PACKAGE, ROOT, SHORT, YAML
 
 
 def start(command, data, folder, **variables):
@@ -35,6 +23,7 @@ def start(command, data, folder, **variables):
         (folder / "small.yaml").write_text(YAML)
         words = ["alibi_fairseq", "hydra-train", "--config-dir", folder, "--config-name", "small"]
         words += [f"task.data={data}", f"checkpoint.save_dir={save_dir}"]
+        words += ["optimization.max_update=100000", "common.log_interval=1"]
     else:
         words = ["alibi_fairseq", "train"] if command == "train" else ["fairseq_cli.train"]
         words += [data, *SHORT, "--user-dir", PACKAGE, "--save-dir", save_dir]

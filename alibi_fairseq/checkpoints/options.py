@@ -119,7 +119,7 @@ def check_model(name: str, options: dict) -> None:
     """Raises ValueError unless a model's options have the types that its dataclass declares."""
     cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if cls is None:
-        return  # refused by name when it is built
+        raise ValueError(f"there is no model '{name}'; name a plugin that has it with --user-dir")
     dataclass = MODEL_DATACLASS_REGISTRY.get(name) or getattr(cls, "__dataclass", None)
     types = typing.get_type_hints(dataclass) if dataclasses.is_dataclass(dataclass) else {}
     for option, value in options.items():

@@ -27,7 +27,6 @@ VERBS = {
     ),
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
     "report": ("report:Report", "make tables and figures of results, beside the paper's"),
-    "check-env": ("check_env", "report problems with the installation and how to fix them"),
     "launch": ("paper:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
         "paper:Reproduce",
@@ -63,8 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # finds an output that is closed or full
     except (Exception, KeyboardInterrupt) as error:
-        # A command of fairseq has changed sys.argv to what the user typed.
-        return errors.report(error, sys.argv[0] if sys.argv[0].startswith(PROGRAM) else PROGRAM)
+        return errors.report(error)
 
 
 def _run(arguments: list[str]) -> int:
@@ -72,15 +70,10 @@ def _run(arguments: list[str]) -> int:
         from . import fairseq_command
 
         return fairseq_command.run(arguments[0], arguments[1:])
-    return _run_verb(arguments)
-
-
-def _run_verb(arguments: list[str]) -> int:
-    verb = arguments[0] if arguments else "--help"
-    if not verb.startswith("-") and verb not in VERBS:
+    verb, known = arguments[0] if arguments else "--help", [*VERBS, *FAIRSEQ_COMMANDS]
+    if verb not in known and not verb.startswith("-"):
         raise BadInput(
-            f"There is no command '{verb}'.{did_you_mean(verb, [*VERBS, *FAIRSEQ_COMMANDS])} "
-            f"`{PROGRAM} --help` lists them."
+            f"There is no command '{verb}'.{did_you_mean(verb, known)} `{PROGRAM} --help` lists them."
         )
     args, rest = make_parser(arguments).parse_known_args(arguments)
     if rest:
@@ -90,9 +83,9 @@ def _run_verb(arguments: list[str]) -> int:
         raise BadInput(f"Not understood: {' '.join(rest)}.{hint} See `{PROGRAM} {verb} --help`.")
     args.arguments = arguments
     if getattr(args, "user_dir", None):
-        from . import fairseq_command
+        from fairseq.utils import import_user_module
 
-        fairseq_command.import_plugin(args.user_dir)
+        import_user_module(args)
     return _verb(args.verb).run(args) or 0
 
 

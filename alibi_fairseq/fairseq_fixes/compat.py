@@ -1,4 +1,4 @@
-"""Applies every workaround; here stand those for commands as a whole, and for NumPy, hydra and logging."""
+"""Puts every workaround in place; here stand those for commands as a whole, and for NumPy, hydra and logging."""
 
 from __future__ import annotations
 
@@ -9,37 +9,20 @@ import sys
 import types
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
-import hydra
 import numpy
 import torch
-from fairseq import checkpoint_utils, models, utils
+from fairseq import checkpoint_utils, utils
 from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from ..checkpoints.loading import wrong_parts
-from ..errors import BadInput
-from . import (
-    WORKAROUNDS,
-    around,
-    invocation,
-    mentions,
-    reading_data,  # noqa: F401
-    resuming,
-    starting,
-    stopping,
-    workaround,
-)
+from ..errors import FOLDER, PACKAGE, BadInput, is_command
+from . import around, reading_data, resuming, starting, stopping  # noqa: F401
 from .loading_safely import no_eval_in_fairseq
 from .training_record import record
-
-applied: list[str] = []
-
-
-def apply() -> None:
-    """Apply every workaround that is needed, and note its name in ``applied``."""
-    applied.extend(each.__name__ for each in WORKAROUNDS if each())
 
 
 @around(distributed_utils, "call_main")
@@ -73,7 +56,7 @@ def saving_on_a_signal(load_checkpoint, cfg, trainer, **keywords):
     checkpoint; no release of fairseq does otherwise (:mod:`.stopping`).
 
     Loading the checkpoint is the last call before the loop that is given the trainer; a damaged one
-    is replaced before, what is resumed is checked (:mod:`.resuming`), and recorded
+    is replaced before (:mod:`.resuming`), and what is resumed is recorded
     (:mod:`.training_record`) there as well.
     """
     if trainer.data_parallel_rank == 0 and cfg.restore_file == "checkpoint_last.pt":
@@ -81,25 +64,11 @@ def saving_on_a_signal(load_checkpoint, cfg, trainer, **keywords):
     if trainer.data_parallel_world_size > 1:
         torch.distributed.barrier()
     path = Path(cfg.save_dir) / cfg.restore_file
-    with resuming.resuming(trainer, cfg), wrong_parts(path) if path.exists() else nullcontext():
+    with wrong_parts(path) if path.exists() else nullcontext():
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     record(trainer, extra_state)
     stopping.save_and_stop_on_request(trainer, epochs)
     return extra_state, epochs
-
-
-@around(models, "build_model")
-def unknown_model_named(build_model, cfg, *arguments, **keywords):
-    """fairseq's message about a model that is not registered fails while it is made, with an
-    AttributeError in 0.12 (``build_model``).
-    """
-    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-    if name and name not in {**models.ARCH_MODEL_REGISTRY, **models.MODEL_REGISTRY}:
-        raise BadInput(
-            f"There is no model '{name}'; if another plugin defines it, name that plugin with "
-            "--user-dir."
-        )
-    return build_model(cfg, *arguments, **keywords)
 
 
 @around(utils, "import_user_module")
@@ -107,78 +76,65 @@ def this_package_as_user_dir(import_user_module, args):
     """fairseq compares the text of paths (facebookresearch/fairseq#2815): the folder this package
     was imported from is "not globally unique" when ``--user-dir`` leads there through a link.
 
-    A second copy is refused, whichever was imported first.
+    Raises:
+        BadInput: there is no such folder, or it is a second copy of this package.
     """
     folder = getattr(args, "user_dir", None)
-    if folder is None or not invocation.is_this_package(folder):
+    if folder is None or Path(folder).resolve() == FOLDER:
+        return
+    if Path(folder).name == PACKAGE:
+        raise BadInput(
+            f"Two copies of {PACKAGE}: {FOLDER} is already imported and "
+            f"--user-dir names {folder}; drop --user-dir or uninstall one of them."
+        )
+    try:
         import_user_module(args)
+    except FileNotFoundError as error:
+        if Path(folder).exists():  # it misses a file of its own
+            raise
+        raise BadInput(f"--user-dir: there is no folder {folder}.") from error
 
 
-@workaround
-def numpy_without_compat() -> bool:
+def numpy_with_compat() -> None:
     """``np.compat`` is gone in NumPy 2 (numpy/numpy#28961), and fairseq uses it to cut text into
     sentences: ``fairseq-interactive``, ``score`` and ``sample`` fail without it.
+
+    NumPy itself stays as it is.
     """
-    modules = [
-        module
-        for module in (token_block_dataset, language_pair_dataset)
-        if mentions(module, "np.compat") and not hasattr(module.np, "compat")
-    ]
-    for module in modules:
-        module.np = _NumpyWithCompat("numpy")
-    return bool(modules)
+    if not hasattr(numpy, "compat"):
+        module = types.ModuleType("numpy")
+        vars(module)["__getattr__"] = partial(getattr, numpy)
+        vars(module)["compat"] = types.SimpleNamespace(long=int)
+        token_block_dataset.np = language_pair_dataset.np = module
 
 
-class _NumpyWithCompat(types.ModuleType):
-    """NumPy as fairseq's modules expect it; NumPy itself stays as it is."""
-
-    compat = types.SimpleNamespace(long=int)
-
-    def __getattr__(self, name):
-        return getattr(numpy, name)
-
-
-@workaround
-def logging_as_configured() -> bool:
-    """Importing fairseq's models makes the root logger print everything to stderr
-    (``wav2vec2_classification``), and the command's own configuration is then ignored (as in
-    facebookresearch/fairseq#3592). Undo the former, repeat the latter.
+def logging_as_configured() -> None:
+    """Importing the models of fairseq 0.12.3 makes the root logger print everything to stderr
+    (``wav2vec2_classification``), and a command's own configuration is then ignored (as in
+    facebookresearch/fairseq#3592). Repeat what fairseq's commands do before they import this package.
     """
-    culprit = sys.modules.get("fairseq.models.wav2vec.wav2vec2_classification")  # since 0.12.3
     root = logging.getLogger()
-    by_import = (
-        culprit is not None
-        and mentions(culprit, "logging.basicConfig(level=logging.DEBUG)")
-        and root.level == logging.DEBUG
-        and [getattr(h.formatter, "_fmt", None) for h in root.handlers] == [logging.BASIC_FORMAT]
-        and (invocation.fairseq_imported_here or invocation.is_command())
-    )
-    if not by_import:
-        return False
-    root.removeHandler(root.handlers[0])
-    root.setLevel(logging.WARNING)
-    if not invocation.fairseq_imported_here:
+    formats = [getattr(handler.formatter, "_fmt", None) for handler in root.handlers]
+    if root.level == logging.DEBUG and formats == [logging.BASIC_FORMAT] and is_command():
         logging.basicConfig(
             format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
             datefmt="%Y-%m-%d %H:%M:%S",
             level=os.environ.get("LOGLEVEL", "INFO").upper(),
             stream=sys.stdout,
+            force=True,
         )
-    return True
 
 
-@workaround
-def hydra_without_advice() -> bool:
+def hydra_without_advice() -> None:
     """hydra since 1.1 advises on each form of 1.0 that fairseq still uses, in thirty lines at every
     start (facebookresearch/fairseq#4133), and one sentence about an error is lost among them.
     """
-    if not invocation.is_command() or hydra.__version__.startswith("1.0."):
-        return False
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
-    for message in (
-        r"\s*'[^']*' is validated against ConfigStore schema",
-        r"\s*The version_base parameter is not specified",
-        r"\s*Future Hydra versions will no longer change working directory",
-    ):
-        warnings.filterwarnings("ignore", message, UserWarning)
-    return True
+    if is_command():
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+        advice = r"(?s)\s*('[^']*' is validated against|The version_base|Future Hydra versions)"
+        warnings.filterwarnings("ignore", advice, UserWarning)
+
+
+numpy_with_compat()
+logging_as_configured()
+hydra_without_advice()

@@ -1,15 +1,13 @@
 """Workarounds that keep files of others from running code or writing files, and load those of older fairseq.
 
-See ``SECURITY.md``. All but :func:`older_checkpoints` are needed with every release of fairseq.
+See ``SECURITY.md``.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
 import os
 import sys
-import tarfile
 from argparse import Namespace
 from pathlib import Path
 
@@ -25,35 +23,24 @@ from ..checkpoints.loading import (
 )
 from ..checkpoints.options import check_options, plain
 from ..errors import BadInput
-from . import around, mentions, workaround
+from . import around
 from .resuming import check_same_model
 
-
-@around(
-    checkpoint_utils,
-    "load_checkpoint_to_cpu",
-    lambda: not mentions(checkpoint_utils.load_checkpoint_to_cpu, "weights_only"),
-)
-def older_checkpoints(load, *arguments, **keywords):
-    """torch 2.6 loads only tensors and plain values by default, and checkpoints of
-    older fairseq hold an ``argparse.Namespace`` (facebookresearch/fairseq#5610).
-
-    Types that hold values and run no code are allowed while fairseq loads a checkpoint; everything
-    else is still refused.
-    """
-    with safe_types_allowed():
-        return load(*arguments, **keywords)
+#: Longest text of an option.
+LONGEST = 10_000
 
 
 @around(checkpoint_utils, "load_checkpoint_to_cpu")
 def checkpoints_validated(load, path, *arguments, **keywords):
     """fairseq evaluates options of a checkpoint as code (facebookresearch/fairseq#4869), and a
     damaged file raises whatever torch or fairseq trips over, without the file's name, or nothing.
+    torch 2.6 loads only tensors and plain values by default, and checkpoints of older fairseq hold an
+    ``argparse.Namespace`` (facebookresearch/fairseq#5610): types that hold values are allowed.
 
     Every command of fairseq, ``from_pretrained`` and our evaluator load checkpoints by this
     function, which returns before anything is built from the options.
     """
-    with reading(path):
+    with safe_types_allowed(), reading(path):
         state = load(path, *arguments, **keywords)
     with wrong_parts(path):
         check_options(state.get("cfg") or {}, path)
@@ -88,57 +75,30 @@ def meters_by_name_only(load, self, state_dict):
     return load(self, state_dict)
 
 
-@workaround
-def no_eval_in_fairseq() -> bool:
+def no_eval_in_fairseq() -> None:
     """fairseq calls ``eval`` on options, ``--model-overrides`` and lines of text
     (facebookresearch/fairseq#4869): its modules get one that evaluates only literals.
     """
     here = Path(fairseq.__file__).parent.parent
     folders = (str(here / "fairseq") + os.sep, str(here / "fairseq_cli") + os.sep)
-    modules = [
-        module
-        for module in list(sys.modules.values())
-        if str(getattr(module, "__file__", "")).startswith(folders)
-        and getattr(module, "eval", None) is not evaluate_literal
-    ]
-    for module in modules:
-        module.eval = evaluate_literal  # type: ignore[attr-defined]
-    return bool(modules)
+    for module in list(sys.modules.values()):
+        if str(getattr(module, "__file__", "")).startswith(folders):
+            module.eval = evaluate_literal  # type: ignore[attr-defined]
 
 
 @around(file_utils, "load_archive_file")
-def archives_extracted_safely(load_archive_file, archive, *arguments, **keywords):
-    """``from_pretrained`` extracts an archive wherever its members point, and removes it
-    (CVE-2007-4559). A local archive is refused; a downloaded one is extracted with
-    Python's filter for data.
+def archives_not_extracted(load_archive_file, folder, *arguments, **keywords):
+    """``from_pretrained`` downloads an archive, extracts it wherever its members point, and removes it
+    (CVE-2007-4559).
     """
-    if os.path.isfile(archive):
-        raise BadInput(f"{archive} is not a folder; extract it and name the folder.")
-    if not hasattr(tarfile, "data_filter"):
-        raise BadInput(f"{archive} is not a folder; this Python cannot extract it safely.")
-    before = vars(tarfile.TarFile).get("extraction_filter")
-    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
-    try:
-        return load_archive_file(archive, *arguments, **keywords)
-    finally:
-        tarfile.TarFile.extraction_filter = before
-
-
-_OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-#: Longest text, and most items of a list that is repeated: ``[(512, 3)] * 4``.
-LIMIT = 10_000
+    if not os.path.isdir(folder):
+        raise BadInput(f"{folder} is not a folder; extract it and name the folder.")
+    return load_archive_file(folder, *arguments, **keywords)
 
 
 def evaluate_literal(text, *scope):
-    """The value of a Python literal, or of sums and products of numbers and lists.
-
-    That is all that fairseq uses ``eval`` for: ``"20000,60000"``, ``"(0.9, 0.98)"``,
-    ``"[(512, 3)] * 4"``.
+    """The value of a Python literal, which is all that language models use fairseq's ``eval`` for:
+    ``"20000,60000"``, ``"(0.9, 0.98)"``.
 
     Args:
         scope: ignored; namespaces that a caller of ``eval`` may pass.
@@ -149,20 +109,12 @@ def evaluate_literal(text, *scope):
     """
     if not isinstance(text, str):
         raise TypeError(f"expected a string, not {type(text).__name__}")
-    if len(text) > LIMIT:
+    if len(text) > LONGEST:
         raise ValueError("the text is too long for an option")
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError, ArithmeticError, TypeError) as error:
+        return ast.literal_eval(text.strip())
+    except (SyntaxError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError(f"{text[:80]!r} is not a literal") from error
 
 
-def _value(node: ast.expr):
-    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
-        return ast.literal_eval(node)
-    left, right = _value(node.left), _value(node.right)
-    if isinstance(node.op, ast.Mult):
-        for repeated, times in ((left, right), (right, left)):
-            if isinstance(repeated, (list, tuple, str, bytes)) and times * len(repeated) > LIMIT:
-                raise ValueError("a repeated list is too long for an option")
-    return _OPERATORS[type(node.op)](left, right)
+no_eval_in_fairseq()

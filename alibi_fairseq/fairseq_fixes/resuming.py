@@ -11,54 +11,46 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils, file_io
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from ..checkpoints.loading import read_checkpoint, require_safe_loader
 from ..errors import BadInput
 from ..files import locked
+from ..models.config import AlibiLanguageModelConfig
 from ..results.provenance import STATE_KEY, fingerprint
-from . import around, mentions
+from . import around
 
 logger = logging.getLogger(__name__)
 
-#: Options of the model that no tensor's shape depends on, and what they mean if they are absent.
-OPTIONS = {
-    "position_method": None,
-    "decoder_attention_heads": None,
-    "alibi_scale": "none",
-    "alibi_bias_max": 8.0,
-    "alibi_slopes": "paper",
-    "attention_window": 0,
-    "block_diagonal": "none",
-    "mem_len": 0,
-    "clamp_learned_positions": False,
-    "rotary_scaling": "none",
-    "t5_max_distance": 128,
-    "score_scaling": "none",
-    "activation_fn": None,
-    "decoder_normalize_before": None,
-    "no_scale_embedding": False,
-}
+#: Options of the model that no tensor's shape depends on. Older checkpoints lack those of later methods.
+OPTIONS = (
+    *("position_method", "decoder_attention_heads", "activation_fn", "decoder_normalize_before"),
+    *("alibi_scale", "alibi_bias_max", "alibi_slopes", "rotary_scaling", "score_scaling"),
+    *("attention_window", "block_diagonal", "mem_len", "t5_max_distance"),
+    *("clamp_learned_positions", "no_scale_embedding"),
+)
 
 _ADVICE = (
     "use the options and data it was trained with, or start a new training from its weights with "
     "--finetune-from-model and another --save-dir."
 )
 #: The trainer whose checkpoint is being loaded, and whether its training goes on.
-_loading: ContextVar[tuple | None] = ContextVar("loading", default=None)
+_loading: tuple | None = None
 
 
-@around(file_io.PathManager, "copy", lambda: file_io.IOPathManager is None)
+@around(file_io.PathManager, "copy")
 def whole_checkpoints(copy, src_path, dst_path, overwrite=False):
     """``checkpoint_last.pt`` is copied over the old one byte by byte, so that a run that is killed
     meanwhile cannot be resumed (facebookresearch/fairseq#2684). Copy aside, then rename.
     """
+    if "://" in dst_path:
+        return copy(src_path, dst_path, overwrite)
     with written_aside(dst_path) as temporary:
         copy(src_path, temporary, overwrite)
     return dst_path
@@ -166,16 +158,12 @@ def alone_in(save_dir: str, rank: int = 0) -> Iterator[None]:
         raise
 
 
-def _made_anew() -> bool:
-    return mentions(FairseqTask.get_batch_iterator, "seed + epoch")
-
-
-@around(FairseqTask, "get_batch_iterator", _made_anew)
+@around(FairseqTask, "get_batch_iterator")
 def same_batches_after_resuming(get, task, dataset, *arguments, epoch=1, **keywords):
-    """fairseq 0.12.3 makes the batches once, from the seed and the epoch in which the process
-    began, and shuffles their order in each epoch. A run that is resumed in its second epoch or
-    later so has other batches: for the rest of that epoch it reads some samples twice and others
-    not at all. Make them as in the first epoch (no issue is known; 0.12.2 uses only the seed).
+    """fairseq makes the batches once, 0.12.3 from the seed and the epoch in which the process began,
+    and shuffles their order in each epoch. A run that is resumed in its second epoch or later so has
+    other batches: for the rest of that epoch it reads some samples twice and others not at all. Make
+    them as in the first epoch (no issue is known).
 
     Nothing changes where fairseq makes new batches in each epoch, as for data in several folders.
     """
@@ -188,31 +176,30 @@ def same_batches_after_resuming(get, task, dataset, *arguments, epoch=1, **keywo
     return batches
 
 
-@contextmanager
-def resuming(trainer, cfg) -> Iterator[None]:
-    """Compare checkpoints that are loaded inside the block with the trainer's model.
+@around(Trainer, "load_checkpoint")
+def resumed_as_it_was(load, trainer, path, reset_optimizer=False, *arguments, **keywords):
+    """fairseq loads the weights into whatever the command line describes (:func:`check_same_model`).
 
-    Args:
-        cfg: fairseq's ``CheckpointConfig``. With ``--reset-optimizer``, and from the file that
-            ``--finetune-from-model`` names, a new training starts, and options may differ.
+    With ``--reset-optimizer`` or ``--finetune-from-model`` a new training starts, and options may
+    differ.
     """
-    token = _loading.set((trainer, not cfg.reset_optimizer))
+    global _loading
+    _loading = trainer, not reset_optimizer
     try:
-        yield
+        return load(trainer, path, reset_optimizer, *arguments, **keywords)
     finally:
-        _loading.reset(token)
+        _loading = None
 
 
 def check_same_model(state: dict, path: str) -> None:
-    """Compare a checkpoint that has just been read with the model that it is loaded into.
+    """Compare a checkpoint that has just been read with the trainer that it is loaded into, if any.
 
     Raises:
         BadInput: an option or the dictionary differs; the message names both values.
     """
-    if (loading := _loading.get()) is None:
+    if _loading is None:
         return
-    trainer, goes_on = loading
-    goes_on = goes_on and path != trainer.cfg.checkpoint.finetune_from_model
+    trainer, goes_on = _loading
     if goes_on:
         _check_options(state, trainer, path)
     trained_with = (state.get("task_state") or {}).get(STATE_KEY)
@@ -223,32 +210,19 @@ def check_same_model(state: dict, path: str) -> None:
             f"{path} was trained with another dictionary (SHA-256 {trained_with[:12]}…) than the "
             f"data's ({ours[:12]}…), so its word numbers mean other words; {advice}"
         )
-    if goes_on:
-        _check_progress(state.get("extra_state") or {})
-
-
-def _check_progress(extra_state: dict) -> None:
-    """Check numbers that fairseq uses without a look, or only hours later, when it saves again."""
-    progress = {**extra_state, **(extra_state.get("train_iterator") or {})}
-    for key in ("best", "previous_training_time", "epoch", "iterations_in_epoch"):
-        value = progress.get(key, 1)
-        if torch.is_tensor(value) and value.numel() == 1:  # the mean over several processes
-            value = value.item()
-        if not isinstance(value, (int, float)) or (key != "best" and value < 0):
-            raise TypeError(f"'{key}' of its training state is {str(value)[:60]!r}")
 
 
 def _check_options(state: dict, trainer, path: str) -> None:
     there, here = _options(state.get("cfg")), _options(trainer.cfg)
-    for option, default in OPTIONS.items():
-        if option not in there and default is None:
-            continue  # a checkpoint of another model, whose weights will not fit
-        values = there.get(option, default), here.get(option, default)
-        if option in here and values[0] != values[1]:
+    if "position_method" not in there:
+        here.pop("position_method", None)  # a checkpoint of fairseq's transformer_lm
+    for option in OPTIONS:
+        before = there.get(option, getattr(AlibiLanguageModelConfig, option))
+        if option in here and before != here[option]:
             flag = "--" + option.replace("_", "-")
             raise BadInput(
-                f"{path} was trained with {flag} {values[0]} and this command has {flag} "
-                f"{values[1]}, which gives the weights another meaning; {_ADVICE}"
+                f"{path} was trained with {flag} {before} and this command has {flag} "
+                f"{here[option]}, which gives the weights another meaning; {_ADVICE}"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
@@ -11,12 +10,12 @@ from pathlib import Path
 import torch
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
-from fairseq.utils import safe_getattr, split_paths
+from fairseq.utils import safe_getattr
 from omegaconf import DictConfig
 
 from ..checkpoints.loading import safe_types_allowed
 from ..errors import BadInput
-from . import around, mentions
+from . import around
 
 logger = logging.getLogger(__name__)
 
@@ -25,66 +24,28 @@ SHARED_WORK = ("train", "validate")
 
 
 def check(cfg: DictConfig, program: str) -> None:
-    """Check options that would end a command late, by a signal, or with numbers of something else.
+    """Check options that would end a command by a signal, or with numbers of something else.
 
     Args:
         program: the name of its module: ``train``, ``eval_lm``, ``generate``, …
     """
-    _check_lengths(cfg, program)
-    for folder in split_paths(safe_getattr(cfg.task, "data", "")):
-        if folder and not Path(folder).is_dir():
-            raise BadInput(
-                f"There is no data folder {folder}; name one that fairseq-preprocess has made."
-            )
-    if program != "train":
-        return
-    if cfg.common.fp16 and not cfg.common.memory_efficient_fp16 and is_on_cpu(cfg):
-        raise BadInput(
-            "--fp16 trains on a GPU only; on the CPU leave it out, or take --bf16 or "
-            "--memory-efficient-fp16."
-        )
-    # fairseq starts from random weights or without a log, and says so only in its messages.
-    restored, finetuned = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model
-    # The default is looked for in the save folder, and need not be there.
-    named = {"--restore-file": restored if restored != "checkpoint_last.pt" else None}
-    for flag, path in (named | {"--finetune-from-model": finetuned}).items():
-        if path and "://" not in path and not Path(path).is_file():
-            raise BadInput(f"There is no checkpoint file {path}; check {flag}.")
-    if cfg.common.wandb_project and importlib.util.find_spec("wandb") is None:
-        raise BadInput("--wandb-project needs wandb; pip install 'alibi-fairseq[wandb]'.")
-
-
-def _check_lengths(cfg: DictConfig, program: str) -> None:
-    length = safe_getattr(cfg.task, "tokens_per_sample")
-    lengths = {
-        "--tokens-per-sample": length,
-        "--max-tokens": cfg.dataset.max_tokens,
-        "--max-tokens-valid": cfg.dataset.max_tokens_valid,
-        "--batch-size": cfg.dataset.batch_size,
+    if (multiple := cfg.dataset.required_batch_size_multiple) < 1:
         # fairseq divides by it in compiled code, which kills the process.
-        "--required-batch-size-multiple": cfg.dataset.required_batch_size_multiple,
-    }
-    for flag, value in lengths.items():
-        if value is not None and value < 1:
-            raise BadInput(f"{flag} must be at least 1, not {value}.")
-    size, cut = cfg.dataset.max_tokens, safe_getattr(cfg.task, "sample_break_mode", "none")
-    of_stretches = cut in (None, "none") and program == "train"
-    if of_stretches and length is not None and size is not None and size < length:
-        raise BadInput(
-            f"--max-tokens {size} is less than the length of a sample ({length}); make it at least "
-            "--tokens-per-sample."
-        )
-    window = cfg.eval_lm.context_window
+        raise BadInput(f"--required-batch-size-multiple must be at least 1, not {multiple}.")
+    window, length = cfg.eval_lm.context_window, safe_getattr(cfg.task, "tokens_per_sample")
     if program == "eval_lm" and not 0 <= window < length:
         raise BadInput(
             f"--context-window must be at least 0 and less than --tokens-per-sample ({length}), "
             f"not {window}."
         )
+    restored = cfg.checkpoint.restore_file
+    # The default is looked for in the save folder, and need not be there.
+    named = program == "train" and restored != "checkpoint_last.pt" and "://" not in restored
+    if named and not Path(restored).is_file():  # fairseq starts from random weights
+        raise BadInput(f"There is no checkpoint file {restored}; check --restore-file.")
 
 
-@around(
-    options, "parse_args_and_arch", lambda: mentions(options.parse_args_and_arch, "args.tpu = True")
-)
+@around(options, "parse_args_and_arch")
 def bf16_without_tpu(parse, parser, input_args=None, **keywords):
     """``--bf16`` and ``--memory-efficient-bf16`` switch to TPUs, which crashes on every other device
     (facebookresearch/fairseq#4696). Only ``--tpu`` does that now.
@@ -99,19 +60,12 @@ def bf16_without_tpu(parse, parser, input_args=None, **keywords):
 
 @around(options, "parse_args_and_arch")
 def usage_errors_in_one_sentence(parse, parser, *arguments, **keywords):
-    """A wrong flag prints a usage message of 300 lines before the error, and ``--help`` says nothing
-    of the options that ``--arch`` and ``--task`` add (no issue is known).
-    """
+    """A wrong flag prints a usage message of 300 lines before the error (no issue is known)."""
 
     def error(message):
         raise BadInput(f"{message}; see --help.")
 
     parser.error = error
-    # --help is printed before the options of model and task are known.
-    parser.epilog = (
-        "`alibi-fairseq train --help` lists the options of the models and tasks of alibi_fairseq "
-        "as well."
-    )
     return parse(parser, *arguments, **keywords)
 
 
@@ -122,45 +76,38 @@ def join(cfg: DictConfig, program: str) -> None:
     that is on a machine with several GPUs in sight. Otherwise each process would train a model of
     its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
     """
-    job = cfg.distributed_training
-    if job.distributed_init_method is not None or cfg.common.tpu:
-        if job.distributed_world_size > 1:
-            _work_without_gpu(cfg)
-        return
+    job, without_gpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
     started = started_together()
-    if started > 1 and program not in SHARED_WORK:
-        raise BadInput(
-            f"{started} processes were started together, but fairseq-{program.replace('_', '-')} "
-            "does not add up what they find; start one process."
-        )
-    if "RANK" in os.environ and started > 1:
-        job.distributed_world_size = started
-        _work_without_gpu(cfg)
-    elif started > 1 and job.distributed_world_size == 1:
-        raise BadInput(
-            f"srun started {started} processes, but each would train a model of its own; add "
-            f"--distributed-world-size {started} --distributed-port 29500, or use torchrun."
-        )
-    elif cfg.common.cpu:
-        # By default one process for each GPU, even if none of them is to be used.
-        job.distributed_world_size = 1
-
-
-def is_on_cpu(cfg: DictConfig) -> bool:
-    """Return whether a command uses no accelerator."""
-    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
-
-
-def _work_without_gpu(cfg: DictConfig) -> None:
-    """fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879)."""
-    job = cfg.distributed_training
-    if not is_on_cpu(cfg):
+    if cfg.common.tpu:
         return
-    if job.distributed_backend == "nccl":
-        job.distributed_backend = "gloo"
-    if str(job.ddp_backend) in ("pytorch_ddp", "c10d"):
-        job.ddp_backend = "legacy_ddp"
-    logger.info("no GPU is used: processes are joined by gloo and legacy_ddp")
+    if job.distributed_init_method is None:
+        if started > 1 and program not in SHARED_WORK:
+            raise BadInput(
+                f"{started} processes were started together, but fairseq-"
+                f"{program.replace('_', '-')} does not add up what they find; start one process."
+            )
+        if "RANK" in os.environ and started > 1:
+            job.distributed_world_size = started
+            if without_gpu:
+                # fairseq divides by the number of GPUs (facebookresearch/fairseq#2879, #3318).
+                job.distributed_init_method = "env://"
+                job.distributed_rank, job.device_id = int(os.environ["RANK"]), 0
+                job.distributed_no_spawn = True
+        elif started > 1 and job.distributed_world_size == 1:
+            raise BadInput(
+                f"srun started {started} processes, but each would train a model of its own; add "
+                f"--distributed-world-size {started} --distributed-port 29500, or use torchrun."
+            )
+        elif cfg.common.cpu:
+            # By default one process for each GPU, even if none of them is to be used.
+            job.distributed_world_size = 1
+    if without_gpu and job.distributed_world_size > 1:
+        # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).
+        if job.distributed_backend == "nccl":
+            job.distributed_backend = "gloo"
+        if str(job.ddp_backend) in ("pytorch_ddp", "c10d"):
+            job.ddp_backend = "legacy_ddp"
+        logger.info("no GPU is used: processes are joined by gloo and legacy_ddp")
 
 
 def started_together() -> int:
@@ -196,27 +143,7 @@ def refuse_separate_jobs() -> None:
         )
 
 
-@around(
-    distributed_utils,
-    "_infer_torch_distributed_launch_init",
-    lambda: torch.cuda.device_count() == 0,
-)
-def torchrun_without_gpu(infer, cfg):
-    """Under torchrun the device is the rank modulo the number of GPUs, a division by zero where
-    there is none (facebookresearch/fairseq#2879, #3318).
-    """
-    cfg.distributed_init_method = "env://"
-    cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
-    cfg.distributed_rank = int(os.environ["RANK"])
-    cfg.device_id = 0
-    cfg.distributed_no_spawn = True
-
-
-@around(
-    distributed_utils,
-    "_broadcast_object_slow",
-    lambda: not mentions(distributed_utils._broadcast_object_slow, "weights_only"),
-)
+@around(distributed_utils, "_broadcast_object_slow")
 def resuming_with_several_processes(broadcast, *arguments, **keywords):
     """The first process sends a checkpoint to the others as fairseq's and omegaconf's objects, which
     torch 2.6 refuses as well (facebookresearch/fairseq#5610), so no such run could be resumed.

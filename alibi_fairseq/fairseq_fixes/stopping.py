@@ -33,7 +33,6 @@ from fairseq.distributed import utils as distributed_utils
 from torch import distributed
 
 from ..errors import STOPPED_EARLY, BadInput, leave_terminal
-from . import mentions, workaround
 
 logger = logging.getLogger(__name__)
 
@@ -187,24 +186,10 @@ def exit_code(request: StopRequest, environment: Mapping[str, str] = os.environ)
     return STOPPED_EARLY
 
 
-_at_exit = False
-
-
-@workaround
-def process_groups_destroyed_at_exit() -> bool:
-    """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
-    abort the process now and then (pytorch/pytorch#179291).
-    """
-    global _at_exit
-    if _at_exit or mentions(distributed_utils, "destroy_process_group"):
-        return False
-    atexit.register(destroy_process_groups)
-    _at_exit = True
-    return True
-
-
+@atexit.register
 def destroy_process_groups() -> None:
-    """Destroy the process groups that fairseq leaves open, and with them gloo's threads.
+    """fairseq never destroys its process groups, so that gloo's threads outlive the interpreter and
+    abort the process now and then (pytorch/pytorch#179291). Destroy them, and the threads with them.
 
     The threads need the interpreter lock to drop the tensors of finished collectives. Where the
     interpreter is shutting down, asking for it ends them in C++ code that cannot be unwound, and

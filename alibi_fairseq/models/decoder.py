@@ -21,7 +21,6 @@ from ..attention import FutureMask, ScoreScale, document_starts
 from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
-    PositionMethod,
     Rotation,
     build_position_method,
     token_positions,
@@ -166,7 +165,8 @@ class AlibiDecoder(TransformerDecoder):
             others: see :meth:`forward`.
         """
         method = self.embed_positions
-        check_memory(method, memory, incremental_state)
+        if memory is not None and (method.memory_length == 0 or incremental_state is not None):
+            raise ValueError("A memory needs a position method with one, and no cached keys.")
         real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
         start = self._all_layers()[0].self_attn.cached_length(incremental_state)
         tokens = prev_output_tokens[:, start:]  # (B, T)
@@ -258,16 +258,6 @@ class AlibiDecoder(TransformerDecoder):
         for leftover in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{leftover}", None)
         return super().upgrade_state_dict_named(state_dict, name)
-
-
-def check_memory(method: PositionMethod, memory, incremental_state) -> None:
-    """Raises ValueError if the model cannot use this memory."""
-    if memory is None:
-        return
-    if method.memory_length == 0:
-        raise ValueError("Only a position method with a memory can be given one.")
-    if incremental_state is not None:
-        raise ValueError("A memory cannot be combined with cached keys: decode without it.")
 
 
 def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:

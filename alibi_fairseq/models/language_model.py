@@ -17,15 +17,7 @@ from ..errors import BadInput
 from ..positions.alibi import slopes_option
 from ..results import manifest
 from ..results.provenance import bind_dictionary
-from .config import (
-    AlibiLanguageModelConfig,
-    BloomConfig,
-    BookCorpusConfig,
-    LargeConfig,
-    SmallConfig,
-    TinyConfig,
-    Wiki103Config,
-)
+from .config import NAMED_SIZES, AlibiLanguageModelConfig
 from .decoder import AlibiDecoder
 
 
@@ -102,13 +94,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
             if getattr(args, width) is None:
                 setattr(args, width, args.decoder_embed_dim)
         if args.decoder_layers_to_keep:
-            layers = args.decoder_layers_to_keep.split(",")
-            if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
-                raise BadInput(
-                    "--decoder-layers-to-keep is a list of layers such as 0,2,4, not "
-                    f"'{args.decoder_layers_to_keep}'."
-                )
-            args.decoder_layers = len(layers)
+            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
         check_options(args)
         bind_dictionary(task)
         # The position method takes care of positions; fairseq's decoder must not add its own.
@@ -171,11 +157,12 @@ def plain_options(args) -> argparse.Namespace:
     )
 
 
-#: Options that count something, and those that are probabilities.
-SIZES = (
-    *("decoder_layers", "decoder_embed_dim", "decoder_attention_heads", "decoder_ffn_embed_dim"),
-    *("decoder_input_dim", "decoder_output_dim"),
-)
+#: Least values of options, and options that are probabilities.
+LEAST = {
+    **dict.fromkeys(("decoder_layers", "decoder_embed_dim", "decoder_attention_heads"), 1),
+    **dict.fromkeys(("decoder_ffn_embed_dim", "decoder_input_dim", "decoder_output_dim"), 1),
+    **{"train_length": 1, "attention_window": 0},
+}
 CHANCES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
     *("decoder_layerdrop", "relu_dropout"),
@@ -184,23 +171,18 @@ CHANCES = (
 
 def check_options(args: argparse.Namespace) -> None:
     """Raises BadInput if the options are inconsistent."""
-    for option in SIZES:
-        if getattr(args, option) < 1:
-            raise BadInput(f"{flag(option)} must be at least 1, not {getattr(args, option)}.")
+
+    def check(option: str, valid: bool, range: str) -> None:
+        if not valid:
+            flag = "--" + option.replace("_", "-")
+            raise BadInput(f"{flag} must be {range}, not {getattr(args, option)}.")
+
+    for option, least in LEAST.items():
+        check(option, getattr(args, option) >= least, f"at least {least}")
     for option in CHANCES:
-        if not 0 <= getattr(args, option) < 1:
-            raise BadInput(
-                f"{flag(option)} must be at least 0 and less than 1, not {getattr(args, option)}."
-            )
-    for kind in ("input", "softmax"):
-        check_bands(args, kind)
-    if args.train_length is None or args.train_length < 1:
-        raise BadInput(f"--tokens-per-sample must be at least 1, not {args.train_length}.")
-    if args.attention_window < 0:
-        raise BadInput(f"--attention-window must be 0 or more, not {args.attention_window}.")
+        check(option, 0 <= getattr(args, option) < 1, "at least 0 and less than 1")
     for option, choices in (("score_scaling", SCORE_SCALINGS), ("block_diagonal", SEPARATORS)):
-        if (value := getattr(args, option)) not in choices:
-            raise BadInput(f"{flag(option)} must be one of {', '.join(choices)}, not '{value}'.")
+        check(option, getattr(args, option) in choices, f"one of {', '.join(choices)}")
     if args.block_diagonal != "none" and args.mem_len > 0:
         raise BadInput("--block-diagonal cannot be combined with --mem-len; drop one of the two.")
     if args.decoder_embed_dim % args.decoder_attention_heads:
@@ -210,76 +192,23 @@ def check_options(args: argparse.Namespace) -> None:
         )
     if args.character_embeddings:
         raise BadInput("Character embeddings are not supported; drop --character-embeddings.")
-    if args.tie_adaptive_weights:
-        if not args.adaptive_input:
-            raise BadInput("--tie-adaptive-weights needs --adaptive-input.")
-        if (args.adaptive_input_factor, args.adaptive_input_cutoff) != (
-            args.adaptive_softmax_factor,
-            args.adaptive_softmax_cutoff,
-        ):
-            raise BadInput("Tied adaptive input and softmax need equal cutoffs and factors.")
-        if args.decoder_input_dim != args.decoder_output_dim:
-            raise BadInput("Tied adaptive input and softmax need equal input and output widths.")
+    own, softmax = (
+        (getattr(args, f"adaptive_{kind}_cutoff"), getattr(args, f"adaptive_{kind}_factor"), width)
+        for kind, width in (("input", args.decoder_input_dim), ("softmax", args.decoder_output_dim))
+    )
+    if args.tie_adaptive_weights and not (args.adaptive_input and own == softmax):
+        raise BadInput(
+            "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors and widths of "
+            "input and softmax."
+        )
     check_backend(args.attention_backend)
 
 
-def check_bands(args: argparse.Namespace, kind: str) -> None:
-    """Raises BadInput if the cutoffs of an adaptive input or softmax do not divide a dictionary."""
-    name, factor = f"adaptive_{kind}_cutoff", getattr(args, f"adaptive_{kind}_factor")
-    cutoffs = getattr(args, name)
-    if cutoffs is None:
-        if kind == "input" and args.adaptive_input:
-            raise BadInput("--adaptive-input needs --adaptive-input-cutoff, such as 20000,60000.")
-        return
-    items = cutoffs if isinstance(cutoffs, list) else cutoffs.strip("()[] ").split(",")
-    texts = [str(item).strip() for item in items]
-    bounds = [int(text) for text in texts if text.isdecimal() and len(text) < 12]
-    if len(bounds) < len(texts) or bounds != sorted(set(bounds) - {0}):
-        raise BadInput(
-            f"{flag(name)} takes increasing numbers of words separated by commas, such as "
-            f"20000,60000, not '{cutoffs}'."
-        )
-    width = args.decoder_input_dim if kind == "input" else args.decoder_output_dim
-    if not factor > 0 or width // factor ** len(bounds) < 1:
-        raise BadInput(
-            f"--adaptive-{kind}-factor {factor} leaves a width of 0 for the rarest words; give a "
-            "smaller factor above 0."
-        )
-
-
-def flag(option: str) -> str:
-    """The flag of an option of the model."""
-    return "--" + option.replace("_", "-")
-
-
-@register_model("alibi_lm_tiny", dataclass=TinyConfig)
-class TinyLanguageModel(AlibiLanguageModel):
-    config = TinyConfig
-
-
-@register_model("alibi_lm_small", dataclass=SmallConfig)
-class SmallLanguageModel(AlibiLanguageModel):
-    config = SmallConfig
-
-
-@register_model("alibi_lm_bookcorpus", dataclass=BookCorpusConfig)
-class BookCorpusLanguageModel(AlibiLanguageModel):
-    config = BookCorpusConfig
-
-
-@register_model("alibi_lm_wiki103", dataclass=Wiki103Config)
-class Wiki103LanguageModel(AlibiLanguageModel):
-    config = Wiki103Config
-
-
-@register_model("alibi_lm_1b3", dataclass=LargeConfig)
-class LargeLanguageModel(AlibiLanguageModel):
-    config = LargeConfig
-
-
-@register_model("alibi_lm_bloom", dataclass=BloomConfig)
-class BloomLanguageModel(AlibiLanguageModel):
-    config = BloomConfig
+for _name, _config in NAMED_SIZES.items():
+    _members = {"config": _config, "__module__": __name__}
+    # In this module, where pickle looks for it.
+    globals()[_name] = type(_name, (AlibiLanguageModel,), _members)
+    register_model(_name, dataclass=_config)(globals()[_name])
 
 
 class AdaptiveInput(FairseqAdaptiveInput):

@@ -93,11 +93,6 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         rows = rows_per_process(
             self.args.tokens_per_sample, max_tokens, max_sentences, required_batch_size_multiple
         )
-        if len(dataset) < num_shards:
-            raise BadInput(
-                f"{len(dataset)} tokens cannot be shared among {num_shards} processes; use a "
-                "larger corpus or fewer processes."
-            )
         rows = min(rows, len(dataset) // num_shards)
         plan = Stretches(len(dataset), rows * num_shards, self.args.tokens_per_sample)
         own_rows = range(rows * shard_id, rows * (shard_id + 1))

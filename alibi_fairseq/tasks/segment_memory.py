@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, distributed
 
 logger = logging.getLogger(__name__)
@@ -39,7 +38,9 @@ class SegmentMemory:
         if world_size() == 1 or not self.kept:
             return
         newest = max(self.kept)
-        self._gathered = (newest, gather_to_first(self.kept[newest]))
+        gathered: list | None = [None] * world_size() if rank() == 0 else None
+        distributed.gather_object(to_cpu(self.kept[newest]), gathered)
+        self._gathered = (newest, dict(enumerate(gathered or ())))
 
     def state_dict(self) -> dict:
         """The newest states of all processes, on the CPU; empty before the first segment."""
@@ -93,22 +94,3 @@ def rank() -> int:
 
 def to_cpu(states: States) -> States:
     return [state.detach().cpu() for state in states]
-
-
-def gather_to_first(states: States) -> dict[int, States]:
-    """States by rank on rank 0; an empty dictionary on the others.
-
-    One layer of one process at a time, so that the device holds at most one additional layer.
-    """
-    if rank() > 0:
-        for state in states:
-            distributed.send(state.contiguous(), dst=0)
-        return {}
-    gathered = {0: to_cpu(states)}
-    for sender in range(1, world_size()):
-        gathered[sender] = []
-        for state in states:
-            arrived = torch.empty_like(state)
-            distributed.recv(arrived, src=sender)
-            gathered[sender].append(arrived.cpu())
-    return gathered

@@ -80,13 +80,6 @@ def test_a_memory_needs_a_task_of_contiguous_segments():
         AlibiLanguageModel.build_model(options, task)
 
 
-def test_a_bare_forward_pass_keeps_no_state():
-    model, tokens = small_model("alibi"), random_tokens(1, 24)
-    first = model(tokens)[0]
-    model(random_tokens(4, 70))
-    assert torch.equal(model(tokens)[0], first)
-
-
 def test_nothing_of_a_model_is_left_as_the_memory_was(monkeypatch):
     """Or equal trainings would have checkpoints of other bits."""
     monkeypatch.setattr(torch, "FloatTensor", lambda size: torch.full((size,), torch.nan))

@@ -27,29 +27,24 @@ def model_of(arch: str, words: int):
         return models.build_model(config.model, task)
 
 
-def count(arch: str, words: int) -> int:
-    return sum(p.numel() for p in model_of(arch, words).parameters())
+def layer(width: int, inner: int) -> int:
+    """Parameters of a layer: 4·C² + 2·C·FFN weights with their biases and norms."""
+    return 4 * (width**2 + width) + (2 * width * inner + inner + width) + 4 * width
 
 
-def test_wikitext_model_has_the_papers_size():
-    # 247M in Table 6 of the paper; the exact count follows from 267,744 entries and tied weights.
-    assert count("alibi_lm_wiki103", 267_744) == 246_933_504
-
-
-def test_book_model_has_the_papers_body():
-    # 16 layers of 4·C² + 2·C·FFN weights with their biases and norms, and one tied embedding.
-    layer = 4 * (1024**2 + 1024) + (2 * 1024 * 4096 + 4096 + 1024) + 4 * 1024
-    assert count("alibi_lm_bookcorpus", 28_996) == 16 * layer + 28_996 * 1024
-
-
-def test_large_model_has_25_layers():
-    layer = 4 * (2048**2 + 2048) + (2 * 2048 * 8192 + 8192 + 2048) + 4 * 2048
-    assert count("alibi_lm_1b3", 50_000) == 25 * layer + 50_000 * 2048 + 2 * 2048
-
-
-def test_bloom_has_the_size_of_bloom_560m():
-    # 559,214,592 parameters with BLOOM's 250,880 words.
-    assert count("alibi_lm_bloom", 250_880) == 559_214_592
+@pytest.mark.parametrize(
+    ("arch", "words", "parameters"),
+    [
+        # 247M in Table 6 of the paper; the exact count follows from 267,744 entries and tied weights.
+        ("alibi_lm_wiki103", 267_744, 246_933_504),
+        ("alibi_lm_bookcorpus", 28_996, 16 * layer(1024, 4096) + 28_996 * 1024),
+        ("alibi_lm_1b3", 50_000, 25 * layer(2048, 8192) + 50_000 * 2048 + 2 * 2048),
+        # BLOOM-560m, with its 250,880 words.
+        ("alibi_lm_bloom", 250_880, 559_214_592),
+    ],
+)
+def test_parameters(arch, words, parameters):
+    assert sum(p.numel() for p in model_of(arch, words).parameters()) == parameters
 
 
 @pytest.mark.parametrize("arch", SIZES)

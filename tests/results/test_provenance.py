@@ -5,8 +5,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.fairseq_fixes.invocation import FOLDER
+from alibi_fairseq.errors import FOLDER, BadInput
 from alibi_fairseq.results import provenance, schema
 from alibi_fairseq.results.provenance import dictionary_sha256, symbols_sha256
 

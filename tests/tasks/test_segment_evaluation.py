@@ -63,12 +63,6 @@ def test_every_token_counts(trained, caplog):
     assert caplog.text.count("Evaluated 203 tokens") == 2
 
 
-def test_the_softmax_may_be_taken_in_parts(trained):
-    whole = run_eval_lm(*trained, *ONE_ROW)["loss"]
-    parts = run_eval_lm(*trained, *ONE_ROW, "--softmax-batch", "5")["loss"]
-    assert parts == pytest.approx(float(whole), abs=1e-6)
-
-
 @torch.no_grad()
 def test_hub_interface_scores_and_samples_without_a_memory(trained):
     data, checkpoint = trained

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fairseq_runs import run_train, write_corpus
+from fairseq_runs import equal, run_train, same_training_state, write_corpus
 
 from alibi_fairseq.models.decoder import AlibiDecoder
 
@@ -19,23 +19,6 @@ def corpus(tmp_path_factory):
     """Ten segments per epoch."""
     torch.manual_seed(1)
     return write_corpus(tmp_path_factory.mktemp("data"), train=317, valid=101)
-
-
-def equal(one, other) -> bool:
-    """Bit equality of nested states."""
-    if torch.is_tensor(one):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return one == other
-
-
-def same_training_state(one: dict, other: dict) -> bool:
-    return all(
-        equal(one[part], other[part]) for part in ("model", "last_optimizer_state")
-    ) and equal(one["extra_state"]["train_iterator"], other["extra_state"]["train_iterator"])
 
 
 @pytest.fixture
@@ -122,11 +105,3 @@ def test_a_method_without_a_memory_reads_the_same_batches(corpus, tmp_path, memo
     state = run_train(corpus, tmp_path / "a", *flags.split(), "--position-method", "alibi")
     assert {remembered for _, remembered in memories} == {0}
     assert state["extra_state"]["train_iterator"]["memory"] == {}
-
-
-def test_a_memory_is_refused_for_a_method_without_one(corpus, tmp_path):
-    from alibi_fairseq.errors import BadInput
-
-    flags = XL.replace("transformer_xl", "alibi").split()
-    with pytest.raises(BadInput, match="--mem-len applies only to position method transformer_xl"):
-        run_train(corpus, tmp_path / "a", *flags, "--max-update", "1")
