@@ -38,11 +38,24 @@ def check(cfg: DictConfig, program: str) -> None:
             f"--context-window must be at least 0 and less than --tokens-per-sample ({length}), "
             f"not {window}."
         )
-    restored = cfg.checkpoint.restore_file
-    # The default is looked for in the save folder, and need not be there.
-    named = program == "train" and restored != "checkpoint_last.pt" and "://" not in restored
-    if named and not Path(restored).is_file():  # fairseq starts from random weights
-        raise BadInput(f"There is no checkpoint file {restored}; check --restore-file.")
+    if program != "train":
+        return
+    if cfg.common.fp16 and not cfg.common.memory_efficient_fp16 and _without_gpu(cfg):
+        raise BadInput(
+            "--fp16 trains on a GPU only; on the CPU leave it out, or take --bf16 or "
+            "--memory-efficient-fp16."
+        )
+    # fairseq starts from random weights. The default is looked for in the save folder, and need not
+    # be there.
+    restored, finetuned = cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model
+    named = {"--restore-file": restored if restored != "checkpoint_last.pt" else None}
+    for flag, path in (named | {"--finetune-from-model": finetuned}).items():
+        if path and "://" not in path and not Path(path).is_file():
+            raise BadInput(f"There is no checkpoint file {path}; check {flag}.")
+
+
+def _without_gpu(cfg: DictConfig) -> bool:
+    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
 
 
 @around(options, "parse_args_and_arch")
@@ -76,7 +89,7 @@ def join(cfg: DictConfig, program: str) -> None:
     that is on a machine with several GPUs in sight. Otherwise each process would train a model of
     its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
     """
-    job, without_gpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
+    job, without_gpu = cfg.distributed_training, _without_gpu(cfg)
     started = started_together()
     if cfg.common.tpu:
         return
