@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from ..positions import GateBias, ScoreBias
+from ..positions import GateBias
 from ..positions.alibi import LinearBias
 from .eager import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
@@ -38,16 +38,11 @@ RADIX = 256
 EXTRA = 8
 
 
-def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi, gates, and no bias."""
-    return bias is None or isinstance(bias, (LinearBias, GateBias))
-
-
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Why this backend cannot compute a call, or None."""
-    if not supports(mask.bias):
+    if not (mask.bias is None or isinstance(mask.bias, (LinearBias, GateBias))):
         return "fold supports no bias other than ALiBi and gates"
     if mask.key_padding is not None:
         return "fold does not support padding in front of tokens"
