@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ..positions import GateBias
@@ -85,6 +84,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
             q, k, v, dropout_p=dropout_p, is_causal=True, scale=width**-0.5
         )
         return out[..., :width]
+    # Here, as it imports torch's compiler, which takes longer than the rest of this package.
+    from torch.nn.attention.bias import causal_lower_right
+
     # On the CPU torch materialises the causal mask when there are more keys than queries.
     block = QUERY_BLOCK if q.device.type == "cpu" else mask.queries
     outputs = [

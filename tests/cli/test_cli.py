@@ -17,7 +17,7 @@ from alibi_fairseq.models.config import LargeConfig
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
 
-@pytest.mark.parametrize("flag", ["--help", "-h", "--version"])
+@pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_and_version_import_neither_fairseq_nor_torch(flag):
     done = as_process("-m", "alibi_fairseq", flag, python=["-X", "importtime"])
     assert done.returncode == 0 and "alibi-fairseq" in done.stdout
