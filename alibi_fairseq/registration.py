@@ -12,8 +12,11 @@ from .errors import BadInput
 from .fairseq_fixes import invocation
 from .fairseq_fixes.invocation import FOLDER, PACKAGE
 
-#: Parts of this package that need PyTorch at most.
-WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files"}
+#: Parts of this package that need PyTorch at most, or import fairseq themselves where they need it.
+WITHOUT_FAIRSEQ = {
+    *("attention", "positions", "errors", "files"),
+    *("results", "paper", "reporting", "data", "evaluation", "experiments"),
+}
 
 
 class BrokenFairseq(ImportError):

@@ -132,13 +132,3 @@ def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
             for windows in (certified(call), torch.full((call.batch, 8), float(call.length))):
                 compare(call, windows)
     assert dynamo.counters["stats"]["unique_graphs"] <= graphs
-
-
-def test_heads_and_their_size_are_constants_of_the_kernel(monkeypatch):
-    """Lengths and batches are not, or each would be compiled anew."""
-    marked = []
-    monkeypatch.setattr(torch._dynamo, "mark_static", lambda x, dim: marked.append((id(x), dim)))
-    monkeypatch.setattr(flex, "compiled", lambda: lambda q, k, v, **_: q)
-    q, k, v, _ = Call().tensors()
-    assert flex.flex_kernel(q, k, v, None, None) is q
-    assert marked == [(id(x), dim) for x in (q, k, v) for dim in (1, 3)]
