@@ -22,9 +22,7 @@ __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 if invocation.is_command():
     errors.open_standard_streams()
     errors.install_excepthook()
-if invocation.asks_for_help():
-    pass  # importing fairseq and PyTorch takes seconds
-elif invocation.is_command() or "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
+if "fairseq" in sys.modules or __name__ != invocation.PACKAGE:
     with errors.interruptible():
         registration.register(__name__)
 else:

@@ -12,10 +12,10 @@ from .errors import BadInput
 from .fairseq_fixes import invocation
 from .fairseq_fixes.invocation import FOLDER, PACKAGE
 
-#: Parts of this package that need PyTorch at most, or import fairseq themselves where they need it.
+#: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
 WITHOUT_FAIRSEQ = {
     *("attention", "positions", "errors", "files"),
-    *("results", "paper", "reporting", "data", "evaluation", "experiments"),
+    *("results", "paper", "reporting", "data", "evaluation", "experiments", "cli", "__main__"),
 }
 
 

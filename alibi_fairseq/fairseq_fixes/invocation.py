@@ -35,11 +35,6 @@ def is_command() -> bool:
     )
 
 
-def asks_for_help() -> bool:
-    """Return whether this process is ``alibi-fairseq --help`` or ``--version``, which need no model."""
-    return is_command() and sys.argv[1:] in (["-h"], ["--help"], ["--version"])
-
-
 def is_this_package(user_dir: str) -> bool:
     """Return whether a ``--user-dir`` leads to this copy of the package; False for another plugin.
 
