@@ -59,6 +59,7 @@ def test_errors_are_one_line(monkeypatch, capsys, error, code, said):
 
 
 class TestFairseqCommands:
+    @pytest.mark.slow  # as in tests/test_signals.py
     def test_train_in_a_process_of_its_own(self, data_bin, tmp_path):
         command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
         done = as_process(*command, cwd=PACKAGE.parent)
