@@ -19,11 +19,9 @@ _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 
 if errors.is_command():
+    errors.open_standard_streams()
     errors.install_excepthook()
-    # Help needs no model, and importing fairseq and PyTorch takes seconds.
-    if sys.argv[1:] not in (["-h"], ["--help"], ["--version"]):
-        registration.register(__name__)
-elif "fairseq" in sys.modules or __name__ != errors.PACKAGE:
+if "fairseq" in sys.modules or __name__ != errors.PACKAGE:
     registration.register(__name__)
 else:
     sys.meta_path.insert(0, registration.RegisterFirst())

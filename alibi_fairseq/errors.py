@@ -101,6 +101,14 @@ def _unexpected(exception: BaseException) -> str:
     return f"{kind}: {short}; its traceback is in {file.name}"
 
 
+def open_standard_streams() -> None:
+    """Open standard streams that are closed, whose numbers the next files would get."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def leave_terminal() -> None:
     """Print nothing more to a terminal that has been closed; writing there would raise an error."""
     for stream in (1, 2):

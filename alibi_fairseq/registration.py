@@ -12,8 +12,11 @@ from types import ModuleType
 
 from .errors import FOLDER, PACKAGE, BadInput
 
-#: Parts of this package that need PyTorch at most.
-WITHOUT_FAIRSEQ = {"attention", "positions", "errors", "files"}
+#: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
+WITHOUT_FAIRSEQ = {
+    *("attention", "positions", "errors", "files"),
+    *("results", "paper", "reporting", "data", "evaluation", "experiments", "cli", "__main__"),
+}
 
 
 #: The release that setup.py chooses.

@@ -33,11 +33,14 @@ IDEAL = "causal kernel, no bias"
 
 
 def main() -> None:
-    parser = common.parser(__doc__, "attention")
-    parser.add_argument("--lengths", type=int, nargs="+")
-    parser.add_argument("--path", type=Path, help="checkpoint of a trained ALiBi model")
-    parser.add_argument("--data", type=Path, help="its data folder")
-    common.run(parser, "attention", measure)
+    common.run(
+        __doc__,
+        "attention",
+        measure,
+        lengths={"type": int, "nargs": "+"},
+        path={"type": Path, "help": "checkpoint of a trained ALiBi model"},
+        data={"type": Path, "help": "its data folder"},
+    )
 
 
 def measure(args) -> Iterator[dict]:
@@ -45,18 +48,17 @@ def measure(args) -> Iterator[dict]:
     where = common.device()
     on_gpu = where.type == "cuda"
     long = [16_384, 32_768] if on_gpu else [] if args.quick else [8192]
-    peak = common.matmul_peak(where, common.precision(where))
     for length in args.lengths or [512, 1024, 3072, *long]:
         heads, width, tokens = SHAPES[where.type]
         shape = (max(1, tokens // length), heads, length, width)
         # The size of queries and keys under fairseq's initialisation.
         q, k, v = (0.5**0.5 * torch.randn(shape) for _ in range(3))
-        yield from measure_layers(args, [(q, k, v)], "random", peak)
+        yield from measure_layers(args, [(q, k, v)], "random")
         if args.path:
             layers, bias = capture(args.path, args.data, "valid", length)
             if not isinstance(bias, LinearBias):
                 raise BadInput(f"{args.path} is not an ALiBi model.")
-            yield from measure_layers(args, layers, "trained", peak)
+            yield from measure_layers(args, layers, "trained")
 
 
 def candidates(layers: list, where: torch.device) -> dict[str, Callable[[], None]]:
@@ -98,21 +100,14 @@ def candidates(layers: list, where: torch.device) -> dict[str, Callable[[], None
     return made
 
 
-def measure_layers(args, layers: list, weights: str, peak: float) -> list[dict]:
+def measure_layers(args, layers: list, weights: str) -> list[dict]:
     """One cell per candidate."""
     batch, heads, length, width = layers[0][0].shape
-    functions = candidates(layers, common.device())
-    times = common.seconds_in_turns(functions, args.rounds, f"attention, {length} tokens")
-    flops = 7 * batch * heads * length**2 * width * len(layers)  # 14·D per pair, half the pairs
     case = {"weights": weights, "length": length, "batch": batch, "heads": heads}
     kept = statistics.mean(kept_share(q, k, LinearBias(heads)) for q, k, _ in layers)
     case |= {"head_size": width, "layers": len(layers), "kept_share": round(kept, 3)}
-    cells = common.cells_of(times, "attention", IDEAL, **case)
-    for cell in cells:
-        seconds = cell.pop("seconds")
-        cell["milliseconds"] = round(1000 * seconds, 2)
-        cell["share_of_peak"] = round(flops / seconds / peak, 3)
-    return cells
+    functions = candidates(layers, common.device())
+    return common.compare(functions, args.rounds, "attention", IDEAL, **case)
 
 
 def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, object]:

@@ -16,13 +16,7 @@ from tqdm import tqdm
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import (
-    cell_identity,
-    load_document,
-    merge_documents,
-    new_document,
-    save_document,
-)
+from alibi_fairseq.results.schema import new_document, save_document
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 #: What the models read: no benchmark needs data, so each runs from a bare checkout.
@@ -66,32 +60,35 @@ def seconds_in_turns(
     return times
 
 
-def ratio(times: dict[str, list[float]], name: str, baseline: str) -> float:
-    """How many times as fast as the baseline: median over rounds of the ratio within a round."""
-    pairs = zip(times[baseline], times[name], strict=True)
-    return statistics.median(slow / fast for slow, fast in pairs)
-
-
-def cells_of(
-    times: dict[str, list[float]], label: str, baseline: str, tokens: int = 0, **case
+def compare(
+    functions: dict[str, Callable[[], object]],
+    rounds: int,
+    label: str,
+    baseline: str,
+    tokens: int = 0,
+    **case,
 ) -> list[dict]:
-    """One cell per function that was timed in turns; also printed.
+    """Time functions in turns; one cell for each, also printed.
+
+    ``ratio`` is how many times as fast as the baseline it is: the median over rounds of the ratio within
+    a round.
 
     Args:
         label: what the functions do, for the cells' names.
         tokens: number of tokens that one call takes, for the speed; 0 leaves it out.
         case: further keys of every cell.
     """
+    shown = ", ".join(str(case[key]) for key in ("phase", "weights", "length") if key in case)
+    times = seconds_in_turns(functions, rounds, f"{label} ({shown})")
     cells = []
     for name, seconds in times.items():
         median = statistics.median(seconds)
+        ratio = statistics.median(slow / fast for slow, fast in zip(times[baseline], seconds))
         cell = {"name": f"{label}, {name}", "variant": name, **case, "rounds": len(seconds)}
-        cell |= {"baseline": baseline, "ratio": round(ratio(times, name, baseline), 3)}
-        cell["seconds"] = round(median, 6)
+        cell |= {"baseline": baseline, "ratio": round(ratio, 4), "seconds": round(median, 6)}
         if tokens:
             cell["tokens_per_second"] = round(tokens / median, 1)
-        shown = ", ".join(str(case[key]) for key in ("phase", "weights", "length") if key in case)
-        print(f"{cell['name']} ({shown}): {1000 * median:.1f} ms, {cell['ratio']:.2f} x {baseline}")
+        print(f"{cell['name']} ({shown}): {1000 * median:.1f} ms, {ratio:.2f} x {baseline}")
         cells.append(cell)
     return cells
 
@@ -110,39 +107,29 @@ def in_new_process(function: Callable, *arguments: object):
         return fresh.submit(function, *arguments).result()
 
 
-def parser(doc: str, default_name: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
-    made = argparse.ArgumentParser(
+def run(
+    doc: str, name: str, measure: Callable[[argparse.Namespace], Iterable[dict]], **options: dict
+) -> None:
+    """Parse the command line, measure, and write the cells with their provenance.
+
+    ``options`` are those that only this benchmark has, with what ``add_argument`` takes.
+    """
+    parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--quick", action="store_true", help="fewer lengths and rounds")
-    made.add_argument("--rounds", type=int, help="timed rounds (default: 9, or 5 with --quick)")
-    made.add_argument("--threads", type=int, help="CPU threads (default: torch's)")
-    made.add_argument("--out", type=Path, help=f"default: results/benchmarks/{default_name}-….json")
-    made.add_argument(
-        "--add",
-        action="store_true",
-        help="keep what the file holds and add what it does not, to measure in pieces",
-    )
-    return made
-
-
-def run(
-    made: argparse.ArgumentParser,
-    name: str,
-    measure: Callable[[argparse.Namespace], Iterable[dict]],
-) -> None:
-    """Parse the command line, measure, and write the cells with their provenance."""
-    args = made.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
+    parser.add_argument("--quick", action="store_true", help="fewer lengths and rounds")
+    parser.add_argument("--rounds", type=int, help="timed rounds (default: 9, or 5 with --quick)")
+    parser.add_argument("--out", type=Path, help=f"default: results/benchmarks/{name}-….json")
+    for option, values in options.items():
+        parser.add_argument("--" + option.replace("_", "-"), **values)
+    args = parser.parse_args()
     args.rounds = args.rounds or (5 if args.quick else 9)
     torch.manual_seed(1)
     began, where = time.time(), device()
     try:
         cells = list(measure(args))
     except BadInput as error:
-        made.error(str(error))
+        parser.error(str(error))
     path = args.out or RESULTS / f"{name}-{where.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Where files lie on this machine is of no use to others.
@@ -153,15 +140,5 @@ def run(
         seed=1,
         command=["python", "-m", f"benchmarks.{name}", *words],
     )
-    document = new_document("benchmark", CORPUS, provenance, cells)
-    if args.add and path.exists():
-        document = added(load_document(path), document)
-    save_document(document, path)
+    save_document(new_document("benchmark", CORPUS, provenance, cells), path)
     print(f"written to {path}")
-
-
-def added(old: dict, new: dict) -> dict:
-    """Two documents as one. A cell that both have, such as a baseline, is the old one's."""
-    known = {cell_identity("benchmark", cell) for cell in old["cells"]}
-    more = [cell for cell in new["cells"] if cell_identity("benchmark", cell) not in known]
-    return merge_documents([old, {**new, "cells": more}])

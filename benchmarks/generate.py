@@ -24,8 +24,7 @@ PROMPTS = {
 
 
 def main() -> None:
-    parser = common.parser(__doc__, "generate")
-    common.run(parser, "generate", measure)
+    common.run(__doc__, "generate", measure)
 
 
 @torch.no_grad()
@@ -53,9 +52,10 @@ def measure(args) -> Iterator[dict]:
             model.to(where, common.precision(where)).eval()
             tokens = models.sample(dictionary, 4, prompt, where)["net_input"]["src_tokens"]
             functions[name] = partial(decode, model, tokens, new)
-        times = common.seconds_in_turns(functions, args.rounds, f"generation after {prompt} tokens")
         case = {"model": shape.name, "weights": "random", "prompt": prompt, "new_tokens": new}
-        yield from common.cells_of(times, "generation", "stock", 4 * new, **case, batch=4)
+        yield from common.compare(
+            functions, args.rounds, "generation", "stock", 4 * new, **case, batch=4
+        )
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ PARTS = (
     Part(
         "output_layer",
         "training steps by criterion and option",
-        rehearsal="--rounds 1 --no-memory --softmax plain",
+        rehearsal="--rounds 1 --no-memory",
     ),
 )
 
@@ -93,9 +93,6 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/gpu-check"), metavar="DIR")
     parser.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], metavar="PART",
                         help="only these, such as the ones that an earlier call left out")  # fmt: skip
-    parser.add_argument("--weights", type=Path, metavar="RUN", default=Path("runs/demo"),
-                        help="folder of a demonstration's run, whose trained weights `attention` "
-                        "is measured on too (default: runs/demo, if it is there)")  # fmt: skip
     parser.add_argument("--rehearse", action="store_true", help="run on the CPU")
     args = parser.parse_args()
     if not args.rehearse and not torch.cuda.is_available():
@@ -163,9 +160,6 @@ def command(part: Part, args: argparse.Namespace, limit: float) -> list[str]:
         return [sys.executable, "-m", "pytest", *options.split()]
     options = (part.rehearsal if args.rehearse else part.options).split()
     options += ["--out", str(args.out / f"{part.name}.json")]
-    checkpoint = args.weights / "alibi" / "checkpoint_last.pt"
-    if part.name == "attention" and checkpoint.exists():
-        options += ["--path", str(checkpoint), "--data", str(args.weights / "data-bin")]
     return [sys.executable, "-m", f"benchmarks.{part.name}", *options]
 
 

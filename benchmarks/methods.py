@@ -11,7 +11,6 @@ are as initialised. Figure 7 has eight lengths:
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
 from alibi_fairseq.errors import BadInput
@@ -21,14 +20,17 @@ from alibi_fairseq.positions import METHODS
 from . import common, models
 
 BASELINE = "sinusoidal"
+DROPOUT = 0.1
 
 
 def main() -> None:
-    parser = common.parser(__doc__, "methods")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 3072])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--attention-dropout", type=float, default=0.1)
-    common.run(parser, "methods", measure)
+    common.run(
+        __doc__,
+        "methods",
+        measure,
+        lengths={"type": int, "nargs": "+", "default": [512, 1024, 3072]},
+        methods={"nargs": "+", "default": list(METHODS)},
+    )
 
 
 def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
@@ -49,44 +51,27 @@ def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
 
 
 def measure(args) -> Iterator[dict]:
+    """One cell per length and method."""
     if BASELINE not in args.methods:
         raise BadInput(f"--methods must include {BASELINE}, which the ratios are to.")
+    paper, shape = paper_ratios(), models.shape()
     for length in args.lengths:
-        yield from measure_at(args, length)
-
-
-def measure_at(args, length: int) -> list[dict]:
-    shape, dropout = models.shape(), args.attention_dropout
-    passes = shape.paper_passes(length)
-    built = {name: models.stepper(name, shape, length, dropout, passes) for name in args.methods}
-    steps = {name: step for name, (_, step) in built.items()}
-    training = common.seconds_in_turns(steps, args.rounds, f"training at {length}")
-    dictionary = models.build(BASELINE, shape, length)[1]
-    steps = {
-        name: models.evaluation_step(model, dictionary, shape, length)
-        for name, (model, _) in built.items()
-    }
-    evaluation = common.seconds_in_turns(steps, args.rounds, f"evaluation at {length}")
-    del built, steps
-    tokens = shape.batch(length) * length
-    case = {"phase": "train", "model": shape.name, "weights": "random", "train_length": length}
-    case |= {"length": length, "attention_dropout": dropout, "passes": passes}
-    cells = common.cells_of(training, "table 1", BASELINE, tokens, **case)
-    paper = paper_ratios()
-    memory = {
-        name: models.peak_memory(name, shape, length, dropout, passes) for name in args.methods
-    }
-    for cell in cells:
-        name = cell["position_method"] = cell.pop("variant")
-        seconds = statistics.median(evaluation[name])
-        cell |= {
-            "evaluation_ratio": round(common.ratio(evaluation, name, BASELINE), 3),
-            "evaluation_tokens_per_second": round(tokens / seconds, 1),
-            "peak_memory_mb": round(memory[name], 1),
-            "memory_ratio": round(memory[name] / memory[BASELINE], 3),
-            **paper.get((name, length), {}),
-        }
-    return cells
+        passes = shape.paper_passes(length)
+        variants = {name: (name, shape, length, DROPOUT, passes) for name in args.methods}
+        case = {"train_length": length, "attention_dropout": DROPOUT, "passes": passes}
+        training = models.compare_steps(
+            variants, args.rounds, "table 1", BASELINE, phase="train", **case
+        )
+        steps = {name: models.evaluation_step(name, shape, length) for name in args.methods}
+        tokens = shape.batch(length) * length
+        evaluation = common.compare(
+            steps, args.rounds, "table 1", BASELINE, tokens, phase="evaluate", length=length
+        )
+        for cell, evaluated in zip(training, evaluation):
+            name = cell["position_method"] = cell.pop("variant")
+            cell["evaluation_ratio"] = evaluated["ratio"]
+            cell["evaluation_tokens_per_second"] = evaluated["tokens_per_second"]
+            yield cell | paper.get((name, length), {})
 
 
 if __name__ == "__main__":

@@ -216,6 +216,31 @@ def stepper(
     return model, training_step(model, dictionary, shape, length, passes, optimiser)
 
 
+def compare_steps(
+    variants: dict[str, tuple], rounds: int, label: str, baseline: str, memory: bool = True, **case
+) -> list[dict]:
+    """One cell per variant: its training step timed in turns with those of the others, and its peak memory.
+
+    ``variants`` are the arguments of :func:`stepper`, for one shape and length.
+    """
+    steps = {}
+    for name, arguments in variants.items():
+        torch.manual_seed(1)
+        _, steps[name] = stepper(*arguments)
+    _, shape, length, *_ = variants[baseline]
+    batch = shape.batch(length)
+    case = {"model": shape.name, "weights": "random", "length": length, "batch": batch, **case}
+    cells = common.compare(steps, rounds, label, baseline, batch * length, **case)
+    steps.clear()
+    if memory:
+        megabytes = {name: peak_memory(*arguments) for name, arguments in variants.items()}
+        for cell in cells:
+            mb = megabytes[cell["variant"]]
+            cell["peak_memory_mb"] = round(mb, 1)
+            cell["memory_ratio"] = round(mb / megabytes[baseline], 3)
+    return cells
+
+
 def peak_memory(*arguments) -> float:
     """MB at most in use during two training steps of a :func:`stepper`, with its optimiser."""
     if common.device().type == "cpu":
@@ -235,30 +260,15 @@ def _peak_memory(*arguments) -> float:
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e6
 
 
-def evaluation_step(model, dictionary, shape: Shape, length: int) -> Callable[[], None]:
+def evaluation_step(variant: str, shape: Shape, length: int) -> Callable[[], None]:
     """Forward pass to the features, the part of evaluation that positions have a hand in."""
-    batch = sample(dictionary, shape.batch(length), length, next(model.parameters()).device)
+    where = common.device()
+    model, dictionary = build(variant, shape, length)
+    model.to(where, common.precision(where)).eval()
+    batch = sample(dictionary, shape.batch(length), length, where)
 
     @torch.no_grad()
     def step() -> None:
-        model.eval()
         model.extract_features(batch["net_input"]["src_tokens"])
-        model.train()
 
     return step
-
-
-def flops_per_step(model, shape: Shape, length: int) -> float:
-    """Of matrix products in a training step.
-
-    Six per weight and token, and 6·T·C per token and layer for the attention of T queries to half
-    of T keys, forward and backward without recomputation. Of an adaptive softmax only the head is
-    counted, which is nearly all of it on natural text.
-    """
-    tokens = shape.batch(length) * length
-    decoder = model.decoder
-    weights = sum(p.numel() for p in decoder.layers.parameters() if p.dim() == 2)
-    head = shape.words if decoder.adaptive_softmax is None else decoder.adaptive_softmax.cutoff[0]
-    weights += head * decoder.embed_dim
-    attention = 6 * length * decoder.embed_dim * len(decoder.layers)
-    return float(tokens * (6 * weights + attention))

@@ -38,10 +38,8 @@ fused_adam = partial(torch.optim.AdamW, fused=True)
 
 
 def main() -> None:
-    parser = common.parser(__doc__, "output_layer")
-    parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
-    parser.add_argument("--softmax", choices=["adaptive", "plain"], help="default: both models")
-    common.run(parser, "output_layer", measure)
+    no_memory = {"action": "store_true", "help": "do not measure peak memory"}
+    common.run(__doc__, "output_layer", measure, no_memory=no_memory)
 
 
 def variants(shape: models.Shape) -> dict[str, tuple]:
@@ -60,31 +58,11 @@ def variants(shape: models.Shape) -> dict[str, tuple]:
 def measure(args) -> Iterator[dict]:
     """One cell per model and variant."""
     on_gpu = common.device().type == "cuda"
-    adaptive, plain = (
-        (models.WIKI103, models.DENSE_16) if on_gpu else (LARGE_VOCABULARY, models.SMALL)
-    )
-    for kind, shape in (("adaptive", adaptive), ("plain", plain)):
-        if args.softmax in (None, kind):
-            yield from measure_at(args, shape)
-
-
-def measure_at(args, shape: models.Shape) -> list[dict]:
-    steps = {}
-    for name, arguments in variants(shape).items():
-        torch.manual_seed(1)
-        _, steps[name] = models.stepper(*arguments)
-    times = common.seconds_in_turns(steps, args.rounds, shape.name)
-    del steps
-    batch = shape.batch(LENGTH)
-    case = {"model": shape.name, "weights": "random", "length": LENGTH, "batch": batch}
-    cells = common.cells_of(times, "training step", shape.criterion, batch * LENGTH, **case)
-    if args.no_memory:
-        return cells
-    for cell in cells:
-        memory = models.peak_memory(*variants(shape)[cell["variant"]])
-        cell["peak_memory_mb"] = round(memory, 1)
-        cell["memory_ratio"] = round(cell["peak_memory_mb"] / cells[0]["peak_memory_mb"], 3)
-    return cells
+    on_cpu = (LARGE_VOCABULARY, models.SMALL)
+    for shape in (models.WIKI103, models.DENSE_16) if on_gpu else on_cpu:
+        yield from models.compare_steps(
+            variants(shape), args.rounds, "training step", shape.criterion, not args.no_memory
+        )
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 The same shape with Hugging Face's BLOOM and with x-transformers, with and without its flash option
 (``pip install .[peers]``): layers, width, heads, vocabulary, tied embeddings, no dropout; each
 library's own layer otherwise, so that biases and activations differ. Forward, loss, backward,
-clipping and the same Adam, in turns in one process. In pieces, each with our model as its baseline:
-
-    python -m benchmarks.peers --add --lengths 3072 --variants bloom
+clipping and the same Adam, in turns in one process.
 
 On the CPU: 4 layers, d=512, 8 heads, FFN 2048, 8 thousand words, 3,072 tokens per step, fp32. On a
 GPU: 16 layers, d=1024, FFN 4096, 50,257 words, 9,216 tokens per step, bf16.
@@ -34,10 +32,8 @@ PEERS = {
 
 
 def main() -> None:
-    parser = common.parser(__doc__, "peers")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 3072])
-    parser.add_argument("--variants", nargs="+", choices=list(PEERS), default=list(PEERS))
-    common.run(parser, "peers", measure)
+    lengths = {"type": int, "nargs": "+", "default": [512, 1024, 3072]}
+    common.run(__doc__, "peers", measure, lengths=lengths)
 
 
 def shape() -> models.Shape:
@@ -109,15 +105,16 @@ def stepper(variant: str, length: int) -> tuple[nn.Module, Callable[[], None]]:
 def measure(args) -> Iterator[dict]:
     """One cell per length and variant."""
     for length in args.lengths:
-        built = {name: stepper(name, length) for name in (OURS, *args.variants)}
+        built = {name: stepper(name, length) for name in (OURS, *PEERS)}
         steps = {name: step for name, (_, step) in built.items()}
-        times = common.seconds_in_turns(steps, args.rounds, f"peers, {length} tokens")
         batch = shape().batch(length)
         case = {"model": shape().name, "weights": "random", "length": length, "batch": batch}
-        for cell in common.cells_of(times, "training step", OURS, batch * length, **case):
+        for cell in common.compare(
+            steps, args.rounds, "training step", OURS, batch * length, **case
+        ):
             name = cell["variant"]
             cell["parameters"] = sum(p.numel() for p in built[name][0].parameters())
-            cell["ours_is_faster"] = round(common.ratio(times, OURS, name), 3)
+            cell["ours_is_faster"] = round(1 / cell["ratio"], 3)
             if name in PEERS:
                 cell["version"] = f"{PEERS[name]} {metadata.version(PEERS[name])}"
             yield cell

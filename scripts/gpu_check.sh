@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prove on a GPU what can be proven nowhere else, in the minutes that there are.
 #
-#   scripts/gpu_check.sh [--minutes M] [--out DIR] [--parts PART …] [--weights RUN] [--corpus NAME=PATH] [--rehearse]
+#   scripts/gpu_check.sh [--minutes M] [--out DIR] [--parts PART …] [--rehearse]
 #
 # Needs a Python with PyTorch (python3, or PYTHON=/path/to/it) and no network: what is missing is
 # installed from wheels-py3.* in this clone (scripts/bundle_wheels.sh). The folder DIR (default

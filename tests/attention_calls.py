@@ -11,7 +11,13 @@ from dataclasses import dataclass
 import torch
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
-from alibi_fairseq.positions import GateBias, PositionConfig, build_position_method
+from alibi_fairseq.positions import (
+    GateBias,
+    PlaceBias,
+    PositionConfig,
+    RelativeBias,
+    build_position_method,
+)
 
 #: Where documents begin in each sequence: short, long, at and off the edges of blocks.
 DOCUMENTS = ([0, 1, 5, 128, 300], [0, 70, 257])
@@ -124,9 +130,20 @@ def reference(call: Call):
         hidden = hidden | (call.mask().key_padding[:, None, None] & (distance != 0))
     scores = q @ k.mT * call.width**-0.5
     if bias is not None:
-        scores = scores + bias.block(q, k, call.cached)
+        scores = scores + all_at_once(bias, q, k, call.cached)
     out = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
     return [x.detach() for x in (out, *torch.autograd.grad(out, inputs, grad))]
+
+
+def all_at_once(bias, q, k, first: int):
+    """A bias of queries from position ``first`` on and all keys before them, (1 or B, H, T, S)."""
+    queries = torch.arange(first, first + q.shape[2], device=q.device)
+    distance = (queries[:, None] - torch.arange(k.shape[2], device=q.device)).clamp(min=0)
+    if isinstance(bias, RelativeBias):
+        return bias.at(distance)[None]
+    if isinstance(bias, PlaceBias):
+        return bias.at(queries[None], distance)
+    return bias.block(q, k, first)
 
 
 def assert_close(found, expected, tolerance: float):

@@ -27,6 +27,9 @@ from alibi_fairseq.results import manifest
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A loader that is dropped waits that long for its workers, which may not notice; by default 5 seconds.
+torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
+
 FIRST_WORD = 4  # behind fairseq's four special symbols
 
 

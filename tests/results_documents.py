@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+
+import pytest
+from matplotlib.figure import Figure
 
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",
@@ -56,3 +60,17 @@ def cells_of(text: str) -> list[list[str]]:
     rows = [line.strip()[1:-1].split("|") for line in text.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in row] for row in rows]
     return [row for row in rows if not all(set(cell) <= set("-:") and cell for cell in row)]
+
+
+@contextmanager
+def figures_as_svg():
+    """Draws figures in that format alone; files of the others are there and hold nothing."""
+    savefig = Figure.savefig
+
+    def only_svg(figure, stream, format, **more):
+        if format == "svg":
+            savefig(figure, stream, format=format, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", only_svg)
+        yield

@@ -57,9 +57,10 @@ def test_attention(bench, trained):
 
 
 def test_backends(bench, monkeypatch):
-    monkeypatch.setattr(backends, "TOKENS", 128)
-    shape = ("--head-sizes", "16", "--heads", "2", "--lengths", "128")
-    cells = bench("backends", *shape, "--rounds", "1")
+    small = {"TOKENS": 128, "HEADS": 2, "THREADS": (1,), "WIDTHS": (16,), "LENGTHS": (128,)}
+    for name, value in small.items():
+        monkeypatch.setattr(backends, name, value)
+    cells = bench("backends", "--rounds", "1")
     check(cells, set(backends.CANDIDATES))
     assert {(c["phase"], c["weights"]) for c in cells} == {
         (phase, weights) for phase in ("train", "evaluate") for weights in ("random", "trained")

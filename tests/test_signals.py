@@ -46,7 +46,6 @@ def wait_for_updates(log, run):
 
 
 CASES = [
-    ("train", signal.SIGINT),
     ("hydra-train", signal.SIGTERM),
     ("fairseq-train", signal.SIGUSR1),
     *[

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BadInput
-from ..positions import GateBias, ScoreBias
+from ..positions import GateBias
 from ..positions.alibi import LinearBias
 from . import eager, flash, flex, fold, sdpa, skipping
 from .future_mask import FutureMask
@@ -29,14 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 class Backend(Protocol):
-    """One way to compute causal attention with a score bias: a module with these three functions.
+    """One way to compute causal attention with a score bias: a module with these two functions.
 
     ``q``, ``k``, ``v``, ``mask`` and ``dropout_p`` are those of :func:`alibi_fairseq.attention.attend`.
     """
-
-    def supports(self, bias: ScoreBias | None) -> bool:
-        """Whether this backend can compute attention with such a bias, on any device."""
-        ...
 
     def unsupported_reason(
         self, q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import dropout, pad
 from torch.utils.checkpoint import checkpoint
 
-from ..positions import ScoreBias
 from .future_mask import FutureMask
 
 #: Maximum queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
@@ -78,11 +77,6 @@ def attend_recomputing(
         else:
             outputs.append(output(*block))
     return torch.cat(outputs, dim=2)
-
-
-def supports(bias: ScoreBias | None) -> bool:
-    """Every bias."""
-    return True
 
 
 def unsupported_reason(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:

@@ -16,7 +16,6 @@ import math
 import torch
 from torch import Tensor
 
-from ..positions import ScoreBias
 from ..positions.alibi import LinearBias
 from .future_mask import FutureMask
 
@@ -34,18 +33,13 @@ def _kernel():
         return None
 
 
-def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi, and no bias."""
-    return bias is None or isinstance(bias, LinearBias)
-
-
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Why this backend cannot compute a call, or None."""
     if _kernel() is None:
         return "flash needs the package flash-attn (2.4 or newer), which is not installed"
-    if not supports(mask.bias):
+    if not (mask.bias is None or isinstance(mask.bias, LinearBias)):
         return "flash supports no bias other than ALiBi"
     if q.device.type != "cuda":
         return f"flash runs on NVIDIA GPUs, not on {q.device.type}"

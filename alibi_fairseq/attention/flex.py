@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
-from ..positions import RelativeBias, ScoreBias
+from ..positions import RelativeBias
 from ..positions.alibi import LinearBias
 from .future_mask import FutureMask
 
@@ -27,17 +27,12 @@ BLOCK = 128
 TRITON: FlexKernelOptions = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True}
 
 
-def supports(bias: ScoreBias | None) -> bool:
-    """Every bias that depends on distance alone, and no bias."""
-    return bias is None or isinstance(bias, RelativeBias)
-
-
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Why this backend cannot compute a call, or None."""
     trained = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if not supports(mask.bias):
+    if not (mask.bias is None or isinstance(mask.bias, RelativeBias)):
         return "flex supports only biases that depend on the distance alone"
     if q.device.type not in ("cpu", "cuda"):
         return f"flex does not run on {q.device.type}"
@@ -103,7 +98,7 @@ def _score_modification(mask: FutureMask, device: torch.device):
             return score - slopes[head] * (query + offset - key)
 
         return linear
-    assert isinstance(mask.bias, RelativeBias)  # see supports()
+    assert isinstance(mask.bias, RelativeBias)  # see unsupported_reason()
     table = mask.bias.at(torch.arange(mask.keys, device=device))  # (H, S)
     torch._dynamo.mark_static(table, 0)
 

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from ..positions import GateBias, ScoreBias
+from ..positions import GateBias
 from ..positions.alibi import LinearBias
 from .eager import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
@@ -38,16 +37,11 @@ RADIX = 256
 EXTRA = 8
 
 
-def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi, gates, and no bias."""
-    return bias is None or isinstance(bias, (LinearBias, GateBias))
-
-
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Why this backend cannot compute a call, or None."""
-    if not supports(mask.bias):
+    if not (mask.bias is None or isinstance(mask.bias, (LinearBias, GateBias))):
         return "fold supports no bias other than ALiBi and gates"
     if mask.key_padding is not None:
         return "fold does not support padding in front of tokens"
@@ -90,6 +84,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
             q, k, v, dropout_p=dropout_p, is_causal=True, scale=width**-0.5
         )
         return out[..., :width]
+    # Here, as it imports torch's compiler, which takes longer than the rest of this package.
+    from torch.nn.attention.bias import causal_lower_right
+
     # On the CPU torch materialises the causal mask when there are more keys than queries.
     block = QUERY_BLOCK if q.device.type == "cpu" else mask.queries
     outputs = [

@@ -18,8 +18,7 @@ from . import eager
 from .eager import QUERY_BLOCK, attend_recomputing, query_blocks
 from .future_mask import FutureMask
 
-#: Every bias and every call, as eager.
-supports, unsupported_reason = eager.supports, eager.unsupported_reason
+unsupported_reason = eager.unsupported_reason  # every call
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:

@@ -35,22 +35,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..positions import ScoreBias
 from ..positions.alibi import LinearBias
 from . import banded, flash, flex
 from .future_mask import FutureMask
-
-
-def supports(bias: ScoreBias | None) -> bool:
-    """ALiBi only: its bias grows with the distance without bound, so distant keys vanish."""
-    return isinstance(bias, LinearBias)
 
 
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Why this backend cannot compute a call, or None."""
-    if not supports(mask.bias):
+    if not isinstance(mask.bias, LinearBias):  # any other may not grow without bound
         return "skipping supports no bias other than ALiBi"
     if dropout_p > 0:
         return "skipping has no attention dropout"
@@ -68,7 +62,7 @@ def unsupported_reason(
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
-    assert isinstance(mask.bias, LinearBias)  # see supports()
+    assert isinstance(mask.bias, LinearBias)  # see unsupported_reason()
     slopes = mask.bias.slopes(q.device)
     certificate = certify(q, k, slopes)
     if q.device.type == "cpu":

@@ -1,6 +1,5 @@
 """Criterions registered with fairseq."""
 
-from .chunked_adaptive_loss import ChunkedAdaptiveLoss
-from .chunked_cross_entropy import ChunkedCrossEntropy
+from .chunked_losses import ChunkedAdaptiveLoss, ChunkedCrossEntropy
 
 __all__ = ["ChunkedAdaptiveLoss", "ChunkedCrossEntropy"]

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..checkpoints.loading import check_ties, wrong_parts
-from ..criterions.chunked_adaptive_loss import adaptive_cross_entropy, find_clusters
+from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig

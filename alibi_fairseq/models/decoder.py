@@ -65,8 +65,11 @@ class DecoderLayer(TransformerDecoderLayerBase):
 def compiled() -> Callable:
     """fairseq's forward pass of a layer, for all layers and lengths at once.
 
-    Dropout draws the numbers that it draws without compilation.
+    Dropout draws the numbers that it draws without compilation. Attention is left out: each backend is
+    compiled by itself, or chooses by what it is given.
     """
+    # Not a decorator of it, which would import the compiler, a second of each command's start.
+    SelfAttention.forward = torch.compiler.disable(SelfAttention.forward)  # type: ignore[method-assign]
     return torch.compile(
         TransformerDecoderLayerBase.forward, dynamic=True, options={"fallback_random": True}
     )

@@ -46,7 +46,6 @@ class SelfAttention(MultiheadAttention):
 
     backend: str = "auto"
 
-    @torch.compiler.disable  # each backend is compiled by itself, or chooses by what it is given
     def forward(
         self,
         query: Tensor,

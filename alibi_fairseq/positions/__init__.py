@@ -6,7 +6,6 @@ from ..errors import BadInput, did_you_mean
 from .alibi import Alibi, alibi_slopes
 from .bam import Bam
 from .base import (
-    METHOD_OPTIONS,
     GateBias,
     NoPositions,
     PlaceBias,
@@ -45,6 +44,8 @@ METHODS: dict[str, type[PositionMethod]] = {
     "cope": Cope,
     "bam": Bam,
 }
+#: Fields of :class:`PositionConfig` that are options of particular methods.
+METHOD_OPTIONS = tuple(dict.fromkeys(option for m in METHODS.values() for option in m.options))
 #: Other names that papers and libraries give them.
 _ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
 

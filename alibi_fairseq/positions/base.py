@@ -27,12 +27,6 @@ from torch import Tensor, nn
 #: A function from unrotated to rotated (queries, keys), both (B, H, T, D).
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-#: Fields of :class:`PositionConfig` that are options of particular methods.
-METHOD_OPTIONS = (
-    *("mem_len", "alibi_scale", "alibi_bias_max", "alibi_slopes"),
-    *("clamp_learned_positions", "rotary_scaling", "t5_max_distance"),
-)
-
 
 @dataclass(frozen=True)
 class PositionConfig:
@@ -67,7 +61,8 @@ class PositionConfig:
 
 
 class ScoreBias:
-    """A term added to the scaled attention scores: softmax(q·k/√D + bias). An immutable value.
+    """A term added to the scaled attention scores: softmax(q·k/√D + bias). An immutable value, which
+    is computed by ``at`` if it is one of the two kinds below, otherwise by ``block``.
 
     If ``needs_grad`` is true it has learned parameters; it is then rebuilt in every layer instead of
     being shared, so that activation checkpointing sees every use of them.
@@ -95,12 +90,6 @@ class RelativeBias(ScoreBias):
         """Bias (H, *distance.shape) in fp32 at distances, query position − key position, integers ≥ 0."""
         raise NotImplementedError
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        queries = torch.arange(first, first + q.shape[2], device=q.device)
-        keys = torch.arange(k.shape[2], device=q.device)
-        distance = queries[:, None] - keys[None, :]  # (n, K)
-        return self.at(distance.clamp(min=0)).unsqueeze(0)  # (1, H, n, K)
-
 
 class PlaceBias(ScoreBias):
     """A score bias that depends on the distance and on where in its own text the query is."""
@@ -116,11 +105,6 @@ class PlaceBias(ScoreBias):
             (B or 1, H, n, K) in fp32.
         """
         raise NotImplementedError
-
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        queries = torch.arange(first, first + q.shape[2], device=q.device)
-        distance = queries[:, None] - torch.arange(k.shape[2], device=q.device)
-        return self.at(queries[None], distance.clamp(min=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +130,7 @@ class GateBias(ScoreBias):
 class PositionMethod(nn.Module):
     """Base class of all methods. It acts nowhere, which is what "no positions" means."""
 
-    #: The ``METHOD_OPTIONS`` that this method uses; setting any other one is an error.
+    #: The fields of :class:`PositionConfig` that are options of this method; an error to set for others.
     options: tuple[str, ...] = ()
     #: What tables and figures call the method of a plugin (default: its registered name).
     display_name: str = ""

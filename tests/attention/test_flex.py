@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch._dynamo.utils as dynamo
-from attention_calls import Call, reference
+from attention_calls import Call, all_at_once, reference
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad
 
@@ -100,7 +100,8 @@ def test_windows_skip_whole_blocks_and_no_others(cached):
     """Small slopes, so that a block too few or too many would be seen."""
     call = Call(heads=4, length=700, cached=cached, batch=1)
     (q, k, v, _), mask = call.tensors(), call.mask()
-    scores = q.double() @ k.double().mT * call.width**-0.5 + call.bias().block(q, k, cached)
+    scores = q.double() @ k.double().mT * call.width**-0.5
+    scores = scores + all_at_once(call.bias(), q, k, cached)
     weights = scores.masked_fill(~visible(call, WINDOWS), -torch.inf).softmax(-1)
     found = flex.attend(q, k, v, mask, 0.0, windows=WINDOWS[None])
     torch.testing.assert_close(found.double(), weights @ v.double(), rtol=0, atol=1e-5)
@@ -131,13 +132,3 @@ def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
             for windows in (certified(call), torch.full((call.batch, 8), float(call.length))):
                 compare(call, windows)
     assert dynamo.counters["stats"]["unique_graphs"] <= graphs
-
-
-def test_heads_and_their_size_are_constants_of_the_kernel(monkeypatch):
-    """Lengths and batches are not, or each would be compiled anew."""
-    marked = []
-    monkeypatch.setattr(torch._dynamo, "mark_static", lambda x, dim: marked.append((id(x), dim)))
-    monkeypatch.setattr(flex, "compiled", lambda: lambda q, k, v, **_: q)
-    q, k, v, _ = Call().tensors()
-    assert flex.flex_kernel(q, k, v, None, None) is q
-    assert marked == [(id(x), dim) for x in (q, k, v) for dim in (1, 3)]

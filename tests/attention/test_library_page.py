@@ -6,7 +6,8 @@ import re
 
 from commands import ROOT, as_process
 
-HIDE = "import sys; sys.modules['fairseq'] = None\n"
+HIDDEN = ("fairseq", "fairseq_cli", "hydra", "omegaconf", "numpy")  # the core needs torch alone
+HIDE = f"import sys; sys.modules.update(dict.fromkeys({HIDDEN}))\n"
 PAGE = (ROOT / "docs" / "attention-and-losses.md").read_text()
 EXAMPLES = [
     (ROOT / "examples" / "torch_layer.py").read_text(),

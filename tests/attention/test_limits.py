@@ -29,8 +29,9 @@ def test_where_documents_begin(separator):
     assert document_starts(tokens, EOS, "none") is None
 
 
-@pytest.mark.parametrize("separator", ["eos", "empty_line"])
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize(
+    "method, separator", [*((method, "eos") for method in METHODS), ("learned", "empty_line")]
+)
 @torch.no_grad()
 def test_scores_are_those_of_each_document_alone(method, separator):
     model = small_model(method, "--block-diagonal", separator)
@@ -44,7 +45,7 @@ def test_scores_are_those_of_each_document_alone(method, separator):
     assert (plain(torch.cat(texts, 1))[0] - alone).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", METHODS)
 @torch.no_grad()
 def test_one_layer_sees_the_last_tokens_only(method):
     model = small_model(method, "--decoder-layers", "1", "--attention-window", "5")
@@ -52,7 +53,8 @@ def test_one_layer_sees_the_last_tokens_only(method):
     changed = tokens.clone()
     changed[:, 9] = tokens[:, 9] % 10 + 5  # another word
     assert changed[0, 9] != tokens[0, 9]
-    moved = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0] > 1e-6
+    # FoX's running sums differ by rounding wherever one of them does.
+    moved = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0] > 1e-5
     assert moved.nonzero().flatten().tolist() == [9, 10, 11, 12, 13]
 
 

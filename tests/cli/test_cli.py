@@ -17,7 +17,7 @@ from alibi_fairseq.models.config import LargeConfig
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
 
-@pytest.mark.parametrize("flag", ["--help", "-h", "--version"])
+@pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_and_version_import_neither_fairseq_nor_torch(flag):
     done = as_process("-m", "alibi_fairseq", flag, python=["-X", "importtime"])
     assert done.returncode == 0 and "alibi-fairseq" in done.stdout
@@ -59,6 +59,7 @@ def test_errors_are_one_line(monkeypatch, capsys, error, code, said):
 
 
 class TestFairseqCommands:
+    @pytest.mark.slow  # as in tests/test_signals.py
     def test_train_in_a_process_of_its_own(self, data_bin, tmp_path):
         command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
         done = as_process(*command, cwd=PACKAGE.parent)

@@ -20,6 +20,7 @@ def train(here, *overrides):
     return as_process(*command, "--config-name", "small", *overrides, cwd=here, PYTHONPATH=ROOT)
 
 
+@pytest.mark.slow  # as every run of it in tests/test_signals.py
 def test_paths_are_meant_from_where_it_was_started(here):
     done = train(here)
     assert done.returncode == 0, done.stderr[-2000:]

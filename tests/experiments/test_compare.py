@@ -4,9 +4,9 @@ import json
 import re
 
 import torch
-from commands import ROOT, as_process
+from commands import ROOT
 from results_documents import cells_of, document, evaluation_cell
-from stand_ins import TINY, Commands
+from stand_ins import TINY, Commands, in_this_process
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiments import command
@@ -14,16 +14,19 @@ from alibi_fairseq.experiments.command import Place
 from alibi_fairseq.experiments.compare import Compare, runs_of
 from alibi_fairseq.experiments.comparison import from_mapping
 from alibi_fairseq.experiments.runner import places_for
+from alibi_fairseq.positions import METHODS
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_document, save_document
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
 
-def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys):
+def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys, monkeypatch):
     """Learned positions are evaluated past their table, and what is done is not done again."""
+    monkeypatch.setattr(command, "execute", in_this_process)
     out = tmp_path / "out"
     words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
+    words += ["--parallel", "1"]
     words = [*map(str, words), "--train-lengths", "16", "--eval-lengths", "16,48", "--updates"]
     assert main([*words, "4"]) == 0
     printed = capsys.readouterr().out
@@ -118,17 +121,19 @@ def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(3, 1)] == ["5", "7", "5"]
 
 
-def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path):
+def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path, monkeypatch):
     """Its name, a probe, and speeds beside sinusoidal."""
+    monkeypatch.setattr(command, "execute", in_this_process)
+    monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
+    del METHODS["root"]
     guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
-    (tmp_path / "my_plugin").mkdir()
+    (tmp_path / "a_plugin").mkdir()
     code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
-    (tmp_path / "my_plugin" / "__init__.py").write_text(code, encoding="utf-8")
-    words = ["compare", data_bin, "--user-dir", tmp_path / "my_plugin", "--methods", "root"]
+    (tmp_path / "a_plugin" / "__init__.py").write_text(code, encoding="utf-8")
+    words = ["compare", data_bin, "--user-dir", tmp_path / "a_plugin", "--methods", "root"]
     words += ["--train-lengths", "32", "--eval-lengths", "1x,4x", "--updates", "2"]
     words += ["--probes", "copy", "--speeds", "--out", tmp_path / "out", *SMALL]
-    done = as_process("-m", "alibi_fairseq", *words)
-    assert done.returncode == 0, done.stderr
+    assert main([*map(str, words), "--parallel", "1"]) == 0
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     header, row, *_ = cells_of(text)
     # Two updates do not teach anything to copy, so there is no column of it here.

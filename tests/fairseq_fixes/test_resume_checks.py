@@ -18,8 +18,8 @@ from alibi_fairseq.fairseq_fixes import resuming
     [
         ("--position-method", "rotary", "alibi"),
         ("--decoder-attention-heads", 2, 8),
-        ("--attention-window", 8, 0),
-        ("--activation-fn", "gelu", "relu"),
+        pytest.param("--attention-window", 8, 0, marks=pytest.mark.slow),
+        pytest.param("--activation-fn", "gelu", "relu", marks=pytest.mark.slow),
     ],
 )
 def test_another_model_of_the_same_shapes_is_refused(

@@ -38,7 +38,7 @@ def signal_at_update(monkeypatch, update: int, number: int) -> None:
     monkeypatch.setattr(Trainer, "_prepare_sample", sending)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_run_resumes_to_the_same_numbers(monkeypatch, whole, data, tmp_path, number):
     flags = (*FLAGS, "--max-update", "40")
     with monkeypatch.context() as patch:

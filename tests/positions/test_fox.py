@@ -32,7 +32,7 @@ def formula(q, k, v, gates):
 @pytest.mark.parametrize(
     "call, strength",
     [
-        *((Call(heads=heads, length=23, cached=c), 1.0) for heads in (1, 6) for c in (0, 9)),
+        *((Call(heads=heads, length=23, cached=c), 1.0) for heads, c in ((1, 0), (6, 9))),
         *((Call(heads=2, length=40, dtype=dtype), 8.0) for dtype in TOLERANCE),
     ],
     ids=str,

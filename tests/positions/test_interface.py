@@ -1,8 +1,9 @@
-"""What the decoder expects of every position method, and the method of the guide."""
+"""What the decoder expects of every position method, options that cannot be, and the method of the guide."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import sys
 
@@ -11,6 +12,7 @@ import torch
 from commands import ROOT
 from conftest import random_tokens, small_model
 
+from alibi_fairseq.errors import BadInput
 from alibi_fairseq.positions import (
     METHODS,
     PositionConfig,
@@ -62,3 +64,30 @@ def test_the_guides_method_decodes_with_a_cache(tmp_path, monkeypatch):
     other = small_model("none")
     other.load_state_dict(model.state_dict())
     assert (other(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
+
+
+#: Method, option and value; the sentence names the option.
+BAD = [
+    *(("alibi", "alibi_bias_max", value) for value in (0.0, -8.0, math.inf, math.nan)),
+    *(("alibi", "alibi_scale", value) for value in ("dynamc", "-1", "0", "nan", "inf", "")),
+    *(("alibi", "alibi_slopes", value) for value in ("papier", "0.5,0.25", "none.txt")),
+    *(("alibi", "alibi_slopes", f"{value},1,1,1,1,1,1,1") for value in ("0", "-1", "nan", "inf")),
+    *(("rotary", "rotary_scaling", value) for value in ("yarn", "yarn:", "yarn:0.5", "pi:-2", "")),
+    *(("rotary", "rotary_scaling", value) for value in ("ntk:nan", "linear:4", "pi:4:0", "pi:4:x")),
+    ("transformer_xl", "mem_len", -3),
+    # Options of another method.
+    *((name, "rotary_scaling", "yarn:4") for name in ("alibi", "xpos")),
+    *(("rotary", "alibi_slopes", "random"), ("alibi", "mem_len", 4)),
+    # Odd head sizes cannot be turned in pairs.
+    *((name, "decoder_embed_dim", 60) for name in ("rotary", "xpos")),
+    ("alibbi", "alibi", None),  # no method, with a hint
+]
+
+
+@pytest.mark.parametrize(("name", "option", "value"), BAD)
+def test_refused(name, option, value):
+    width = value if option == "decoder_embed_dim" else 64
+    heads = 4 if width == 60 else 8
+    given = {option: value} if hasattr(PositionConfig, option) else {}
+    with pytest.raises(BadInput, match=option.replace("_", "-")):
+        build_position_method(name, PositionConfig(width, heads, 2, 16, **given))

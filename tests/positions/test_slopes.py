@@ -13,7 +13,7 @@ from conftest import random_tokens, small_model
 from fairseq import checkpoint_utils
 from fairseq_runs import run_train, write_corpus
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, attend
+from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
@@ -63,13 +63,6 @@ def test_values_and_gradients_equal_the_formula(slopes, backend, cached):
     out, _ = attend(q, k, v, mask, backend=backend, strict=True)
     assert (out - expected).abs().max() < 5e-6 * expected.abs().max()
     assert_same_gradients(out, expected, inputs, exact)
-
-
-def test_backends_that_train_slopes_are_the_general_ones():
-    q, k, v, _ = (x.requires_grad_() for x in Call().tensors())
-    call = (q, k, v, FutureMask(method("trainable").bias(0, 16), 300, 300), 0.0)
-    able = {name for name, backend in BACKENDS.items() if not backend.unsupported_reason(*call)}
-    assert able == {"eager", "sdpa"}
 
 
 def test_trainable_slopes_start_at_the_papers_and_serve_every_backend_once_trained():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_cell, figures_as_svg
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
@@ -120,7 +120,8 @@ def complete(tmp_path_factory):
     folder = tmp_path_factory.mktemp("complete")
     documents = [make(corpus) for make in (evaluations, trainings) for corpus in UPDATES]
     saved(folder / "in", *documents, speeds())
-    assert cli.main(["report", str(folder / "in"), "--out", str(folder / "out")]) == 0
+    with figures_as_svg():
+        assert cli.main(["report", str(folder / "in"), "--out", str(folder / "out")]) == 0
     return folder / "out"
 
 

@@ -2,7 +2,7 @@ import re
 from dataclasses import asdict
 
 import pytest
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_cell, figures_as_svg
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import BadInput
@@ -25,6 +25,12 @@ def test_the_papers_numbers_alone_give_every_table_and_figure(tmp_path, capsys):
     assert "18.40" in page and "missing" in page
 
 
+@pytest.fixture
+def svg():
+    with figures_as_svg():
+        yield
+
+
 def in_the_papers_setting(item="table05", shift=0.1, **changes):
     points = [p for p in paper.points(item) if p.position_method == "alibi"]
     keys = ("position_method", "train_length", "length", "stride", "subset")
@@ -37,6 +43,7 @@ def in_the_papers_setting(item="table05", shift=0.1, **changes):
     return document(*cells, corpus="wikitext-103")
 
 
+@pytest.mark.usefixtures("svg")
 def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, capsys):
     save_document(in_the_papers_setting(), tmp_path / "in" / "paper.json")
     demo = [
@@ -75,6 +82,7 @@ def test_bad_input_is_one_sentence_and_leaves_no_file(tmp_path, capsys):
     assert not out.exists()
 
 
+@pytest.mark.usefixtures("svg")
 def test_ones_own_results_alone(tmp_path):
     save_document(document(evaluation_cell(12.34)), tmp_path / "mine.json")
     out = tmp_path / "out"
@@ -89,6 +97,7 @@ def test_ones_own_results_alone(tmp_path):
     assert cli.main(["report", str(tmp_path / "empty"), "--out", str(out)]) == 2
 
 
+@pytest.mark.usefixtures("svg")
 def test_a_title_and_the_size_of_models_name_what_is_shown(tmp_path):
     for name, layers in (("deep", 6), ("flat", 2)):
         facts = {"model": "alibi_lm_tiny", "layers": layers, "width": 64, "checkpoint": "best.pt"}
@@ -124,6 +133,7 @@ def two_texts(folder, measured, *options, **other):
         ({"tokens": 77}, ("1000 tokens", "77 tokens")),
     ],
 )
+@pytest.mark.usefixtures("svg")
 def test_different_texts_of_one_name_have_tables_and_figures_of_their_own(tmp_path, other, names):
     cells = [evaluation_cell(12.0, length=n) for n in (64, 128)]
     out = two_texts(tmp_path, document(*cells), **other)
@@ -136,6 +146,7 @@ def test_different_texts_of_one_name_have_tables_and_figures_of_their_own(tmp_pa
     assert all(name in figure.read_text() for name in names)  # a panel for each
 
 
+@pytest.mark.usefixtures("svg")
 def test_different_texts_never_stand_in_one_table_of_the_paper(tmp_path):
     out = two_texts(tmp_path, in_the_papers_setting())
     tables = [path.read_text() for path in (out / "tables").glob("table05*.md")]

@@ -1,6 +1,7 @@
-"""``--criterion chunked_adaptive_loss``: fairseq's ``adaptive_loss`` without the matrices of scores.
+"""``--criterion chunked_adaptive_loss`` and ``chunked_cross_entropy``: fairseq's ``adaptive_loss`` and
+``cross_entropy`` without the matrices of scores.
 
-Shapes: n tokens, k tokens of one tail cluster, C model width.
+Shapes: n tokens, k tokens of one tail cluster, C model width, V words.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.adaptive_loss import AdaptiveLoss, AdaptiveLossConfig
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from torch import Tensor, nn
 
 from ..errors import BadInput
@@ -41,14 +43,51 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
         clusters = find_clusters(softmax.cutoff, targets.flatten(), self.padding_idx)
         features = model(**sample["net_input"])[0].flatten(0, 1)  # (n, C)
         loss = adaptive_cross_entropy(softmax, features, clusters, self.padding_idx, reduce)
-        sample_size = targets.size(0) if self.sentence_avg else clusters.counted
-        logs = {
-            "loss": loss.data,
-            "ntokens": clusters.counted,
-            "nsentences": targets.size(0),
-            "sample_size": sample_size,
-        }
-        return loss, sample_size, logs
+        return with_logs(self, loss, targets, clusters.counted)
+
+
+@register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
+class ChunkedCrossEntropy(CrossEntropyCriterion):
+    """Loss, gradient and logs of fairseq's ``cross_entropy``, for decoders whose output layer is one
+    matrix. The model's forward pass stops at the features.
+
+    Raises:
+        BadInput: the output layer is something else.
+    """
+
+    def forward(self, model: Any, sample: dict, reduce: bool = True):
+        """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
+        features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
+        targets = sample["target"]
+        part = features.flatten(0, 1), output_weight(model.decoder)
+        loss = linear_cross_entropy(
+            targets.flatten(), part, ignore_index=self.padding_idx, reduce=reduce
+        )
+        return with_logs(self, loss, targets, sample["ntokens"])
+
+
+def with_logs(criterion: Any, loss: Tensor, targets: Tensor, tokens: int):
+    """A loss, the number that fairseq divides its gradient by, and the logs of a batch."""
+    sentences = targets.size(0)
+    sample_size = sentences if criterion.sentence_avg else tokens
+    logs = {"loss": loss.data, "ntokens": tokens, "nsentences": sentences}
+    return loss, sample_size, logs | {"sample_size": sample_size}
+
+
+def output_weight(decoder: nn.Module) -> Tensor:
+    """(V, C) weight of the output layer; raises BadInput if that is not a matrix."""
+    if getattr(decoder, "adaptive_softmax", None) is not None:
+        raise BadInput(
+            "This model has an adaptive softmax, which --criterion chunked_cross_entropy does not "
+            "train; use --criterion chunked_adaptive_loss."
+        )
+    layer = getattr(decoder, "output_projection", None)
+    if not isinstance(layer, nn.Linear) or layer.bias is not None:
+        raise BadInput(
+            "--criterion chunked_cross_entropy needs an output layer that is a linear layer without "
+            "bias; use --criterion cross_entropy for this model."
+        )
+    return layer.weight
 
 
 class Clusters(NamedTuple):
