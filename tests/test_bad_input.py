@@ -110,13 +110,17 @@ TRAINING = {
     "--alibi-slopes /dev/zero": "--alibi-slopes",
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
     "--tie-adaptive-weights": "--tie-adaptive-weights",
+    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
+    "--finetune-from-model FOLDER": "--finetune-from-model",
+    "--fp16": "--fp16",
     "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",
 }
 
 
-@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 11))
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 14))
 def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
-    words = [checkpoint if word == "CHECKPOINT" else word for word in flags.split()]
+    places = {"CHECKPOINT": checkpoint, "FOLDER": tmp_path}
+    words = [places.get(word, word) for word in flags.split()]
     run = tmp_path / "run"
     assert TRAINING[flags] in refuse("train", data_bin, *SHORT, *words, "--save-dir", run)
     assert not run.exists()
@@ -126,7 +130,7 @@ def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
 UNEXPECTED = (
     *("--adam-betas x", "--adam-betas (0.9)", "--lr =", "--criterion ctc", "--task masked_lm"),
     *("--log-file /nosuch/x", "--seed -1", "--update-freq 0", "--num-workers -1"),
-    *("--lr-scheduler inverse_sqrt --warmup-updates 0", "--fp16", "--adaptive-input"),
+    *("--lr-scheduler inverse_sqrt --warmup-updates 0", "--adaptive-input"),
     "--adaptive-input --adaptive-input-cutoff 20,10",
 )
 

@@ -94,7 +94,10 @@ class AlibiLanguageModel(FairseqLanguageModel):
             if getattr(args, width) is None:
                 setattr(args, width, args.decoder_embed_dim)
         if args.decoder_layers_to_keep:
-            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+            layers = args.decoder_layers_to_keep.split(",")
+            if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
+                raise BadInput("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
+            args.decoder_layers = len(layers)
         check_options(args)
         bind_dictionary(task)
         # The position method takes care of positions; fairseq's decoder must not add its own.

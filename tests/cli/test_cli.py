@@ -53,7 +53,7 @@ def test_errors_are_one_line(monkeypatch, capsys, error, code, said):
     def fail(self):
         raise error
 
-    monkeypatch.setattr("alibi_fairseq.cli.launch.Models.__call__", fail)
+    monkeypatch.setattr("alibi_fairseq.cli.paper.Models.__call__", fail)
     assert cli.main(["models"]) == code
     assert capsys.readouterr().err == f"alibi-fairseq: {said or 'interrupted'}\n"
 
