@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
-from commands import ROOT
 from conftest import without_times
 from fairseq import checkpoint_utils
 from torch.nn.functional import cross_entropy
@@ -20,6 +14,7 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.probe import ProbeCases
+from alibi_fairseq.evaluation.sweep import TextCases
 from alibi_fairseq.results.schema import load_document
 
 
@@ -51,9 +46,26 @@ def test_batches_do_not_change_the_loss(sweep):
     assert 0 < many["tokens_per_second_batch_1"] != many["tokens_per_second"]
 
 
-def test_the_same_sweep_gives_the_same_bits(sweep):
-    one, two = (sweep(lengths=[16, 64], strides=[4], out=name) for name in "ab")
-    assert list(map(without_times, one)) == list(map(without_times, two))
+def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
+    """Each cell is written before the next is measured; in the end the bits are those of one sweep."""
+    given = {"lengths": [8, 16], "strides": [None, 1]}
+    whole, written = sweep(**given, out="whole"), []
+
+    def stopping(*arguments, measure=TextCases.measure):
+        if (tmp_path / "results.json").exists():
+            written.append(load_document(tmp_path / "results.json")["cells"])
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TextCases, "measure", stopping)
+        sweep(**given)
+    assert [len(cells) for cells in written] == [1, 2, 3]
+    cells = sweep(**given)
+    assert cells[:3] == written[-1]  # with their times
+    assert list(map(without_times, cells)) == list(map(without_times, whole))
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_finished_cells_are_kept(sweep, tmp_path):
@@ -101,39 +113,25 @@ def test_slopes_that_depend_on_the_window(sweep, trained, length, stride):
     assert cell["perplexity"] == pytest.approx(math.exp(nats / len(tokens)), rel=1e-6)
 
 
+def test_a_memory_is_handed_on(sweep):
+    def bits_and_context(length, memory):
+        case = {"lengths": [length], "overrides": {"mem_len": memory}}
+        (cell,) = sweep("transformer-xl", f"{length}-{memory}", **case)
+        assert cell.get("memory_length", 0) == memory
+        return cell["loss_bits"], cell["mean_context"]
+
+    # With a memory of everything nothing is cut off: segments are a way to compute one long window.
+    assert bits_and_context(16, 5000) == pytest.approx(bits_and_context(5000, 5000), abs=1e-5)
+    (some, context), (none, short) = bits_and_context(16, 24), bits_and_context(16, 0)
+    # Behind the first segments a token sees 24 remembered inputs and 1 to 16 of its own segment.
+    assert some != none and 28 < context < 24 + 8.5 and short == pytest.approx(8.5, abs=0.1)
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_is_near(sweep, precision):
     (full,), (half,) = sweep(), sweep(precision=precision, out="half")
     assert half["precision"] == precision
     assert 0 < abs(half["loss_bits"] - full["loss_bits"]) < 0.02
-
-
-PROGRAM = """
-import sys, time
-from pathlib import Path
-from alibi_fairseq.evaluation import sweep
-data, checkpoint, out = map(Path, sys.argv[1:])
-measure = sweep.TextCases.measure
-sweep.TextCases.measure = lambda *given: time.sleep(0.5) or measure(*given)
-sweep.run_sweep(sweep.Sweep(data, [checkpoint], ["valid"], [8, 16, 24, 32], [None, 1], out))
-"""
-
-
-def test_killed_and_started_again(trained, sweep, tmp_path):
-    out = tmp_path / "results.json"
-    command = [sys.executable, "-c", PROGRAM, str(trained.data), str(trained("alibi")), str(out)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (out.exists() and len(load_document(out)["cells"]) >= 2):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    before = load_document(out)["cells"]
-    assert 2 <= len(before) < 8
-    assert len(sweep(lengths=[8, 16, 24, 32], strides=[None, 1])) == 8
-    assert load_document(out)["cells"][: len(before)] == before  # with their times
-    assert not list(tmp_path.glob(".*"))
 
 
 def changed(path, out, change):
