@@ -89,7 +89,6 @@ class Trained:
         "sinusoidal": "--arch alibi_lm --position-method sinusoidal " + SMALL,
         "learned": "--arch alibi_lm --position-method learned " + SMALL,
         "rotary": "--arch alibi_lm --position-method rotary " + SMALL,
-        "none": "--arch alibi_lm --position-method none " + SMALL,
         "transformer-xl": "--task segment_language_modeling --arch alibi_lm "
         "--position-method transformer_xl --mem-len 24 " + SMALL,
         "stock": "--arch transformer_lm --decoder-normalize-before " + SMALL,

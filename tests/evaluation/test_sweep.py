@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from conftest import without_times
-from fairseq import checkpoint_utils
-from torch.nn.functional import cross_entropy
 from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
@@ -66,16 +62,9 @@ def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
     assert cells[:3] == written[-1]  # with their times
     assert list(map(without_times, cells)) == list(map(without_times, whole))
     assert not list(tmp_path.glob(".*"))
-
-
-def test_finished_cells_are_kept(sweep, tmp_path):
-    (first,) = sweep()
-    cells = sweep(lengths=[16, 32, 64])
-    assert cells[0] == first  # with its time
-    assert sweep(lengths=[64, 16]) == [cells[2], cells[0]]
+    assert sweep(lengths=[16, 8]) == [cells[2], cells[0]]  # what is there already
     document = load_document(tmp_path / "results.json")
-    assert [cell["length"] for cell in document["cells"]] == [16, 32, 64]
-    assert len(document["provenance"]["parts"]) == 2
+    assert document["cells"] == cells and len(document["provenance"]["parts"]) == 2
 
 
 def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
@@ -90,27 +79,6 @@ def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
     assert sweep(checkpoint, **case) == cells
     with pytest.raises(BadInput, match="precision"):
         sweep(checkpoint, **case, precision="bf16")
-
-
-@pytest.mark.parametrize("length, stride", [(128, 8), (100, 30)])
-def test_slopes_that_depend_on_the_window(sweep, trained, length, stride):
-    """Windows at the start stay apart, because each divides the slopes by a length of its own."""
-    dynamic = {"alibi_scale": "dynamic"}
-    (cell,) = sweep(lengths=[length], strides=[stride], subsets=["test"], overrides=dynamic)
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(trained("alibi"))], arg_overrides={**dynamic, "data": str(trained.data)}
-    )
-    task.load_dataset("test")
-    tokens = torch.cat([line["target"] for line in task.dataset("test")])
-    inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
-    nats = 0.0
-    for first in range(0, len(tokens), stride):
-        begin, end = max(0, first - length + stride), min(first + stride, len(tokens))
-        with torch.no_grad():
-            scores, _ = model.eval()(inputs[None, begin:end])
-        wanted = tokens[first:end]
-        nats += cross_entropy(scores[0, first - begin :], wanted, reduction="sum").item()
-    assert cell["perplexity"] == pytest.approx(math.exp(nats / len(tokens)), rel=1e-6)
 
 
 def test_a_memory_is_handed_on(sweep):

@@ -68,7 +68,6 @@ ARCHITECTURES = {
     "learned": "opt",
     "sinusoidal": "xglm",
     "rotary": "gpt_neox",
-    "none": "gpt_neox",
     "transformer-xl": "alibi_lm",
 }
 
