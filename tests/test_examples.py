@@ -54,10 +54,8 @@ def trained_run(tmp_path_factory):
     """A run laid out as that of the demonstration, and its sentencepiece model."""
     folder = tmp_path_factory.mktemp("run")
     encode = make_sentencepiece(folder / "pieces.model").encode
-    splits = {
-        x: [" ".join(encode(y, out_type=str)) for y in text_of(x)] for x in ("train", "valid")
-    }
-    data = binarise(folder, splits)
+    lines = {split: text_of(split) for split in ("train", "valid")}
+    data = binarise(folder, lines, lambda line: " ".join(encode(line, out_type=str)))
     train(data, folder / "alibi-64-seed1", "--arch alibi_lm_tiny --position-method alibi")
     return {"ALIBI_RUN": folder, "ALIBI_SENTENCEPIECE": folder / "pieces.model"}
 

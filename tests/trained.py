@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -40,11 +41,12 @@ def text_of(split: str) -> list[str]:
     return [" ".join(words[i : i + 11]) for i in range(0, len(words), 11)]
 
 
-def binarise(folder: Path, lines: dict[str, list[str]]) -> Path:
-    """A data-bin of splits, given by lines of pieces."""
+def binarise(folder: Path, lines: dict[str, list[str]], pieces: Callable[[str], str] = str) -> Path:
+    """A data-bin of splits, given by their lines, each made of what ``pieces`` cuts it into."""
     prefixes = []
     for split, content in lines.items():
-        (folder / split).write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+        text = "".join(f"{pieces(line)}\n" for line in content)
+        (folder / split).write_text(text, encoding="utf-8")
         prefixes += [f"--{split}pref", folder / split]
     data = folder / "data-bin"
     in_process("preprocess", "--only-source", *prefixes, "--destdir", data, "--workers", 1)
@@ -97,7 +99,7 @@ class Trained:
     def __init__(self, folder: Path):
         self.folder = folder
         splits = ("train", "valid", "test")
-        self.data = binarise(folder, {x: list(map(pieces_of, text_of(x))) for x in splits})
+        self.data = binarise(folder, {split: text_of(split) for split in splits}, pieces_of)
         self._checkpoints: dict[str, Path] = {}
 
     def __call__(self, name: str) -> Path:

@@ -35,12 +35,8 @@ def words(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pieces")
-    lines = as_written()
     model = make_sentencepiece(folder / "pieces.model")
-    encoded = {
-        split: [" ".join(model.encode(x, out_type=str)) for x in lines[split]] for split in lines
-    }
-    data = binarise(folder, encoded)
+    data = binarise(folder, as_written(), lambda line: " ".join(model.encode(line, out_type=str)))
     listed = load_dictionary(data).indices
     assert sum(model.id_to_piece(i) not in listed for i in range(3, len(model))) > 3
     return data, {"sentencepiece_file": folder / "pieces.model"}
@@ -49,16 +45,12 @@ def pieces(tmp_path_factory):
 @pytest.fixture(scope="module")
 def byte_level(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bytes")
-    lines = as_written()
     model = ByteLevelBPETokenizer()
-    model.train_from_iterator(lines["train"], vocab_size=400, show_progress=False)
+    model.train_from_iterator(text_of("train"), vocab_size=400, show_progress=False)
     model.save_model(str(folder))
     (folder / "vocab.json").rename(folder / "encoder.json")
     (folder / "merges.txt").rename(folder / "vocab.bpe")
-    encoded = {
-        split: [" ".join(map(str, model.encode(x).ids)) for x in lines[split]] for split in lines
-    }
-    data = binarise(folder, encoded)
+    data = binarise(folder, as_written(), lambda line: " ".join(map(str, model.encode(line).ids)))
     return data, {"encoder_file": folder / "encoder.json", "merges_file": folder / "vocab.bpe"}
 
 

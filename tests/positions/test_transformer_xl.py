@@ -75,21 +75,6 @@ def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, bac
 
 
 @torch.no_grad()
-def test_a_large_memory_makes_segments_one_long_text():
-    model = xl_model("--mem-len", "100")
-    tokens = random_tokens(3, 60)
-    pieces, memory = [], None
-    for segment in tokens.split([7, 20, 1, 32], dim=1):
-        scores, extra = model.decoder(segment, memory=memory)
-        memory = extra["memory"]
-        pieces.append(scores)
-    assert [states.shape for states in memory] == [(60, 3, 16)] * 2
-    whole = small_model("transformer_xl", heads=2)
-    whole.load_state_dict(model.state_dict())
-    torch.testing.assert_close(torch.cat(pieces, 1), whole(tokens)[0], rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
 def test_a_short_memory_reaches_back_one_memory_per_layer():
     # Two layers and 5 states each: the text before the last 2 · 5 + 1 tokens cannot matter.
     model = xl_model("--mem-len", "5")
