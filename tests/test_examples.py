@@ -9,9 +9,8 @@ import runpy
 import sys
 
 import pytest
-import sentencepiece
-from commands import ROOT, as_process, in_process
-from trained import text_of, train
+from commands import ROOT, as_process
+from trained import binarise, make_sentencepiece, text_of, train
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context
@@ -54,21 +53,9 @@ def test_the_figure_of_biases(tmp_path, monkeypatch):
 def trained_run(tmp_path_factory):
     """A run laid out as that of the demonstration, and its sentencepiece model."""
     folder = tmp_path_factory.mktemp("run")
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text_of("train")),
-        model_prefix=str(folder / "pieces"),
-        model_type="bpe",
-        vocab_size=300,
-        minloglevel=2,
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "pieces.model"))
-    prefixes = []
-    for split in ("train", "valid"):
-        lines = [" ".join(model.encode(line, out_type=str)) + "\n" for line in text_of(split)]
-        (folder / split).write_text("".join(lines))
-        prefixes += [f"--{split}pref", folder / split]
-    data = folder / "data-bin"
-    in_process("preprocess", "--only-source", *prefixes, "--destdir", data, "--workers", 1)
+    encode = make_sentencepiece(folder / "pieces.model").encode
+    lines = {split: text_of(split) for split in ("train", "valid")}
+    data = binarise(folder, lines, lambda line: " ".join(encode(line, out_type=str)))
     train(data, folder / "alibi-64-seed1", "--arch alibi_lm_tiny --position-method alibi")
     return {"ALIBI_RUN": folder, "ALIBI_SENTENCEPIECE": folder / "pieces.model"}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
+import sentencepiece
 import torch
 from commands import in_process
 
@@ -39,15 +41,28 @@ def text_of(split: str) -> list[str]:
     return [" ".join(words[i : i + 11]) for i in range(0, len(words), 11)]
 
 
-def make_corpus(folder: Path) -> Path:
-    """A data-bin with train, valid and test."""
-    for split in ("train", "valid", "test"):
-        lines = [pieces_of(line) + "\n" for line in text_of(split)]
-        (folder / f"{split}.txt").write_text("".join(lines), encoding="utf-8")
+def binarise(folder: Path, lines: dict[str, list[str]], pieces: Callable[[str], str] = str) -> Path:
+    """A data-bin of splits, given by their lines, each made of what ``pieces`` cuts it into."""
+    prefixes = []
+    for split, content in lines.items():
+        text = "".join(f"{pieces(line)}\n" for line in content)
+        (folder / split).write_text(text, encoding="utf-8")
+        prefixes += [f"--{split}pref", folder / split]
     data = folder / "data-bin"
-    prefixes = [f"--{split}pref={folder / split}.txt" for split in ("train", "valid", "test")]
-    in_process("preprocess", "--only-source", f"--destdir={data}", *prefixes, "--workers", 1)
+    in_process("preprocess", "--only-source", *prefixes, "--destdir", data, "--workers", 1)
     return data
+
+
+def make_sentencepiece(path: Path, vocabulary: int = 300):
+    """A byte pair encoding of the training text, written to ``path``."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text_of("train")),
+        model_prefix=str(path.with_suffix("")),
+        model_type="bpe",
+        vocab_size=vocabulary,
+        minloglevel=2,
+    )
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
 
 
 TRAINING = f"""
@@ -76,7 +91,6 @@ class Trained:
         "sinusoidal": "--arch alibi_lm --position-method sinusoidal " + SMALL,
         "learned": "--arch alibi_lm --position-method learned " + SMALL,
         "rotary": "--arch alibi_lm --position-method rotary " + SMALL,
-        "none": "--arch alibi_lm --position-method none " + SMALL,
         "transformer-xl": "--task segment_language_modeling --arch alibi_lm "
         "--position-method transformer_xl --mem-len 24 " + SMALL,
         "stock": "--arch transformer_lm --decoder-normalize-before " + SMALL,
@@ -84,7 +98,8 @@ class Trained:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.data = make_corpus(folder)
+        splits = ("train", "valid", "test")
+        self.data = binarise(folder, {split: text_of(split) for split in splits}, pieces_of)
         self._checkpoints: dict[str, Path] = {}
 
     def __call__(self, name: str) -> Path:

@@ -19,32 +19,23 @@ WORDS = 60  # and fairseq's four special symbols
 WIDTH, HEADS, LAYERS, LENGTH = 64, 8, 2, 32
 CUTOFFS = (24, 40)
 
-# What argparse held in the fork (fairseq 1.0.0a0, April 2021) for the README's command.
+# Some of what argparse held in the fork (fairseq 1.0.0a0, April 2021) for the README's command.
 ARGS = {
-    "no_progress_bar": False,
-    "log_interval": 100,
-    "log_format": None,
     "tensorboard_logdir": None,
     "seed": 1,
     "cpu": False,
     "fp16": True,
-    "memory_efficient_fp16": False,
-    "fp16_init_scale": 128,
     "user_dir": None,
     "criterion": "adaptive_loss",
     "optimizer": "nag",
     "lr_scheduler": "cosine",
     "task": "language_modeling",
-    "num_workers": 1,
-    "skip_invalid_size_inputs_valid_test": True,
     "max_tokens": 9216,
     "batch_size": None,
-    "required_batch_size_multiple": 1,
     "distributed_world_size": 8,
     "distributed_init_method": "tcp://localhost:17343",
     "ddp_backend": "legacy_ddp",
     "max_update": 286000,
-    "clip_norm": 0.1,
     "update_freq": [1],
     "lr": [1.0],
     "stop_min_lr": 1e-09,
@@ -56,7 +47,6 @@ ARGS = {
     "tokens_per_sample": LENGTH,
     "max_target_positions": LENGTH,
     "momentum": 0.99,
-    "weight_decay": 0.0,
     "warmup_updates": 16000,
     "warmup_init_lr": 1e-07,
     "min_lr": 0.0001,
@@ -66,7 +56,6 @@ ARGS = {
     "activation_fn": "relu",
     "dropout": 0.3,
     "attention_dropout": 0.1,
-    "activation_dropout": 0.1,
     "relu_dropout": 0.1,
     "decoder_embed_dim": WIDTH,
     "decoder_output_dim": WIDTH,
@@ -90,11 +79,7 @@ ARGS = {
     "decoder_layerdrop": 0.0,
     "decoder_layers_to_keep": None,
     "quant_noise_pq": 0.0,
-    "quant_noise_pq_block_size": 8,
-    "quant_noise_scalar": 0.0,
     "layernorm_embedding": False,
-    "checkpoint_activations": False,
-    "offload_activations": False,
 }
 
 

@@ -188,24 +188,21 @@ HOSTILE = {
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_files_are_refused_unread(tmp_path, dictionary, capsys, kind, zipped):
+def test_hostile_files_are_refused_unread(tmp_path, dictionary, refuse, kind, zipped):
     mark, source, out = tmp_path / "mark", tmp_path / "in.pt", tmp_path / "out"
     state = {**released_state(), "args": HOSTILE[kind](mark)}
     torch.save(state, source, _use_new_zipfile_serialization=zipped)
-    command = ["import-checkpoint", source, "--dict", dictionary, "--out", out]
-    assert main([str(word) for word in command]) == 2
-    error = capsys.readouterr().err
-    assert "not on the list of types that only hold values" in error and error.count("\n") == 1
+    said = refuse("import-checkpoint", source, "--dict", dictionary, "--out", out)
+    assert "not on the list of types that only hold values" in said
     assert not mark.exists() and not out.exists()
 
 
-def test_missing_files_and_taken_folders_are_refused(tmp_path, dictionary, capsys):
+def test_missing_files_and_taken_folders_are_refused(tmp_path, dictionary, refuse):
     with pytest.raises(BadInput, match="is not a dictionary"):
         read_dictionary(tmp_path / "none.txt")
     path = imported(tmp_path, dictionary, released_state())
     before = path.read_bytes()
     assert path.with_name("dict.txt").read_bytes() == dictionary.read_bytes()
     command = ["import-checkpoint", tmp_path / "alibi_wt103_L32.pt", "--dict", dictionary]
-    assert main([str(w) for w in [*command, "--out", path.parent]]) == 2
-    assert "is not an empty folder" in capsys.readouterr().err
+    assert "is not an empty folder" in refuse(*command, "--out", path.parent)
     assert path.read_bytes() == before

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
-from alibi_fairseq.results.provenance import STATE_KEY
 from alibi_fairseq.results.schema import load_document
 
 
@@ -58,15 +56,3 @@ def test_mistakes(trained, tmp_path, refuse, flags):
     command += ["--lengths", 16, "--out", tmp_path / "r.json"]
     assert flags.split()[0] in refuse(*command, *flags.split())
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("option", ["--path", "--dict"])
-def test_files_that_are_not_there(trained, tmp_path, refuse, option):
-    path = tmp_path / "model.pt"
-    state = torch.load(trained("alibi"), weights_only=True)
-    del state["task_state"][STATE_KEY]  # which makes --dict superfluous
-    torch.save(state, path)
-    command = ["eval", trained.data, "--path", path, "--lengths", 16, "--out", tmp_path / "r.json"]
-    for wrong in (tmp_path / "nowhere", tmp_path):
-        assert str(wrong) in refuse(*command, option, wrong)
-    assert list(tmp_path.iterdir()) == [path]

@@ -7,13 +7,11 @@ import shutil
 import pytest
 import torch
 from commands import in_process
-from conftest import dictionary_of, small_model
-from fairseq.tasks.language_modeling import LanguageModelingTask
+from conftest import dictionary_of
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results.provenance import (
     STATE_KEY,
-    bind_dictionary,
     dictionary_sha256,
     fingerprint,
 )
@@ -75,10 +73,3 @@ def test_counts_do_not_matter_but_order_does():
     assert fingerprint(one) == fingerprint(other)
     other.symbols[4], other.symbols[5] = other.symbols[5], other.symbols[4]
     assert fingerprint(one) != fingerprint(other)
-
-
-def test_a_task_without_a_state_is_left_alone():
-    small_model("alibi")  # its task has no state
-    task = LanguageModelingTask(None, dictionary_of(5))
-    bind_dictionary(task)
-    assert task.state_dict() == {STATE_KEY: fingerprint(dictionary_of(5))}

@@ -66,11 +66,21 @@ def test_the_same_tokens_at_every_length_and_stride(sizes, one, other, score_fro
             assert full or window.start == begin and score_from < length - stride
 
 
-@pytest.mark.parametrize("score_from, stride", [(48, 1), (20, 16), (0, 5)])
-def test_losses_of_documents(documents, trained, data, score_from, stride):
+@pytest.mark.parametrize(
+    "length, stride, score_from, scale",
+    [
+        *((32, 1, 48, "none"), (32, 16, 20, "none"), (32, 5, 0, "none")),
+        # Windows at a start stay apart, because each divides the slopes by a length of its own.
+        *((80, 8, 0, "dynamic"), (75, 30, 40, "dynamic")),
+    ],
+)
+def test_losses_of_documents(documents, trained, length, stride, score_from, scale):
     """Against the model's own scores, window by window."""
-    (cell,) = documents(lengths=[32], strides=[stride], score_from=score_from, score_to=100)
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(trained("alibi"))])
+    given = {"lengths": [length], "strides": [stride], "overrides": {"alibi_scale": scale}}
+    (cell,) = documents(**given, score_from=score_from, score_to=100)
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(trained("alibi"))], arg_overrides={"alibi_scale": scale}
+    )
     task.load_dataset("valid")
     tokens = torch.cat([line["target"] for line in task.dataset("valid")])
     inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
@@ -79,7 +89,7 @@ def test_losses_of_documents(documents, trained, data, score_from, stride):
     ):
         end, nats = min(end, begin + 100), 0.0
         for first in range(begin + score_from, end, stride):
-            start, stop = max(begin, first - 32 + stride), min(end, first + stride)
+            start, stop = max(begin, first - length + stride), min(end, first + stride)
             with torch.no_grad():
                 scores = model.eval()(inputs[None, start:stop])[0][0].log_softmax(1)
             chosen = torch.arange(first - start, stop - start), tokens[first:stop]

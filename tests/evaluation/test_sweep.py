@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import os
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
 import torch
-from commands import ROOT
 from conftest import without_times
-from fairseq import checkpoint_utils
-from torch.nn.functional import cross_entropy
 from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.probe import ProbeCases
+from alibi_fairseq.evaluation.sweep import TextCases
 from alibi_fairseq.results.schema import load_document
 
 
@@ -51,19 +42,29 @@ def test_batches_do_not_change_the_loss(sweep):
     assert 0 < many["tokens_per_second_batch_1"] != many["tokens_per_second"]
 
 
-def test_the_same_sweep_gives_the_same_bits(sweep):
-    one, two = (sweep(lengths=[16, 64], strides=[4], out=name) for name in "ab")
-    assert list(map(without_times, one)) == list(map(without_times, two))
+def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
+    """Each cell is written before the next is measured; in the end the bits are those of one sweep."""
+    given = {"lengths": [8, 16], "strides": [None, 1]}
+    whole, written = sweep(**given, out="whole"), []
 
+    def stopping(*arguments, measure=TextCases.measure):
+        if (tmp_path / "results.json").exists():
+            written.append(load_document(tmp_path / "results.json")["cells"])
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        return measure(*arguments)
 
-def test_finished_cells_are_kept(sweep, tmp_path):
-    (first,) = sweep()
-    cells = sweep(lengths=[16, 32, 64])
-    assert cells[0] == first  # with its time
-    assert sweep(lengths=[64, 16]) == [cells[2], cells[0]]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TextCases, "measure", stopping)
+        sweep(**given)
+    assert [len(cells) for cells in written] == [1, 2, 3]
+    cells = sweep(**given)
+    assert cells[:3] == written[-1]  # with their times
+    assert list(map(without_times, cells)) == list(map(without_times, whole))
+    assert not list(tmp_path.glob(".*"))
+    assert sweep(lengths=[16, 8]) == [cells[2], cells[0]]  # what is there already
     document = load_document(tmp_path / "results.json")
-    assert [cell["length"] for cell in document["cells"]] == [16, 32, 64]
-    assert len(document["provenance"]["parts"]) == 2
+    assert document["cells"] == cells and len(document["provenance"]["parts"]) == 2
 
 
 def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
@@ -80,25 +81,18 @@ def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
         sweep(checkpoint, **case, precision="bf16")
 
 
-@pytest.mark.parametrize("length, stride", [(128, 8), (100, 30)])
-def test_slopes_that_depend_on_the_window(sweep, trained, length, stride):
-    """Windows at the start stay apart, because each divides the slopes by a length of its own."""
-    dynamic = {"alibi_scale": "dynamic"}
-    (cell,) = sweep(lengths=[length], strides=[stride], subsets=["test"], overrides=dynamic)
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(trained("alibi"))], arg_overrides={**dynamic, "data": str(trained.data)}
-    )
-    task.load_dataset("test")
-    tokens = torch.cat([line["target"] for line in task.dataset("test")])
-    inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
-    nats = 0.0
-    for first in range(0, len(tokens), stride):
-        begin, end = max(0, first - length + stride), min(first + stride, len(tokens))
-        with torch.no_grad():
-            scores, _ = model.eval()(inputs[None, begin:end])
-        wanted = tokens[first:end]
-        nats += cross_entropy(scores[0, first - begin :], wanted, reduction="sum").item()
-    assert cell["perplexity"] == pytest.approx(math.exp(nats / len(tokens)), rel=1e-6)
+def test_a_memory_is_handed_on(sweep):
+    def bits_and_context(length, memory):
+        case = {"lengths": [length], "overrides": {"mem_len": memory}}
+        (cell,) = sweep("transformer-xl", f"{length}-{memory}", **case)
+        assert cell.get("memory_length", 0) == memory
+        return cell["loss_bits"], cell["mean_context"]
+
+    # With a memory of everything nothing is cut off: segments are a way to compute one long window.
+    assert bits_and_context(16, 5000) == pytest.approx(bits_and_context(5000, 5000), abs=1e-5)
+    (some, context), (none, short) = bits_and_context(16, 24), bits_and_context(16, 0)
+    # Behind the first segments a token sees 24 remembered inputs and 1 to 16 of its own segment.
+    assert some != none and 28 < context < 24 + 8.5 and short == pytest.approx(8.5, abs=0.1)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -108,64 +102,18 @@ def test_half_precision_is_near(sweep, precision):
     assert 0 < abs(half["loss_bits"] - full["loss_bits"]) < 0.02
 
 
-PROGRAM = """
-import sys, time
-from pathlib import Path
-from alibi_fairseq.evaluation import sweep
-data, checkpoint, out = map(Path, sys.argv[1:])
-measure = sweep.TextCases.measure
-sweep.TextCases.measure = lambda *given: time.sleep(0.5) or measure(*given)
-sweep.run_sweep(sweep.Sweep(data, [checkpoint], ["valid"], [8, 16, 24, 32], [None, 1], out))
-"""
-
-
-def test_killed_and_started_again(trained, sweep, tmp_path):
-    out = tmp_path / "results.json"
-    command = [sys.executable, "-c", PROGRAM, str(trained.data), str(trained("alibi")), str(out)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (out.exists() and len(load_document(out)["cells"]) >= 2):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    before = load_document(out)["cells"]
-    assert 2 <= len(before) < 8
-    assert len(sweep(lengths=[8, 16, 24, 32], strides=[None, 1])) == 8
-    assert load_document(out)["cells"][: len(before)] == before  # with their times
-    assert not list(tmp_path.glob(".*"))
-
-
-def changed(path, out, change):
-    """A checkpoint, changed."""
-    state = torch.load(path, weights_only=False)
-    change(state)
-    torch.save(state, out)
-    return out
-
-
-def test_updates_are_those_of_the_last_optimizer(sweep, trained, tmp_path):
-    """A checkpoint whose optimizer was reset has several entries in its history."""
-
-    def reset(state):
-        history = state["optimizer_history"]
-        history.insert(0, {**history[-1], "num_updates": 7})
-
-    (cell,) = sweep(changed(trained("alibi"), tmp_path / "reset.pt", reset))
-    assert cell["updates"] == 12
-
-
-@pytest.mark.parametrize("overrides", [{"rotary_scaling": "yarn:2"}, {"score_scaling": "logn"}])
-def test_options_that_a_checkpoint_is_too_old_to_have(sweep, trained, tmp_path, overrides):
-    def drop(state):
-        for option in ("rotary_scaling", "score_scaling"):
-            del state["cfg"]["model"][option]
-
-    def perplexity(path, out, **changes):
-        (cell,) = sweep(path, out, lengths=[64], **changes)
-        return cell["perplexity"]
-
-    new, old = trained("rotary"), changed(trained("rotary"), tmp_path / "old.pt", drop)
-    changed_value = perplexity(new, "a", overrides=overrides)
-    assert perplexity(old, "b", overrides=overrides) == changed_value
-    assert perplexity(old, "c") == perplexity(new, "d") != changed_value
+def test_checkpoints_of_others_and_of_earlier_versions(sweep, trained, tmp_path):
+    state = torch.load(trained("rotary"), weights_only=False)
+    history = state["optimizer_history"]
+    history.insert(0, {**history[-1], "num_updates": 7})  # of an optimizer that was reset
+    for option in ("rotary_scaling", "score_scaling"):  # which this one is too old to have
+        del state["cfg"]["model"][option]
+    torch.save(state, tmp_path / "old.pt")
+    perplexities = []
+    for overrides in ({}, {"rotary_scaling": "yarn:2"}, {"score_scaling": "logn"}):
+        case = {"lengths": [64], "overrides": overrides, "out": f"new{len(perplexities)}"}
+        (new,) = sweep("rotary", **case)
+        (old,) = sweep(tmp_path / "old.pt", **case | {"out": f"old{len(perplexities)}"})
+        perplexities.append(new["perplexity"])
+        assert (old["perplexity"], old["updates"]) == (new["perplexity"], 12)
+    assert len(set(perplexities)) == 3

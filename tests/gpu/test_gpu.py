@@ -31,22 +31,23 @@ pytestmark = [
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
 @pytest.mark.parametrize("backend", list(BACKENDS))
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_attention(method, backend, dtype):
-    """Values and gradients of every method on every backend that supports it."""
-    compare(Call(method, dtype=dtype, width=64, device=DEVICE), backend)
-
-
-@pytest.mark.parametrize("backend", ["sdpa", "flex"])
-@pytest.mark.parametrize("method", ["alibi", "none"])
-def test_documents(method, backend):
-    """Values and gradients where attention stays within documents."""
-    compare(Call(method, width=64, documents=True, device=DEVICE), backend)
-
-
-def compare(call: Call, backend: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(
+            Call(name, dtype=t, width=64, device=DEVICE)
+            for name in sorted(METHODS)
+            for t in TOLERANCE
+        ),
+        *(Call(name, width=64, documents=True, device=DEVICE) for name in ("alibi", "none")),
+    ],
+    ids=str,
+)
+def test_attention(call, backend):
+    """Values and gradients of every method on every backend that supports it, also where attention
+    stays within documents.
+    """
     if backend not in supporting(call):
         pytest.skip(f"{backend} does not support this call here")
     assert_close(results(call, backend), reference(call), TOLERANCE[call.dtype])

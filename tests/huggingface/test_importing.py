@@ -149,12 +149,6 @@ def test_exported_and_imported_again(method, flags, tmp_path, capsys):
         assert torch.equal(weight, weights[name]), name
 
 
-def import_fails(capsys, folder, out) -> str:
-    assert main(["import-hf", str(folder), "--out", str(out)]) == 2
-    assert not out.exists()
-    return capsys.readouterr().err
-
-
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
 BAD_CONFIGS = [
     ({"model_type": "llama"}, "llama"),
@@ -168,19 +162,20 @@ BAD_CONFIGS = [
 
 
 @pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
-def test_bad_input(folder, tmp_path, capsys):
-    out, config, weights = tmp_path / "out", folder / "config.json", folder / "model.safetensors"
-    assert "config.json" in import_fails(capsys, tmp_path / "nothing", out)
-    good = config.read_text()
+def test_bad_input(folder, tmp_path, refuse):
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    good, command = config.read_text(), ["import-hf", "--out", tmp_path / "out"]
+    assert "config.json" in refuse(*command, tmp_path / "nothing")
     for change, said in BAD_CONFIGS:
         config.write_text("{" if change is None else json.dumps({**json.loads(good), **change}))
-        assert said in import_fails(capsys, folder, out)
+        assert said in refuse(*command, folder)
     config.write_text(good)
     (folder / "dict.txt").write_text("the 1\n")
-    assert "dict.txt" in import_fails(capsys, folder, out)
+    assert "dict.txt" in refuse(*command, folder)
     (folder / "dict.txt").unlink()
     weights.write_bytes(weights.read_bytes()[:1000])
-    assert str(folder) in import_fails(capsys, folder, out)
+    assert str(folder) in refuse(*command, folder)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)

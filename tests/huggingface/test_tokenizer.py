@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import sentencepiece
-from commands import in_process
 from fairseq.data import Dictionary
 from tokenizers.implementations import ByteLevelBPETokenizer
-from trained import text_of
+from trained import binarise, make_sentencepiece, text_of
 from transformers import AutoTokenizer
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.huggingface.tokenizer import (
-    build_tokenizer,
-    check_tokenizer,
-    find_files,
-)
+from alibi_fairseq.huggingface.tokenizer import build_tokenizer, check_tokenizer, find_files
 
 #: Symbols of fairseq in the text, words and characters that training never saw, exotic spaces.
 STRANGE = [
@@ -26,17 +20,6 @@ STRANGE = [
     "",
     "  the Of AND 2026 x=y_z",
 ]
-
-
-def binarise(folder, lines: dict[str, list[str]]):
-    """fairseq-preprocess over lines of pieces."""
-    prefixes = []
-    for split, content in lines.items():
-        (folder / f"{split}.pieces").write_text("".join(f"{line}\n" for line in content), "utf-8")
-        prefixes += [f"--{split}pref", folder / f"{split}.pieces"]
-    data = folder / "data-bin"
-    in_process("preprocess", "--only-source", *prefixes, "--destdir", data, "--workers", 1)
-    return data
 
 
 def as_written() -> dict[str, list[str]]:
@@ -52,19 +35,8 @@ def words(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pieces")
-    lines = as_written()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines["train"]),
-        model_prefix=str(folder / "pieces"),
-        model_type="bpe",
-        vocab_size=300,
-        minloglevel=2,
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "pieces.model"))
-    encoded = {
-        split: [" ".join(model.encode(x, out_type=str)) for x in lines[split]] for split in lines
-    }
-    data = binarise(folder, encoded)
+    model = make_sentencepiece(folder / "pieces.model")
+    data = binarise(folder, as_written(), lambda line: " ".join(model.encode(line, out_type=str)))
     listed = load_dictionary(data).indices
     assert sum(model.id_to_piece(i) not in listed for i in range(3, len(model))) > 3
     return data, {"sentencepiece_file": folder / "pieces.model"}
@@ -73,24 +45,22 @@ def pieces(tmp_path_factory):
 @pytest.fixture(scope="module")
 def byte_level(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bytes")
-    lines = as_written()
     model = ByteLevelBPETokenizer()
-    model.train_from_iterator(lines["train"], vocab_size=400, show_progress=False)
+    model.train_from_iterator(text_of("train"), vocab_size=400, show_progress=False)
     model.save_model(str(folder))
     (folder / "vocab.json").rename(folder / "encoder.json")
     (folder / "merges.txt").rename(folder / "vocab.bpe")
-    encoded = {
-        split: [" ".join(map(str, model.encode(x).ids)) for x in lines[split]] for split in lines
-    }
-    data = binarise(folder, encoded)
+    data = binarise(folder, as_written(), lambda line: " ".join(map(str, model.encode(line).ids)))
     return data, {"encoder_file": folder / "encoder.json", "merges_file": folder / "vocab.bpe"}
 
 
 @pytest.mark.parametrize("kind", ["words", "pieces", "byte_level"])
 def test_numbers_of_real_text(kind, request, tmp_path):
     data, files = request.getfixturevalue(kind)
-    build_tokenizer(data, files).register_for_auto_class() if kind != "words" else None
-    build_tokenizer(data, files).save_pretrained(tmp_path / "once")
+    tokenizer = build_tokenizer(data, files)
+    if kind != "words":
+        tokenizer.register_for_auto_class()
+    tokenizer.save_pretrained(tmp_path / "once")
     remote = {"trust_remote_code": kind != "words"}
     loaded = AutoTokenizer.from_pretrained(tmp_path / "once", **remote)
     loaded.save_pretrained(tmp_path / "twice")
@@ -110,14 +80,9 @@ def test_numbers_of_real_text(kind, request, tmp_path):
     assert loaded.unk_token_id == 3 and len(loaded) == len(load_dictionary(data))
     batch = loaded(["the of and", "the"], padding=True)
     assert batch["input_ids"][1][0] == 1 and batch["attention_mask"][1][0] == 0  # on the left
-    line = text_of("train")[0]
-    assert loaded.decode(loaded(line)["input_ids"]) == line
-
-
-def test_pieces_come_back_as_lines(pieces):
-    tokenizer = build_tokenizer(*pieces)
-    text = "\n".join(text_of("train")[:3]) + "\n"
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    lines = text_of("train")
+    texts = [lines[0], *(["\n".join(lines[:3]) + "\n"] if kind == "pieces" else [])]
+    assert [loaded.decode(loaded(text)["input_ids"]) for text in texts] == texts
 
 
 def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
@@ -132,13 +97,7 @@ def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
 
 def test_another_tokeniser_does_not_match(pieces, tmp_path):
     data, files = pieces
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text_of("train")),
-        model_prefix=str(tmp_path / "other"),
-        model_type="bpe",
-        vocab_size=120,
-        minloglevel=2,
-    )
+    make_sentencepiece(tmp_path / "other.model", vocabulary=120)
     split = load_split(data, "train", load_dictionary(data))
     check_tokenizer(build_tokenizer(data, files), split)
     other = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})

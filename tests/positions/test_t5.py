@@ -22,32 +22,26 @@ def test_buckets_equal_those_of_hugging_face(max_distance):
     assert theirs.max() == 31
 
 
-def hugging_face(heads: int) -> T5Attention:
-    config = T5Config(
-        d_model=heads * HEAD_DIM, d_kv=HEAD_DIM, num_heads=heads, is_decoder=True, dropout_rate=0
-    )
-    config._attn_implementation = "eager"
-    module = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return module.eval()
-
-
-def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
-    return x.view(BATCH, LENGTH, heads, HEAD_DIM).transpose(1, 2)  # (B, H, T, D)
-
-
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 @pytest.mark.parametrize("heads", [1, 12])
 def test_causal_attention_equals_hugging_face(heads, backend):
-    module = hugging_face(heads)
-    x = torch.randn(BATCH, LENGTH, heads * HEAD_DIM, dtype=torch.float64)
+    width = heads * HEAD_DIM
+    config = T5Config(
+        d_model=width, d_kv=HEAD_DIM, num_heads=heads, is_decoder=True, dropout_rate=0
+    )
+    config._attn_implementation = "eager"
+    module = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double().eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x = torch.randn(BATCH, LENGTH, width, dtype=torch.float64)
     future = torch.full((1, 1, LENGTH, LENGTH), -torch.inf, dtype=torch.float64).triu(1)
     theirs = module(x, mask=future)[0]
 
-    # T5 does not scale q·k; our attention does, so undo it beforehand.
-    q = heads_of(module.q(x) * HEAD_DIM**0.5, heads)
-    k, v = heads_of(module.k(x), heads), heads_of(module.v(x), heads)
+    q, k, v = (
+        y.view(BATCH, LENGTH, heads, HEAD_DIM).transpose(1, 2)  # (B, H, T, D)
+        # T5 does not scale q·k; our attention does, so undo it beforehand.
+        for y in (module.q(x) * HEAD_DIM**0.5, module.k(x), module.v(x))
+    )
     mask = FutureMask(BucketBias(module.relative_attention_bias), LENGTH, LENGTH)
     output, _ = attend(q, k, v, mask, backend=backend)
     ours = module.o(output.transpose(1, 2).flatten(2))
