@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 
 from ..files import atomic_write
-from ..reporting.own_results import Columns, draw_lengths, length_csv, length_table
-from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
+from ..reporting.own_results import Columns, draw_lengths, length_table
+from ..reporting.probes import accuracy_table, draw_accuracy
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
@@ -98,39 +98,30 @@ class Compare(Experiment):
         return budget
 
     def report(self) -> None:
-        """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
+        """Write ``table.md``, and per corpus ``results.json`` and a figure.
 
-        With several corpora the names of the latter begin with that of the corpus. A probe has no
-        ``.csv``; its accuracies also stand beside the perplexities of the other corpora.
+        With several corpora the names of the latter begin with that of the corpus.
         """
         what, runs, several = self.resolved, self.runs, len(self.comparison.corpora) > 1
         sections, files = [f"# {what.title}", trained(what)], [self.folder / "table.md"]
-        documents: dict[str, tuple[Path, dict]] = {}
-        columns = dict(self.speed_columns()) if self.speeds else {}
+        columns = self.speed_columns() if self.speeds else {}
         for corpus, evaluations in evaluations_of(runs).items():
-            name = f"{corpus.replace(' ', '-')}-results.json" if several else "results.json"
-            path, document = self.folder / name, document_of(what, evaluations)
+            prefix = f"{corpus.replace(' ', '-')}-" if several else ""
+            path = self.folder / f"{prefix}results.json"
+            document = document_of(what, evaluations)
             if path.is_file() and (kept := load_document(path))["cells"] == document["cells"]:
                 document = kept  # nothing was measured again
             save_document(document, path)
-            documents[corpus] = path, document
-            if document["kind"] == "probe":
-                columns |= probe_columns(corpus, document["cells"])
-        for corpus, (path, document) in documents.items():
-            name = path.name.replace("results.json", "figure")
-            figures = [self.folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
+            figures = [self.folder / f"{prefix}figure.{kind}" for kind in ("png", "svg", "pdf")]
             files += [*figures, path]
             sections += [f"## {corpus}"] if several else []
             if document["kind"] == "probe":
                 sections.append(accuracy_table(document["cells"]).rstrip())
-                draw_heat_maps(document["cells"], f"Accuracy of the probe: {corpus}", *figures)
+                draw_accuracy(document["cells"], f"Accuracy of the probe: {corpus}", *figures)
                 continue
             points = document_points(document)
             sections.append(length_table(points, columns).rstrip())
             draw_lengths(points, f"{what.title}: {corpus}" if several else what.title, *figures)
-            with atomic_write(path.with_suffix(".csv")) as file:
-                file.write(length_csv(document))
-            files.append(path.with_suffix(".csv"))
         sections += [self.budget["said"]] if self.budget else []
         sections += filter(None, [tuning_table(runs)])
         with atomic_write(self.folder / "table.md") as file:

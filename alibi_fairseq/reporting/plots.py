@@ -37,7 +37,7 @@ _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_ROWS = 18
 _MOST_TIMES = 100
 _LEAST_SPAN = 0.2  # of a perplexity axis, as a share of its middle: less would magnify noise
-SETTINGS = {
+_SETTINGS = {
     "font.size": 10,
     "axes.titlesize": 10,
     "figure.titlesize": 11,
@@ -161,14 +161,10 @@ def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.Pa
     draw(title, drawn, *paths, caption=text)
 
 
-@matplotlib.rc_context(SETTINGS)
+@matplotlib.rc_context(_SETTINGS)
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:
-    """Write a figure in the formats of the suffixes, see :func:`save`."""
-    save(compose(title, panels, caption), *paths)
-
-
-def save(figure: Figure, *paths: str | os.PathLike) -> None:
-    """Write a figure: whole or not at all, the same bytes each time."""
+    """Write a figure in the formats of the suffixes: whole or not at all, the same bytes each time."""
+    figure = compose(title, panels, caption)
     dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
     for path in paths:
         kind = Path(path).suffix.lstrip(".")
@@ -177,7 +173,7 @@ def save(figure: Figure, *paths: str | os.PathLike) -> None:
             figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
 
 
-@matplotlib.rc_context(SETTINGS)
+@matplotlib.rc_context(_SETTINGS)
 def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     """The figure: up to three panels side by side, one legend beside, and a caption below."""
     columns = min(len(panels), len(_PANEL_WIDTHS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -191,21 +190,14 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
 def series(points: Iterable[Point]) -> list[Series]:
     """Points by model, in table order, each model's by length; seeds are averaged.
 
-    Methods that tables do not know, such as a plugin's, keep their place in the order of the points.
     Two checkpoints, update counts, precisions or overrides of one method, length and seed are
     different models, told apart by what differs.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    places, place = {}, (-1, 0)
     for point in dict.fromkeys(points):
-        method = point.position_method
-        by_model[method, point.train_length].append(point)
-        if method not in places:  # a plugin's stays behind the one that it follows
-            known = method in METHOD_NAMES
-            place = (method_order(method)[0], 0) if known else (place[0], place[1] + 1)
-            places[method] = place
+        by_model[point.position_method, point.train_length].append(point)
     found = []
-    for model in sorted(by_model, key=lambda model: (places[model[0]], model[1])):
+    for model in sorted(by_model, key=lambda model: (method_order(model[0]), model[1])):
         for variant, members in _variants(by_model[model]).items():
             name = model_label(*model, members[0].display_name)
             found.append(Series(*model, _average_seeds(members), name, variant))
@@ -214,7 +206,6 @@ def series(points: Iterable[Point]) -> list[Series]:
 
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
-    short = _short_paths({point.checkpoint for point in points})
     described = {
         point: (
             point.label or "",
@@ -222,7 +213,7 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
             f"{point.updates} updates",
             str(point.precision),
             point.model_overrides or "as trained",
-            short.get(point.checkpoint, "unnamed"),
+            point.checkpoint or "unnamed",
         )
         for point in points
     }
@@ -237,16 +228,6 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
     for point, parts in described.items():
         variants[", ".join(filter(None, (parts[each] for each in needed)))].append(point)
     return dict(sorted(variants.items()))
-
-
-def _short_paths(paths: set[str | None]) -> dict[str | None, str]:
-    """Each path without the folders that all of them share; still one name for one path."""
-    named = [path for path in paths if path]
-    try:
-        folder = os.path.commonpath([os.path.dirname(path) for path in named])
-    except ValueError:  # none at all, or relative and absolute ones
-        folder = ""
-    return {path: os.path.relpath(path, folder) if folder else path for path in named}
 
 
 def _average_seeds(points: list[Point]) -> list[Point]:
