@@ -1,20 +1,18 @@
-"""Probes: their sequences, a model's accuracy against a naive count, and one from data to heat map."""
+"""Probes: their sequences, a model's accuracy against a naive count, and one from data to figure."""
 
 import numpy as np
 import pytest
 import torch
-from fairseq_runs import write_corpus
 from results_documents import cells_of
 from stand_ins import TINY
 
-from alibi_fairseq import reporting
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
 from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.evaluation.probe import correct
-from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
+from alibi_fairseq.reporting.probes import accuracy_table
 from alibi_fairseq.results.schema import load_document
 
 COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
@@ -77,7 +75,7 @@ def test_the_blocks_of_a_training_are_the_sequences(few_sequences, tmp_path):
     assert same[0] == same[1]
 
 
-def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
+def test_from_data_to_a_figure_and_again(few_sequences, tmp_path, capsys):
     """Learned positions are tested past their table, and what is done is not done again."""
     out = tmp_path / "out"
     words = ["compare", "--probes", "copy", "--methods", "learned", "--updates", "2"]
@@ -137,30 +135,12 @@ def test_the_table_averages_depths_then_seeds():
         ["No positions, L=64", "15 %", "–"],
     ]
     assert "guessing: 10 %" in text and "none has learned" not in text
-    assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
 
 
-def test_a_probe_that_no_model_has_learned_is_said_and_dropped():
+def test_a_probe_that_no_model_has_learned_is_said():
     """Naming a string's symbols in any order is far above guessing and no copying."""
     cells = [cell("none", 64, 0.0, 0.49), cell("none", 256, 0.0, 0.9)]
     assert "none has learned" in accuracy_table(cells)
-    assert probe_columns("copy", cells) == {}
-
-
-def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reporting.probes, "LEARNED", 0.0)
-    data = tmp_path / "data"
-    data.mkdir()
-    write_corpus(data, train=1000, valid=500)
-    words = f"compare {data} --methods alibi --probes passkey --updates 2".split()
-    words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "128"]
-    assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    assert "passkey at 4 L" in printed and "## passkey" in printed
-    header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
-    assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
-    kinds = [load_document(path)["kind"] for path in sorted((tmp_path / "out").glob("*.json"))]
-    assert sorted(kinds) == ["evaluation", "probe"]
 
 
 def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
