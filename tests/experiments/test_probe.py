@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from fairseq_runs import write_corpus
 from results_documents import cells_of
 from stand_ins import TINY
 
@@ -141,6 +142,20 @@ def test_a_probe_that_no_model_has_learned_is_said():
     """Naming a string's symbols in any order is far above guessing and no copying."""
     cells = [cell("none", 64, 0.0, 0.49), cell("none", 256, 0.0, 0.9)]
     assert "none has learned" in accuracy_table(cells)
+
+
+def test_a_probe_in_text_is_compared_beside_the_perplexity_of_the_text(
+    few_sequences, tmp_path, capsys
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    write_corpus(data, train=1000, valid=500)
+    words = f"compare {data} --methods alibi --probes passkey --updates 2".split()
+    words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "128"]
+    assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
+    assert "## passkey" in capsys.readouterr().out
+    kinds = [load_document(path)["kind"] for path in (tmp_path / "out").glob("*.json")]
+    assert sorted(kinds) == ["evaluation", "probe"]
 
 
 def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(

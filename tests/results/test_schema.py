@@ -59,6 +59,7 @@ def changed(path: str, value) -> dict:
         ("provenance.date", "yesterday", r"provenance\.date"),
         ("cells.0.tokens", 2**63, r"cells\[0\]\.tokens"),
         ("cells.0.model_overrides", "[1]", r"cells\[0\]\.model_overrides"),
+        ("cells.0.shard", "1/3", r"cells\[0\]\.shard"),
         ("cells.1.tokens", 10.5, r"cells\[1\]\.tokens"),
         ("cells.0.loss_bits", float("nan"), r"cells\[0\]\.loss_bits"),
         ("cells.0.perplexity", float("inf"), r"cells\[0\]\.perplexity"),
