@@ -43,7 +43,7 @@ class Report:
         self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
 
     def _unique(self, folder: str, name: str) -> str:
-        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:150]
         numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
         unique = next(name for name in numbered if (folder, name) not in self.names)
         self.names.add((folder, unique))
