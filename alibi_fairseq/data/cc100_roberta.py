@@ -2,29 +2,47 @@
 
 An item of the data is a document: its lines, each with ``</s>``, and one more ``</s>`` at its end,
 as RoBERTa's recipe makes of the empty line between documents. See data-prep/cc100-roberta/README.md.
+
+Each document gets a 64-bit key from the seed and its place in the input; the shuffled order is the order
+of the keys. Reading writes *runs*: documents that fit into memory, sorted by key. Any interval of keys is
+then read back by taking its slice out of each run. So the order depends on nothing but the seed and the
+input: not on memory, processes or interruptions.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
+
+import numpy as np
 
 from ..errors import BadInput
-from ..files import sha256_file
+from ..files import atomic_write, sha256_file
 from ..results.manifest import other_name
-from .documents import KEYS, documents_between, portions, runs_in, write_runs
+from ..results.stamps import Stamp, once
+from .excerpt import batches
+from .parallel import map_in_order, progress
 from .pipeline import BYTES_PER_TOKEN, Corpus, Part, option, part_bytes, positive
-from .sources import fingerprint, text_bytes, text_files
+from .sources import fingerprint, single_spaced, text_bytes, text_files, texts
 from .tokenisers import ByteLevelBpe, Tokeniser
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9
 SHARD = 4e9  # bytes of text in a shard
+KEYS = 1 << 64  # keys are below it
+RUN = 128_000_000  # bytes of text in one run
+# A longer document or line is cut there: each part is then shuffled as a document of its own.
+LONGEST_DOCUMENT = 1 << 20  # bytes
+_LONGEST_LINE = 1 << 20
 
 _SAMPLE = 200_000_000  # bytes of text that a tokeniser is trained on at most
 _LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
@@ -88,9 +106,7 @@ class Cc100Roberta(Corpus):
 
     def read(self, work: Path, workers: int) -> dict:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
-        replaced = write_runs(
-            portions(self.files, most), self.seed, work / "runs", workers, text_bytes(self.files)
-        )
+        replaced = write_runs(self.files, self.seed, work / "runs", workers, most)
         size = text_bytes(runs_in(work / "runs"))
         self._set_aside(size)
         of_that_size = is_of_that_size(size) and not self.excerpt
@@ -193,3 +209,131 @@ def plan(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]
 def is_of_that_size(text_bytes: float) -> bool:
     """Return whether the text may be the paper's, which is not published; only its size tells."""
     return text_bytes >= 0.9 * PAPER_BYTES
+
+
+def read(path: Path, most: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """(offset, text) of the documents of a file in their order, about the first ``most`` bytes of it.
+
+    The offset is where the document begins in the unpacked text of its file. The text has single
+    spaces, no empty lines, and every line ended; bytes that are not UTF-8 become U+FFFD.
+    """
+    begin = 0
+    for _, stream in texts(path):
+        end = begin
+        for offset, text in _documents(stream, begin, most):
+            yield offset, text
+            end = offset + len(text)
+        # The next text of an archive begins after everything that was read of this one.
+        begin = end + 1
+        if most is not None and begin >= most:
+            return
+
+
+def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[tuple[int, bytes]]:
+    """Documents from the stream's place on; ``position`` is its number, ``end`` where to stop."""
+    begun, size = position, 0
+    lines: list[bytes] = []
+    rest = b""
+    while end is None or position < end or rest:
+        raw = rest + stream.readline(_LONGEST_LINE)
+        if not raw:
+            break
+        rest = b""
+        if len(raw) >= _LONGEST_LINE and not raw.endswith(b"\n"):
+            cut = raw.rfind(b" ") + 1 or len(raw)
+            raw, rest = raw[:cut], raw[cut:]
+        text = single_spaced(raw.decode("utf-8", "replace"))
+        if lines and (not text or size + len(raw) > LONGEST_DOCUMENT):
+            yield begun, b"".join(lines)
+            lines, size = [], 0
+        if text:
+            if not lines:
+                begun = position
+            lines.append(text.encode() + b"\n")
+            size += len(raw)
+        position += len(raw)
+    if lines:
+        yield begun, b"".join(lines)
+
+
+def write_runs(
+    files: list[Path], seed: int, folder: Path, workers: int, most: int | None = None
+) -> int:
+    """Read every file into sorted runs, except those that an earlier call has finished.
+
+    A run holds the texts; the file beside it, with ``.npy``, their keys and where each ends.
+
+    Args:
+        most: bytes of text that are read in all, about.
+
+    Returns:
+        The number of documents with bytes that were not UTF-8.
+    """
+    folder.mkdir(exist_ok=True)
+    for run in folder.glob("*-*-*.run"):  # of a release that read files in portions
+        run.unlink()
+    tasks = []
+    for number, path in enumerate(files):
+        if most is None or most > 0:
+            tasks.append((number, path, most))
+            most = most and most - text_bytes([path])
+    replaced = 0
+    with progress(text_bytes(files), "reading") as bar:
+        work = functools.partial(_write_runs_of, seed, folder)
+        for record in map_in_order(work, tasks, workers):
+            replaced += record["replaced"]
+            bar.update(record["bytes"])
+    return replaced
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs, in the order of the input."""
+    return sorted(folder.glob("*.run"))
+
+
+def _write_runs_of(seed: int, folder: Path, task: tuple[int, Path, int | None]) -> dict:
+    file, path, most = task
+
+    def write() -> dict:
+        sums = {"bytes": 0, "replaced": 0}
+        keyed = ((_key(seed, file, offset), text) for offset, text in read(path, most))
+        for number, run in enumerate(batches(keyed, RUN, lambda document: len(document[1]))):
+            sums["bytes"] += _write_run(folder / f"{file:05d}-{number:05d}.run", run)
+            sums["replaced"] += sum(b"\xef\xbf\xbd" in text for _, text in run)
+        return sums
+
+    return once(Stamp(folder / f"{file:05d}.json"), write)
+
+
+def _write_run(path: Path, run: list[tuple[int, bytes]]) -> int:
+    """Write the documents in the order of their keys; returns their bytes."""
+    run.sort(key=itemgetter(0))
+    ends = list(accumulate(len(text) for _, text in run))
+    with atomic_write(f"{path}.npy", "wb") as out:
+        np.save(out, np.array([[key for key, _ in run], ends], dtype=np.uint64))
+    with atomic_write(path, "wb") as out:
+        out.writelines(text for _, text in run)
+    return ends[-1]
+
+
+def _key(seed: int, file: int, offset: int) -> int:
+    digest = hashlib.blake2b(struct.pack("<qqq", seed, file, offset), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def documents_between(runs: list[Path], low: int, high: int) -> list[tuple[int, bytes]]:
+    """(key, text) of all documents with low ≤ key < high, in the shuffled order."""
+    found = [pair for run in runs for pair in _slice_of(run, low, high)]
+    return sorted(found, key=itemgetter(0))
+
+
+def _slice_of(run: Path, low: int, high: int) -> Iterator[tuple[int, bytes]]:
+    keys, ends = np.load(f"{run}.npy", mmap_mode="r")
+    first = int(np.searchsorted(keys, np.uint64(low)))
+    last = len(keys) if high >= KEYS else int(np.searchsorted(keys, np.uint64(high)))
+    at = int(ends[first - 1]) if first else 0
+    with open(run, "rb") as stream:
+        stream.seek(at)
+        for key, end in zip(keys[first:last].tolist(), ends[first:last].tolist()):
+            yield key, stream.read(end - at)
+            at = end

@@ -34,7 +34,6 @@ from .sources import (
 )
 from .tokenisers import RESERVED, SPECIAL, Tokeniser, Words
 
-TOKENIZERS = ("sentencepiece", "words")
 #: Files of a folder that are read; files named one by one may have any name.
 ENDINGS = (".txt", ".md", ".rst")
 
@@ -51,7 +50,7 @@ class OwnText(Corpus):
     tokenizer: str = option(
         "a BPE trained on the training split, or words separated by white space",
         "sentencepiece",
-        choices=TOKENIZERS,
+        choices=("sentencepiece", "words"),
     )
     vocab_size: int | None = option(
         "dictionary entries (default: all words; with sentencepiece one per 1,000 bytes of "

@@ -35,10 +35,6 @@ def is_archive(path: str | os.PathLike) -> bool:
     return str(path).lower().endswith(_ARCHIVES)
 
 
-def is_packed(path: Path) -> bool:
-    return is_archive(path) or path.suffix.lower() in _COMPRESSED
-
-
 def text_files(
     sources: Iterable[str | os.PathLike], endings: tuple[str, ...] = (".txt",)
 ) -> list[Path]:
@@ -57,7 +53,11 @@ def text_files(
 
 def text_bytes(files: Iterable[Path]) -> int:
     """Bytes of the text in files: exact for plain text, an estimate for packed files."""
-    return sum(file.stat().st_size * (_EXPANSION if is_packed(file) else 1) for file in files)
+    packed = (*_ARCHIVES, *_COMPRESSED)
+    return sum(
+        file.stat().st_size * (_EXPANSION if file.name.lower().endswith(packed) else 1)
+        for file in files
+    )
 
 
 def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:

@@ -10,7 +10,6 @@ import io
 import os
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +36,6 @@ class Tokeniser:
     offset: int
     names: list[str]
     files: list[Path]
-
-    def __reduce__(self):
-        """Another process loads it from its files, once."""
-        return _load, (type(self), *self.files)
 
     @property
     def entries(self) -> int:
@@ -70,11 +65,6 @@ class Tokeniser:
             "pieces": len(self.names) - (SPECIAL - self.offset),
             "files": [path.name for path in self.files],
         }
-
-
-@lru_cache
-def _load(kind: type, *files: Path) -> Tokeniser:
-    return kind(*files)
 
 
 class Words(Tokeniser):

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from ..files import atomic_write
-from ..reporting.own_results import Columns, draw_lengths, length_csv, length_table
+from ..reporting.own_results import Columns, draw_lengths, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
@@ -98,10 +98,10 @@ class Compare(Experiment):
         return budget
 
     def report(self) -> None:
-        """Write ``table.md``, and per corpus ``results.json``, ``.csv`` and a figure.
+        """Write ``table.md``, and per corpus ``results.json`` and a figure.
 
-        With several corpora the names of the latter begin with that of the corpus. A probe has no
-        ``.csv``; its accuracies also stand beside the perplexities of the other corpora.
+        With several corpora the names of the latter begin with that of the corpus. Accuracies of
+        probes also stand beside the perplexities of the other corpora.
         """
         what, runs, several = self.resolved, self.runs, len(self.comparison.corpora) > 1
         sections, files = [f"# {what.title}", trained(what)], [self.folder / "table.md"]
@@ -128,9 +128,6 @@ class Compare(Experiment):
             points = document_points(document)
             sections.append(length_table(points, columns).rstrip())
             draw_lengths(points, f"{what.title}: {corpus}" if several else what.title, *figures)
-            with atomic_write(path.with_suffix(".csv")) as file:
-                file.write(length_csv(document))
-            files.append(path.with_suffix(".csv"))
         sections += [self.budget["said"]] if self.budget else []
         sections += filter(None, [tuning_table(runs)])
         with atomic_write(self.folder / "table.md") as file:

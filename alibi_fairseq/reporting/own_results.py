@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -11,11 +9,6 @@ from dataclasses import replace
 
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.results.points import Point, Series, series, text_names
-
-_CSV_COLUMNS = (
-    *("position_method", "train_length", "length", "stride", "subset", "tokens"),
-    *("loss_bits", "perplexity"),
-)
 
 #: Further columns of a table: header -> (position method, training length) -> text.
 Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
@@ -80,15 +73,6 @@ def _bits_per_byte(point: Point | None) -> str:
     if point is None or point.bits_per_byte is None:
         return markdown.MISSING
     return f"{point.bits_per_byte:.4f}"
-
-
-def length_csv(document: dict) -> str:
-    """The cells of an evaluation as CSV."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(document["cells"])
-    return stream.getvalue()
 
 
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:

@@ -13,7 +13,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.collect import Cases, Results
 from alibi_fairseq.reporting.own_results import without_length
-from alibi_fairseq.reporting.paper_tables import JOINED, printed_speeds, rows_beside, time_curve
+from alibi_fairseq.reporting.paper_tables import JOINED, printed_speeds, rows_beside
 from alibi_fairseq.results.points import (
     METHOD_NAMES,
     Point,
@@ -104,6 +104,35 @@ def figure05(results: Results, *paths: str | os.PathLike) -> None:
             lines.append(_line(method, time_curve(results, row), label))
         panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
     plots.draw(LARGE, panels, *paths)
+
+
+def time_curve(results: Results, row: dict) -> list[tuple[float, float]]:
+    """GPU hours and perplexity on the validation split of our run of a row of Figure 5, in order of time.
+
+    The training's own validations where they were at the length of the row; at another length the
+    evaluations of checkpoints that the run kept, at the hours of its validation after as many updates.
+    """
+    corpus = paper.about("figure05")["corpus"]
+    model = (row["position_method"], row["train_length"])
+    run = [
+        cell
+        for cell in results.trainings(corpus)
+        if (cell["position_method"], cell["train_length"]) == model and "gpu_hours" in cell
+    ]
+    hours = {cell["updates"]: cell["gpu_hours"] for cell in run}
+    found: dict = {
+        point.updates: point.perplexity
+        for point in results.points
+        if (point.corpus, point.model) == (corpus, paper.model(corpus))
+        and (point.position_method, point.train_length) == model
+        and (point.length, point.stride, point.subset) == (row["length"], row["length"], "valid")
+        and point.model_overrides is None
+        and point.perplexity is not None
+        and point.updates in hours
+    }
+    same_length = (cell for cell in run if cell.get("length") == row["length"])
+    found |= {cell["updates"]: 2 ** cell["loss_bits"] for cell in same_length}
+    return [(hours[updates], found[updates]) for updates in sorted(found)]
 
 
 def _printed_speeds() -> Speeds:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.collect import Cases, Results
@@ -72,8 +70,6 @@ def table(item: str, results: Results) -> str:
             "the machine named in the sources):\n",
             _speed_grid(rows, columns),
         ]
-    if item == "table11":
-        parts.append(time_saved(results))
     parts.append(legend(corpus) + "\n")
     if reasons := {point.other_text: None for point in ours if point.other_text}:
         parts.append(
@@ -360,73 +356,3 @@ def _speeds(cases: Cases, unit: str) -> str:
             line += [shown, beside]
         lines.append(line)
     return markdown.table(headers, lines)
-
-
-def time_curve(results: Results, row: dict) -> list[tuple[float, float]]:
-    """GPU hours and perplexity on the validation split of our run of a row of Figure 5, in order of time.
-
-    The training's own validations where they were at the length of the row; at another length the
-    evaluations of checkpoints that the run kept, at the hours it had taken until then.
-    """
-    corpus = paper.about("figure05")["corpus"]
-    model = (row["position_method"], row["train_length"])
-    run = [
-        cell
-        for cell in results.trainings(corpus)
-        if (cell["position_method"], cell["train_length"]) == model and "gpu_hours" in cell
-    ]
-    if not run:
-        return []
-    hours = {0: 0.0, **{cell["updates"]: cell["gpu_hours"] for cell in run}}
-    updates = sorted(hours)
-    found: dict[int, float] = {
-        point.updates: point.perplexity
-        for point in results.points
-        if (point.corpus, point.model) == (corpus, paper.model(corpus))
-        and (point.position_method, point.train_length) == model
-        and (point.length, point.stride, point.subset) == (row["length"], row["length"], "valid")
-        and point.model_overrides is None
-        and point.perplexity is not None
-        and point.updates is not None
-        and point.updates <= updates[-1]
-    }
-    same_length = (cell for cell in run if cell.get("length") == row["length"])
-    found |= {cell["updates"]: 2 ** cell["loss_bits"] for cell in same_length}
-    at = np.interp(sorted(found), updates, [hours[count] for count in updates])
-    return list(zip(at.tolist(), (found[count] for count in sorted(found)), strict=True))
-
-
-def times_as_fast(fast: list[tuple[float, float]], slow: list[tuple[float, float]]) -> float | None:
-    """How many times as fast one run reaches the perplexities of another (paper section 4.2).
-
-    The mean over five perplexities evenly spaced, on a logarithmic scale, in the range that both curves
-    pass through; None where they share none.
-    """
-    if not fast or not slow:
-        return None
-    fast_hours, slow_hours = ([hours for hours, _ in curve] for curve in (fast, slow))
-    fast_best, slow_best = (
-        np.minimum.accumulate([perplexity for _, perplexity in curve]) for curve in (fast, slow)
-    )
-    first, last = min(fast_best[0], slow_best[0]), max(fast_best[-1], slow_best[-1])
-    if first <= last:
-        return None
-    levels = -np.geomspace(first, last, 5)
-    ratios = np.interp(levels, -slow_best, slow_hours) / np.interp(levels, -fast_best, fast_hours)
-    return float(ratios.mean())
-
-
-def time_saved(results: Results) -> str:
-    """How much faster ALiBi reaches a perplexity than the model it is compared with in Figure 5."""
-    lines = []
-    for panel, printed in (("left", markdown.NOTHING), ("right", "+11%")):
-        slow, fast = (row for row in paper.rows("figure05") if row["panel"] == panel)
-        ratio = times_as_fast(time_curve(results, fast), time_curve(results, slow))
-        labels = [model_label(row["position_method"], row["train_length"]) for row in (fast, slow)]
-        shown = markdown.MISSING if ratio is None else f"{ratio - 1:+.0%}"
-        lines.append([*labels, str(fast["length"]), printed, shown])
-    headers = ["model", "reaches perplexities of", "evaluated at", "faster by: paper", "ours"]
-    return (
-        "\nTraining time to the same perplexity, mean over five perplexities that both curves of "
-        "Figure 5 pass through (paper: section 4.2):\n\n"
-    ) + markdown.table(headers, lines, left=2)

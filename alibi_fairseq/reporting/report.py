@@ -18,8 +18,6 @@ from alibi_fairseq.reporting.markdown import literal
 from alibi_fairseq.reporting.paper_figures import FIGURES
 from alibi_fairseq.results.points import Point, size_text
 
-LONGEST_NAME = 150  # of a file, without its ending
-
 
 class Report:
     """Writes tables (``tables/*.md``) and figures (``figures/*``) and collects the page of all."""
@@ -45,7 +43,7 @@ class Report:
         self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
 
     def _unique(self, folder: str, name: str) -> str:
-        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME]
+        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:150]
         numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
         unique = next(name for name in numbered if (folder, name) not in self.names)
         self.names.add((folder, unique))

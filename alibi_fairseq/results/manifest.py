@@ -48,10 +48,6 @@ class Counts(JsonObject):
     tokens: Size
 
 
-class DictionaryFile(JsonObject):
-    entries: int | None = None
-
-
 class Tokenizer(JsonObject):
     kind: str | None = None
     files: list[Name] = []
@@ -70,7 +66,7 @@ class Manifest(JsonObject):
     corpus: Name
     identified_by: str | None
     splits: dict[str, Counts]
-    dictionary: DictionaryFile
+    dictionary: dict
     tokenizer: Tokenizer
     sources: list
     settings: dict

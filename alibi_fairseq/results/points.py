@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -214,7 +213,6 @@ def series(points: Iterable[Point]) -> list[Series]:
 
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
     """Points of one method and training length by what their label must add to tell them apart."""
-    short = _short_paths({point.checkpoint for point in points})
     described = {
         point: (
             point.label or "",
@@ -222,7 +220,7 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
             f"{point.updates} updates",
             str(point.precision),
             point.model_overrides or "as trained",
-            short.get(point.checkpoint, "unnamed"),
+            point.checkpoint or "unnamed",
         )
         for point in points
     }
@@ -237,16 +235,6 @@ def _variants(points: list[Point]) -> dict[str, list[Point]]:
     for point, parts in described.items():
         variants[", ".join(filter(None, (parts[each] for each in needed)))].append(point)
     return dict(sorted(variants.items()))
-
-
-def _short_paths(paths: set[str | None]) -> dict[str | None, str]:
-    """Each path without the folders that all of them share; still one name for one path."""
-    named = [path for path in paths if path]
-    try:
-        folder = os.path.commonpath([os.path.dirname(path) for path in named])
-    except ValueError:  # none at all, or relative and absolute ones
-        folder = ""
-    return {path: os.path.relpath(path, folder) if folder else path for path in named}
 
 
 def _average_seeds(points: list[Point]) -> list[Point]:

@@ -193,8 +193,7 @@ def validate_document(document: Any, source: str = "the results") -> dict:
         first = seen.setdefault(cell_identity(kind, cell), index)
         if first != index:
             raise BadInput(
-                f"{source}: cells[{index}] measures the same thing as cells[{first}] "
-                f"({_describe(kind, cell)}); keep one of them."
+                f"{source}: cells[{index}] measures the same thing as cells[{first}]; keep one of them."
             )
     return document
 
@@ -213,10 +212,6 @@ def check(model: type[BaseModel], content: object, source: str) -> None:
         value = "null" if wrong["input"] is None else repr(wrong["input"])
         value = value if len(value) <= 60 else value[:57] + "..."
         raise BadInput(f"{source}: {place} is {value}: {what}.") from error
-
-
-def _describe(kind: str, cell: dict) -> str:
-    return ", ".join(f"{key} {value}" for key, value in cell_identity(kind, cell))
 
 
 def save_document(document: dict, path: str | os.PathLike) -> None:
@@ -254,9 +249,9 @@ def merge_documents(documents: list[dict]) -> dict:
         for cell in document["cells"]:
             kept = cells.setdefault(cell_identity(kind, cell), cell)
             if kept != cell:
+                which = ", ".join(f"{key} {value}" for key, value in cell_identity(kind, cell))
                 raise BadInput(
-                    f"Two results to be merged differ for the same cell "
-                    f"({_describe(kind, cell)}); leave one of them out."
+                    f"Two results to be merged differ for the same cell ({which}); leave one out."
                 )
     origins = [document["provenance"] for document in documents]
     parts = [part for origin in origins for part in origin.get("parts", [origin])]

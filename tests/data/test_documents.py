@@ -11,16 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alibi_fairseq.data import documents
-from alibi_fairseq.data.documents import (
-    KEYS,
-    Portion,
-    documents_between,
-    portions,
-    read,
-    runs_in,
-    write_runs,
-)
+from alibi_fairseq.data import cc100_roberta
+from alibi_fairseq.data.cc100_roberta import KEYS, documents_between, read, runs_in, write_runs
 from alibi_fairseq.errors import BadInput
 
 LINES = st.lists(
@@ -38,9 +30,8 @@ def naive(text):
     return ["".join(line + "\n" for line in lines if line) for lines in lined if any(lines)]
 
 
-def texts_of(path, portion=None):
-    found = [portion] if portion else portions([path])
-    return [text.decode() for part in found for _, text in read(part)]
+def texts_of(path):
+    return [text.decode() for _, text in read(path)]
 
 
 @pytest.fixture(scope="module")
@@ -49,30 +40,12 @@ def folder(tmp_path_factory):
 
 
 @settings(deadline=None, max_examples=200)
-@given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(8, 60))
-def test_documents_are_those_between_empty_lines(folder, lines, end, ended, portion):
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_documents_are_those_between_empty_lines(folder, lines, end, ended):
     text = end.join(lines) + (end if ended else "")
     path = folder / "text.txt"
     path.write_bytes(text.encode())
-    expected = naive(text.replace("\r\n", "\n"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "PORTION", portion)
-        assert texts_of(path) == expected
-
-
-def test_offsets_do_not_depend_on_packing_or_portions(tmp_path, monkeypatch):
-    text = "".join(f"document {n}\nsecond line {n}\n\n" for n in range(200)).encode()
-    plain = tmp_path / "a.txt"
-    plain.write_bytes(text)
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text))
-    whole = list(read(Portion(0, plain, 0, len(text))))
-    assert len({offset for offset, _ in whole}) == 200
-    assert all(text[offset:].startswith(document) for offset, document in whole)
-    assert list(read(Portion(0, tmp_path / "a.txt.gz"))) == whole
-    monkeypatch.setattr(documents, "PORTION", 500)
-    cut = portions([plain])
-    assert len(cut) > 10
-    assert [document for part in cut for document in read(part)] == whole
+    assert texts_of(path) == naive(text.replace("\r\n", "\n"))
 
 
 def test_each_text_of_an_archive_ends_its_document(tmp_path):
@@ -80,25 +53,21 @@ def test_each_text_of_an_archive_ends_its_document(tmp_path):
         for name, text in (("a.txt", "one\ntwo"), ("skip.md", "no"), ("b.txt", "three\n\nfour\n")):
             (tmp_path / name).write_text(text)
             archive.add(tmp_path / name, f"books/{name}")
-    (part,) = portions([tmp_path / "books.tar.xz"])
-    offsets, found = zip(*read(part))
+    offsets, found = zip(*read(tmp_path / "books.tar.xz"))
     assert found == (b"one\ntwo\n", b"three\n", b"four\n")
     assert len(set(offsets)) == 3
 
 
-def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "LONGEST_DOCUMENT", 1000)
-    monkeypatch.setattr(documents, "_LONGEST_LINE", 300)
-    monkeypatch.setattr(documents, "_SEARCH", 2000)
+@pytest.mark.parametrize("between", [" ", "\n"])
+def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch, between):
+    monkeypatch.setattr(cc100_roberta, "LONGEST_DOCUMENT", 1000)
+    monkeypatch.setattr(cc100_roberta, "_LONGEST_LINE", 300)
     words = [f"word{n}" for n in range(3000)]
-    for text in (" ".join(words), "\n".join(words)):
-        path = tmp_path / "endless.txt"
-        path.write_text(text)
-        for portion in (1 << 30, 4000):
-            monkeypatch.setattr(documents, "PORTION", portion)
-            found = texts_of(path)
-            assert max(map(len, found)) <= 1300
-            assert " ".join(found).split() == words
+    path = tmp_path / "endless.txt"
+    path.write_text(between.join(words))
+    found = texts_of(path)
+    assert max(map(len, found)) <= 1300
+    assert " ".join(found).split() == words
 
 
 def test_bytes_that_are_not_utf8_are_marked(tmp_path):
@@ -160,21 +129,20 @@ def files(tmp_path):
 
 
 def shuffled(files, folder, seed=1):
-    assert write_runs(portions(files), seed, folder, 1, 1) == 0
+    assert write_runs(files, seed, folder, 1) == 0
     runs = runs_in(folder)
     return documents_between(runs, 0, KEYS), runs
 
 
 def test_order_depends_on_the_seed_alone(files, tmp_path, monkeypatch):
     first, _ = shuffled(files, tmp_path / "a")
-    monkeypatch.setattr(documents, "PORTION", 3000)
-    monkeypatch.setattr(documents, "RUN", 1000)
+    monkeypatch.setattr(cc100_roberta, "RUN", 1000)
     again, runs = shuffled(files, tmp_path / "b")
     assert len(runs) > 20 and again == first
     last = tmp_path / "b" / runs[-1].name
     last.unlink()
-    for record in (tmp_path / "b").glob("00002-*.json"):  # as if it had been killed there
-        record.unlink()
+    (tmp_path / "b" / "00002.json").unlink()  # as if it had been killed there
+    (tmp_path / "b" / "00000-000000000000000-00000.run").write_text("of an earlier release")
     assert shuffled(files, tmp_path / "b")[0] == first
     assert shuffled(files, tmp_path / "c", seed=2)[0] != first
 

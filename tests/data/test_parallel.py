@@ -1,7 +1,5 @@
-import io
 import os
 import signal
-import sys
 import time
 
 import pytest
@@ -61,14 +59,3 @@ def alive(pid):
         return False
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().split()[2] != "Z"
-
-
-def test_each_state_of_a_bar_is_a_line_of_a_log(monkeypatch):
-    log = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", log)
-    with parallel.progress(3, "counting", "files", mininterval=0) as bar:
-        for _ in range(3):
-            bar.update()
-    lines = log.getvalue().splitlines()
-    assert "\r" not in log.getvalue() and all(line.startswith("counting") for line in lines)
-    assert "0/3" in lines[0].replace(".00", "") and "100%" in lines[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from commands import in_process
 from fairseq.tasks import FairseqTask
-from preparations import sentences, train_byte_level_bpe
+from preparations import sentences
 
 from alibi_fairseq.data import pipeline
 from alibi_fairseq.data.own_text import OwnText
@@ -26,7 +26,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["words", "sentencepiece", "byte-level-bpe"])
+@pytest.mark.parametrize("kind", ["words", "sentencepiece"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
     monkeypatch.setattr(pipeline, "_PART", (2000, 2000))
@@ -40,10 +40,7 @@ def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, work
         FairseqTask.build_dictionary([str(splits["train"])]).save(str(tmp_path / "dict.txt"))
         tokeniser, given = Words(tmp_path / "dict.txt"), []
     else:
-        if kind == "sentencepiece":
-            tokeniser = train_sentencepiece(texts["train"], tmp_path / "sp.model", 400)
-        else:
-            tokeniser = train_byte_level_bpe(texts["train"], tmp_path, 330)
+        tokeniser = train_sentencepiece(texts["train"], tmp_path / "sp.model", 400)
         tokeniser.write_dictionary(tmp_path / "dict.txt")
         given = ["--srcdict", str(tmp_path / "dict.txt")]
     parts = [part for split, path in splits.items() for part in text_parts(path, split)]

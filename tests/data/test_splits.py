@@ -80,18 +80,6 @@ def test_held_out_blocks_are_runs_and_their_neighbours_are_dropped():
             assert set(around) == {DROPPED}
 
 
-def test_block_that_repeats_a_held_out_one_is_dropped():
-    found = books(range(100))
-    split_blocks(found, 3, seed=1)
-    valid = next(n for n, b in enumerate(found) if b.split == "valid")
-    train = next(n for n, b in enumerate(found) if b.split == "train")
-    repeated = books([valid if n == train else n for n in range(100)])
-    split_blocks(repeated, 3, seed=1)
-    assert [a.split for a in repeated] == [
-        DROPPED if n == train else b.split for n, b in enumerate(found)
-    ]
-
-
 @pytest.mark.parametrize(("split", "groups"), [(split_books, [0] * 3), (split_blocks, range(5))])
 def test_too_few_books_are_refused(split, groups):
     with pytest.raises(BadInput):

@@ -45,21 +45,11 @@ def fairseq_indices(tokeniser, line, folder):
 def test_own_numbers_plus_offset_are_fairseqs(kind, line, request, tmp_path):
     tokeniser = request.getfixturevalue(kind)
     indices, dictionary = fairseq_indices(tokeniser, line, tmp_path)
-    own = [number + tokeniser.offset for number in tokeniser.encode([line])[0]]
-    assert own + [dictionary.eos()] == indices
-    assert dictionary.unk() not in indices
+    pieces = tokeniser.encode([line])[0]
+    assert [number + tokeniser.offset for number in pieces] + [dictionary.eos()] == indices
+    assert dictionary.unk() not in indices  # so nothing is lost:
+    assert kind != "sentencepiece" or tokeniser._model.decode(pieces) == line
     assert len(dictionary) == len(tokeniser.names) + tokeniser.offset
-
-
-@pytest.mark.parametrize("line", LINES[:4] + UNSEEN)
-def test_sentencepiece_loses_nothing(sentencepiece, line):
-    pieces = [sentencepiece.names[i] for i in sentencepiece.encode([line])[0]]
-    assert sentencepiece._model.decode(pieces) == line
-
-
-def test_training_again_gives_the_same_model(sentencepiece, tmp_path):
-    again = train_sentencepiece(LINES, tmp_path / "another name.model", 400)
-    assert again.files[0].read_bytes() == sentencepiece.files[0].read_bytes()
 
 
 def test_byte_level_bpe_agrees_with_fairseqs_own_encoder(byte_level):
@@ -85,13 +75,6 @@ def test_wordpiece_agrees_with_transformers(cased, tmp_path):
         indices, dictionary = fairseq_indices(ours, line, tmp_path)
         assert [n + ours.offset for n in ours.encode([line])[0]] + [2] == indices
     assert len(dictionary) == len(words.split()) + 4
-
-
-@pytest.mark.parametrize("entries", [100, 50_000])
-def test_impossible_vocabularies_are_refused(tmp_path, entries):
-    with pytest.raises(BadInput):
-        train_sentencepiece(LINES, tmp_path / "made", entries)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", ["the\nthe\n", "the\ncat\n", "[UNK]\n[CLS]\n[SEP]\na\na\n"])

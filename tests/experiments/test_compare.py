@@ -31,7 +31,7 @@ def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys, monkey
     assert main([*words, "4"]) == 0
     printed = capsys.readouterr().out
     assert "| ALiBi, L=16" in printed and "| Learned, L=16" in printed
-    for name in ("table.md", "figure.png", "figure.pdf", "results.csv", "comparison.yaml"):
+    for name in ("table.md", "figure.png", "figure.pdf", "comparison.yaml"):
         assert (out / name).stat().st_size > 100
     results = load_document(out / "results.json")
     measured = [(c["position_method"], c["length"], c["updates"]) for c in results["cells"]]

@@ -72,24 +72,18 @@ def test_bits_per_byte_are_shown_and_averaged_where_they_are_known():
     assert rows[4:] == ["1.5000", f"{cells[-1]['loss_bits'] * 2:.4f}", "missing"]
 
 
-FILES = ["/home/me/runs/a/best.pt", "/home/me/runs/b/best.pt", "runs/c/best.pt"]
-
-
 @pytest.mark.parametrize(
     ("runs", "variants"),
     [
-        (
-            [{"updates": 100, "checkpoint": "a.pt"}, {"updates": 900, "checkpoint": "b.pt"}],
-            ["100 updates", "900 updates"],
-        ),
         (
             [{"updates": n, "checkpoint": c} for n, c in ((100, "a"), (900, "b"), (900, "c"))],
             ["100 updates, a", "900 updates, b", "900 updates, c"],
         ),
         ([{}, {"model_overrides": '{"x": 2}'}], ["as trained", '{"x": 2}']),
-        # Without the folders that all of them share.
-        ([{"checkpoint": path} for path in FILES[:2]], ["a/best.pt", "b/best.pt"]),
-        ([*({"checkpoint": path} for path in FILES), {}], [*FILES, "unnamed"]),
+        (
+            [{"checkpoint": "a/best.pt"}, {"checkpoint": "b/best.pt"}, {}],
+            ["a/best.pt", "b/best.pt", "unnamed"],
+        ),
     ],
 )
 def test_runs_that_differ_are_told_apart_and_never_averaged(runs, variants):
@@ -123,7 +117,6 @@ COMMITTED = Path(__file__).parents[2] / "results"
 def test_committed_tables_come_out_to_the_byte(name):
     folder = COMMITTED / name
     document = load_document(folder / "results.json")
-    assert own_results.length_csv(document).encode() == (folder / "results.csv").read_bytes()
     perplexities, *_ = own_results.length_table(document_points(document)).partition("\nBits per")
     assert (folder / "table.md").read_text().endswith(perplexities)
 

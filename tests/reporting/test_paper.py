@@ -90,13 +90,6 @@ def test_a_perplexity_is_the_same_wherever_it_is_printed(item, other, count):
             assert point.perplexity == at(other, *case)
             shared += 1
     assert shared >= count, shared
-
-
-def test_tables_are_complete():
-    counts = {"table08": 9, "table11": 4, "table12": 12, "figure05": 4, "figure06": 49}
-    assert {item: len(paper.rows(item)) for item in counts} == counts
-    assert {p.stride for p in (*paper.points("table07"), *paper.points("table10"))} == {512}
-    assert at("table10", "alibi", 512, 3072) > at("table09", "alibi", 512, 3072)  # as noted
     assert at("table11", "alibi", 512, 1024) == at("table12", "alibi", 512, 1024) == 9.30
     assert at("table11", "alibi", 1024, 2048) == at("table12", "alibi", 1024, 2048) == 8.92
 
@@ -159,12 +152,10 @@ def test_verdicts():
     ("corpus", "changes", "why"),
     [
         ("wikitext-103", {}, None),
-        ("wikitext-103", {"updates": 280000}, None),
         ("wikitext-103", {"model_overrides": '{"attention_backend": "eager"}'}, None),
         ("bookcorpus", {"model": "alibi_lm_bookcorpus", "updates": None}, None),
         ("demo", {}, "not a corpus"),
         ("wikitext-103", {"model": "alibi_lm_tiny"}, "alibi_lm_wiki103"),
-        ("wikitext-103", {"model": None}, "alibi_lm_wiki103"),
         ("wikitext-103", {"updates": None}, "not recorded"),
         ("wikitext-103", {"updates": 1000}, "286,000"),
         ("wikitext-103", {"model_overrides": '{"alibi_scale": 2}'}, "options of the model"),

@@ -36,26 +36,6 @@ def table(item, points=(), training=()):
     return paper_tables.table(item, results)
 
 
-@pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
-def test_every_printed_perplexity_is_shown(item):
-    text = table(item)
-    shown = [cell for row in cells_of(text) for cell in row]
-    for point in paper.points(item):
-        assert (point.status or f"{point.perplexity:.2f}") in shown
-    assert shown.count("OOM") == sum(point.status == "OOM" for point in paper.points(item)) * (
-        2 if item in paper_tables.SWEEPS else 1  # perplexity and speed
-    )
-
-
-@pytest.mark.parametrize("item", paper_tables.PERPLEXITY_TABLES)
-def test_every_point_of_ours_has_its_difference(item):
-    points = ours(item, shift=0.1)
-    rows = cells_of(table(item, points))
-    assert sum(cell.startswith("+0.10") for row in rows for cell in row) == len(points)
-    shown = [cell for row in cells_of(table(item)) for cell in row if cell == "missing"]
-    assert len(shown) >= len(points)
-
-
 def test_table_5_has_the_papers_shape():
     text = table("table05", ours("table05", 0.3, position_method="alibi"))
     rows = cells_of(text)
@@ -71,7 +51,6 @@ def test_table_5_has_the_papers_shape():
     assert rows[at + 1][1:] == ["ours", "–", "–", "–", "20.03", "19.11", "18.80", "18.78", "18.70"]
     assert rows[at + 2][1:] == ["difference", "–", "–", "–", *["+0.30 ~"] * 5]
     assert rows[-1][1:] == ["ours", "–", "–", "–", "missing", "missing", "–", "–", "missing"]
-    assert "0.24" in text and "0.9" in text and "0.23" in text
 
 
 @pytest.mark.parametrize(
@@ -145,8 +124,3 @@ def test_tables_11_and_12_tell_update_counts_apart():
     rows = cells_of(table("table11", [early], [training, old]))
     assert rows[2][1:] == ["ours", "9.24", "–"]
     assert rows[at + 2][1:] == ["ours", "25.5 GB", "46.5k", "5.4k"]  # a difference was added above
-
-
-def test_no_verdict_where_no_noise_is_known():
-    text = table("table12", ours("table12", 0.2))
-    assert "+0.20 |" in text and "no verdict" in text

@@ -31,6 +31,11 @@ def test_collected_provenance_is_valid_and_says_what_ran(tmp_path):
     assert collected["command"] == "a 'b c'"
     assert (collected["seed"], collected["precision"], collected["seconds"]) == (3, "bf16", 1.5)
     assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()
+    two, _ = data_folder(tmp_path / "two", valid=b"\x03")
+    both = provenance.data_sha256(f"{folder}:{two}", ["valid"])
+    assert both == hashlib.sha256(b"index\x01\x02index\x03").hexdigest()
+    with pytest.raises(BadInput, match="'test'"):
+        provenance.data_sha256(folder, ["test"])
     assert collected["versions"]["fairseq"].startswith("fairseq")
     assert collected["hardware"]["cores"] >= 1 and collected["threads"] >= 1
 
@@ -72,23 +77,9 @@ def test_dictionary_hash_is_of_symbols_in_order(tmp_path):
     assert dictionary_sha256(folder) == expected
     other, _ = data_folder(tmp_path / "two", words=("a b", "the", "ü"))
     assert dictionary_sha256(other) != expected
-
-
-def test_data_hash_covers_every_folder_that_holds_the_split(tmp_path):
-    one, _ = data_folder(tmp_path / "one")
-    two, _ = data_folder(tmp_path / "two", valid=b"\x03")
-    both = provenance.data_sha256(f"{one}:{two}", ["valid"])
-    assert both == hashlib.sha256(b"index\x01\x02index\x03").hexdigest()
-    assert provenance.data_sha256(one, []) is None
-
-
-def test_missing_data_is_named(tmp_path):
-    folder, _ = data_folder(tmp_path / "bin")
-    with pytest.raises(BadInput, match="'test'"):
-        provenance.data_sha256(folder, ["test"])
-    (folder / "dict.txt").write_bytes(b"\xff\xfe")
+    (other / "dict.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="not a dictionary"):
-        dictionary_sha256(folder)
+        dictionary_sha256(other)
 
 
 def git(folder, *arguments):
@@ -113,12 +104,8 @@ def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
     git(tmp_path, "commit", "-m", "Ours")
     assert provenance._git_state()["git_clean"] is True
     (tmp_path / "results" / "a.md").write_text("new results")
-    (tmp_path / "results" / "b.md").write_text("more")
     (tmp_path / "book.txt").write_text("a user's own file")
     assert provenance._git_state()["git_clean"] is True
     (package / "new.py").write_text("")
     assert provenance._git_state()["git_clean"] is False
-    (package / "new.py").unlink()
-    (package / "__init__.py").write_text("changed = True")
-    state = provenance._git_state()
-    assert state["git_clean"] is False and len(state["git_commit"]) == 40
+    assert len(provenance._git_state()["git_commit"]) == 40
