@@ -152,19 +152,17 @@ class Reproduce(ExperimentOptions):
     def machine(self) -> Machine | None:
         """The machine of one run; None for a dry run without --gpus or --cpu."""
         machine, there = given_machine(self.gpus, self.cpu), torch.cuda.device_count()
-        elsewhere = self.slurm or self.dry_run or (self.job and not self.job.startswith("train"))
-        if machine:
-            if machine.processes > there and not (machine.cpu or elsewhere):
-                raise BadInput(
-                    f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
-                )
+        here = not (self.slurm or self.dry_run or self.job)
+        if machine and machine.processes > there and here and not machine.cpu:
+            raise BadInput(
+                f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
+            )
+        if machine or (self.dry_run and not self.slurm and self.scale != "smoke"):
             return machine
-        if self.scale == "smoke" or self.job:
+        if self.scale == "smoke":
             return Machine(1, cpu=True)
         if self.slurm:
             raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
-        if self.dry_run:
-            return None
         if self.scale == "mini":
             return Machine(1, cpu=not there)
         if not there:

@@ -20,7 +20,7 @@ from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison, as_mapping, tokens_at
 from .comparison_runs import runs_of
 from .corpora import is_prepared, prepare
-from .hours import measure, updates_that_fit
+from .hours import updates_that_fit
 from .run import Run, Sweep, trials_of
 from .runner import Experiment, default_parallel
 from .speeds import BASELINE, measure_speeds, speed_columns
@@ -84,9 +84,7 @@ class Compare(Experiment):
         runs = runs_of(self.comparison, self.folder)
         trials, share = trials_of(runs), self.comparison.tune_share
         parallel = self.parallel or default_parallel(self, max(len(runs), len(trials)))
-        costs = measure([*trials, *runs], parallel)
-        stages = [(costs[: len(trials)], share), (costs[len(trials) :], 1.0)]
-        updates, seconds = updates_that_fit(stages, hours, parallel)
+        updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
         also = f", with {share:g} of them in each of {len(trials)} trials," if trials else ""
         said = (
             f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs{also} take "
@@ -150,18 +148,11 @@ class Compare(Experiment):
             document = measure_speeds(runs, max(map(max, lengths)), path)
         return speed_columns(document["cells"])
 
-    def cost(self) -> str:
-        runs, what = self.runs, self.comparison
-        count, trials = len(runs), trials_of(runs)
-        if what.hours is not None:
-            return (
-                "--hours will set --max-update, the same for all, once the data is prepared.\n"
-                f"{count} runs at most, in {what.hours:g} hours"
-            )
-        tried = sum(trial.updates for trial in trials) * what.tokens_per_update
-        also = f" and {len(trials)} trials of {tried:,} tokens together" if trials else ""
-        total = count * what.tokens + tried
-        return f"{count} runs of {what.tokens:,} tokens{also}, {total:,} in all"
+    def notes(self) -> list[str]:
+        hours = self.resolved.hours
+        if hours is None:
+            return []
+        return [f"# --hours {hours:g} will set --max-update once the data is prepared.", ""]
 
 
 def trained(comparison: Comparison) -> str:

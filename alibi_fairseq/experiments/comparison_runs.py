@@ -16,7 +16,7 @@ from ..positions import METHODS
 from ..results.points import model_label
 from .comparison import Cell, Comparison, Corpus, at_length, tokens_at
 from .corpora import data_folder, text_folder
-from .run import ProbeSweep, Run, Sweep
+from .run import Run, Sweep
 from .tuning import Trial, Tuning
 
 
@@ -66,7 +66,7 @@ def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, en
         *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
         *(() if torch.cuda.is_available() else ("--cpu",)),
     )
-    return Run(name, folder / name, str(data), flags, settings, what.updates)
+    return Run(name, folder / name, str(data), flags, settings, what.updates, what.tokens)
 
 
 def model_name(cell: Cell) -> str:
@@ -98,7 +98,7 @@ def sweeps_of(
     if corpus.probe:
         lengths = tuple(multiple * length for multiple in MULTIPLES)
         flags = (*_overriding(base), *_user_dir(what))
-        yield ProbeSweep(results / "results.json", lengths, flags=flags)
+        yield Sweep(results / "results.json", lengths, flags=flags)
         return
     keys = ("score_from", "score_to", "per_document")
     cut = {key: value for key in keys if (value := getattr(what, key))}

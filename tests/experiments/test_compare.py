@@ -99,7 +99,7 @@ def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.count(f"alibi_fairseq train {data_bin} --task ") == 4
     assert text.count("--task segment_language_modeling --mem-len 128") == 2
-    assert "4 runs of 40,960 tokens, 163,840 in all" in text
+    assert "4 runs of 163,840 tokens together" in text
     assert main([*words, "--arch", "alibi_lm_huge"]) == 2
     assert "alibi_lm_huge" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

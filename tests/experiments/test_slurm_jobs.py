@@ -94,7 +94,7 @@ def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, 
     [
         (["--slurm-option", "time=1"], "--slurm-option needs --slurm."),
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
-        (["--slurm", "--hours", "2", "--dry-run"], "--hours measures the machine it runs on"),
+        (["--slurm", "--hours", "2", "--dry-run"], "measure the machine they run on"),
         (["--slurm"], "There is no sbatch here"),
         (["--job", "train:nothing"], "there is no job 'train:nothing'"),
     ],
