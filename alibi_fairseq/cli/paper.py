@@ -22,8 +22,9 @@ from ..experiments.run import ALIBI, has_reached
 from ..paper import tables
 from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
 from ..positions import METHODS
+from ..reporting import markdown
 from .experiments import ExperimentOptions, corpus_option, corpus_paths
-from .options import Verb, aligned, option
+from .options import Verb, option
 
 NO_GPU = "There is no GPU here; use --cpu N for N processes on the CPU."
 
@@ -184,18 +185,17 @@ class Models(Verb):
             for name, model in MODEL_REGISTRY.items()
             if issubclass(model, AlibiLanguageModel)
         }
-        rows = [("--arch", "layers", "width", "heads", "FFN", "parameters", "embeddings")]
+        headers = ["--arch", "layers", "width", "heads", "FFN", "parameters", "embeddings"]
+        rows = []
         for name, config in sorted(kinds.items(), key=lambda each: layer_parameters(each[1])):
             size = (config.decoder_layers, config.decoder_embed_dim, config.decoder_attention_heads)
             parameters = f"{layer_parameters(config) / 1e6:,.1f}M"
             kind = "adaptive" if config.adaptive_input else "tied"
             rows.append(
-                (name, *map(str, size), str(config.decoder_ffn_embed_dim), parameters, kind)
+                [name, *map(str, size), str(config.decoder_ffn_embed_dim), parameters, kind]
             )
-        print("\n".join(aligned(rows, str.ljust)))
-        print(
-            "\nparameters: of the layers; token embeddings come on top, width × dictionary entries"
-        )
+        print(markdown.table(headers, rows))
+        print("parameters: of the layers; token embeddings come on top, width × dictionary entries")
         print(f"--position-method: {', '.join(METHODS)}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from .comparison_runs import runs_of
 from .corpora import is_prepared, prepare
 from .hours import updates_that_fit
 from .run import Run, Sweep, trials_of
-from .runner import Experiment, default_parallel
+from .runner import Experiment, places_for
 from .speeds import BASELINE, measure_speeds, speed_columns
 from .tuning import tuning_table
 
@@ -82,13 +81,12 @@ class Compare(Experiment):
             if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
                 return kept
         runs = runs_of(self.comparison, self.folder)
-        trials, share = trials_of(runs), self.comparison.tune_share
-        parallel = self.parallel or default_parallel(self, max(len(runs), len(trials)))
+        trials = trials_of(runs)
+        parallel = len(places_for(self, len(trials) + len(runs), self.parallel))
         updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
-        also = f", with {share:g} of them in each of {len(trials)} trials," if trials else ""
         said = (
-            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs{also} take "
-            f"about {seconds / 3600:.2g} of {hours:g} hours."
+            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs, after "
+            f"{len(trials)} trials, take about {seconds / 3600:.2g} of {hours:g} hours."
         )
         budget = {"asked": asked, "updates": updates, "said": said}
         with atomic_write(path) as file:
@@ -138,10 +136,10 @@ class Compare(Experiment):
 
     def speed_columns(self) -> Columns:
         """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
-        what = replace(self.resolved, methods=(*self.comparison.methods, BASELINE))
-        cells, path = list(what.cells()), self.folder / "speeds.json"
-        same = [cell[::3] == cells[0][::3] for cell in cells]  # corpus and seed
-        runs = list(itertools.compress(runs_of(what, self.folder), same))
+        what, path = self.resolved, self.folder / "speeds.json"
+        methods, corpus = (*what.methods, BASELINE), next(what.cells()).corpus
+        what = replace(what, methods=methods, train_on=(corpus,), seeds=what.seeds[:1])
+        runs = runs_of(what, self.folder)
         document = load_document(path) if path.is_file() else None
         if document is None or len(document["cells"]) != 2 * len(runs):
             lengths = [tokens_at(what.eval_lengths, length) for length in what.train_lengths]
@@ -178,7 +176,7 @@ def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep]]]:
 
 def document_of(comparison: Comparison, evaluations: list[tuple[Run, Sweep]]) -> dict:
     """The results of evaluations on the same data as one document."""
-    documents = [load_document(each.results) for _, each in evaluations]
+    documents = [each.document() for _, each in evaluations]
     kind = documents[0]["kind"]
     run, first = evaluations[0]
     provenance = collect_provenance(
@@ -187,8 +185,5 @@ def document_of(comparison: Comparison, evaluations: list[tuple[Run, Sweep]]) ->
         data=first.data or run.data,
         subsets=["train"] if kind == "probe" else ["train", comparison.subset],
     )
-    asked = []
-    for (_, each), document in zip(evaluations, documents):
-        variant = {"label": each.name} if each.name and not each.data else {}
-        asked += [cell | variant for cell in document["cells"] if each.has(cell)]
-    return new_document(kind, documents[0]["corpus"], provenance, asked)
+    cells = [cell for document in documents for cell in document["cells"]]
+    return new_document(kind, documents[0]["corpus"], provenance, cells)

@@ -10,19 +10,7 @@ from pathlib import Path
 
 from ..files import atomic_write
 from ..paper.recipe import Scale, flags
-from ..paper.tables import (
-    DRAWN,
-    ITEMS,
-    NUMBERED,
-    Evaluation,
-    Training,
-    curve_evaluations,
-    evaluations,
-    paper_name,
-    points,
-    title,
-    why_no_training,
-)
+from ..paper.tables import Evaluation, Training, curve_evaluations, evaluations, points, title
 from ..reporting.collect import collect
 from ..reporting.markdown import NOTHING
 from ..reporting.paper_tables import perplexity_grid, rows_beside
@@ -75,24 +63,16 @@ class PaperTables(Experiment):
         return [self.run(training) for training in self.trainings]
 
     def report(self) -> None:
-        """Write and print each table with the path of its file; of all of them, also one page."""
+        """Write and print each table with the path of its file."""
         records = (run.folder / TRAINING_FILE for run in self.runs)
         found = collect([self.folder / "results", *(path for path in records if path.is_file())])
         write_report(found, self.page.parent, with_paper=False)
-        tables = {item: beside(self, item) for item in self.items}
-        for item, text in tables.items():
-            print(f"\n{text}\n({self.write(f'{self.scale.name}-{item}.md', text)})")
+        for item in self.items:
+            text, path = beside(self, item), self.page.with_name(f"{self.scale.name}-{item}.md")
+            with atomic_write(path) as stream:
+                stream.write(text)
+            print(f"\n{text}\n({path})")
         print(f"\nThe report with all tables and figures: {self.page}")
-        if self.items == ITEMS:
-            print(
-                "All of them on one page: "
-                f"{self.write(f'{self.scale.name}.md', overview(self.scale, tables))}"
-            )
-
-    def write(self, name: str, text: str) -> Path:
-        with atomic_write(self.page.with_name(name)) as stream:
-            stream.write(text)
-        return self.page.with_name(name)
 
     def notes(self) -> list[str]:
         return ["# data", *(data.preparation.line for data in self.data.values()), ""]
@@ -207,16 +187,3 @@ def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
                 train_length=evaluation.recipe.train_length,
                 updates=evaluation.updates,
             )
-
-
-def overview(scale: Scale, tables: dict[str, str]) -> str:
-    """The page of all tables and figures, of which some were made."""
-    parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
-    for item in NUMBERED:
-        if item in tables:
-            heading, _, body = tables[item].partition("\n")
-            drawn = "" if item not in DRAWN else "The numbers that the figure draws.\n\n"
-            parts.append(f"#{heading}\n\n{drawn}{body.strip()}")
-        else:
-            parts.append(f"## {paper_name(item)}\n\n{why_no_training(item)}")
-    return "\n\n".join(parts) + "\n"

@@ -195,8 +195,12 @@ class Sweep:
             for stride in self.strides
         }
 
-    def has(self, cell: dict) -> bool:
-        return point_of(cell) in self.points
+    def document(self) -> dict:
+        """The results without those of other sweeps; a variant has its name as a label."""
+        document = load_document(self.results)
+        label = {"label": self.name} if self.name and not self.data else {}
+        cells = [cell | label for cell in document["cells"] if point_of(cell) in self.points]
+        return {**document, "cells": cells}
 
 
 def point_of(cell: dict) -> tuple[str, int, int]:

@@ -78,9 +78,8 @@ def carry_out(experiment: Experiment, parallel: int | None = None) -> int:
                 done = f"{len(runs) - len(left)} of {len(runs)}" if left else f"All {len(runs)}"
                 print(f"{done} runs are done already.")
             tasks = tasks_of(experiment, left)
-            at_once = parallel or default_parallel(experiment, len(tasks))
             try:
-                run_all(tasks, places_for(at_once, experiment.gpus, experiment.threads))
+                run_all(tasks, places_for(experiment, len(tasks), parallel))
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -132,21 +131,19 @@ def describe(experiment: Experiment) -> str:
     return "\n".join([*lines, f"{len(runs)} runs of {total:,} tokens together{also}"])
 
 
-def default_parallel(experiment: Experiment, runs: int) -> int:
-    """Number of runs at a time that the machine has room for."""
+def places_for(experiment: Experiment, runs: int, parallel: int | None = None) -> list[Place]:
+    """Places of runs that go on at the same time, with GPUs or a share of the cores each.
+
+    Args:
+        parallel: their number (default: as many as the machine has room for).
+    """
     import torch
 
-    gpus = torch.cuda.device_count() if experiment.gpus else 0
-    return max(1, min(runs, gpus // experiment.gpus if gpus else cores()))
-
-
-def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Place]:
-    """The places of runs that go on at the same time, with GPUs or a share of the cores each."""
-    import torch
-
+    gpus = experiment.gpus
     there = torch.cuda.device_count() if gpus else 0
+    parallel = parallel or max(1, min(runs, there // gpus if there else cores()))
     if not there:
-        share = str(threads or max(1, cores() // parallel))
+        share = str(experiment.threads or max(1, cores() // parallel))
         return [Place({"OMP_NUM_THREADS": share})] * parallel
     names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(there)))
     ring = cycle(names.split(","))

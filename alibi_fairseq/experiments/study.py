@@ -119,9 +119,8 @@ class KeptRun(Run):
         for each in self.evaluations:
             tested_on = each.name.removeprefix("on ") if each.data else self.corpus
             facts = {"corpus": tested_on, "lr": rate, "train_command": line}
-            facts |= {"label": each.name} if each.name and not each.data else {}
-            document = load_document(each.results)
-            cells = [cell | facts for cell in document["cells"] if each.has(cell)]
+            document = each.document()
+            cells = [cell | facts for cell in document["cells"]]
             file = f"evaluation-on-{tested_on}.json" if each.data else EVALUATION
             documents.setdefault(file, []).append({**document, "cells": cells})
         for name, found in documents.items():

@@ -78,7 +78,7 @@ def test_measured_once_and_kept(data_bin, tmp_path, measured, capsys):
     assert {run.updates for run in more.runs} == {updates} and len(more.runs) == 6
     assert len(measured) == 2
     other = Compare(comparison(data_bin, seeds=[1, 2], hours=2), tmp_path, parallel=2)
-    assert other.budget["updates"] > 2 * updates and len(measured) == 4
+    assert other.budget["updates"] >= 2 * updates and len(measured) == 4
 
 
 def test_a_dry_run_measures_nothing_and_says_what_will_change(tmp_path, capsys):
