@@ -116,14 +116,9 @@ def checks_accuracy(data, checkpoint):
 
 
 def cell(method, length, depth, accuracy, seed=1):
+    model = {"position_method": method, "train_length": 64, "seed": seed}
     of_test = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
-    return {
-        "position_method": method,
-        "train_length": 64,
-        "seed": seed,
-        "accuracy": accuracy,
-        **of_test,
-    }
+    return {**model, **of_test, "accuracy": accuracy}
 
 
 def test_the_table_averages_depths_then_seeds():
