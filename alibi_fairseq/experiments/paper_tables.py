@@ -82,7 +82,8 @@ class PaperTables(Experiment):
         recipe = self.scale.recipe(training.recipe)
         data = self.data[recipe.corpus]
         machine = self.machine or Machine(recipe.batch.gpus)
-        *stops, last = self.stops(training)
+        ages = (self.scale.updates_of(training.recipe, updates) for updates in training.stops)
+        *stops, last = dict.fromkeys(ages)
         settings = replace(recipe, updates=last).settings(machine.processes, machine.cpu)
         log = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
         sweeps = (
@@ -111,11 +112,6 @@ class PaperTables(Experiment):
             final="checkpoint_best.pt" if last == recipe.updates else f"checkpoint_{last}.pt",
             launcher=tuple(torchrun.arguments(machine.processes)),
         )
-
-    def stops(self, training: Training) -> list[int]:
-        """Updates after which a checkpoint of a run is kept, ascending."""
-        ages = (self.scale.updates_of(training.recipe, updates) for updates in training.stops)
-        return list(dict.fromkeys(ages))
 
     def results(self, training: Training, subset: str) -> Path:
         """The results of a run on a split."""
