@@ -156,9 +156,8 @@ class Compare(Experiment):
 def trained(comparison: Comparison) -> str:
     """The training of each model in a sentence."""
     plural = "s" if len(comparison.seeds) > 1 else ""
-    tokens = comparison.updates * comparison.tokens_per_update
     return (
-        f"Each model ({comparison.arch}) was trained on {tokens:,} tokens: {comparison.updates:,} "
+        f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: {comparison.updates:,} "
         f"updates of {comparison.tokens_per_update:,}; seed{plural} "
         f"{', '.join(map(str, comparison.seeds))}."
     )

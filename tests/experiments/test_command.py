@@ -15,10 +15,9 @@ import pytest
 import torch
 from commands import ROOT
 
-from alibi_fairseq.data.parallel import progress
 from alibi_fairseq.errors import STOPPED_EARLY, BadInput
 from alibi_fairseq.experiments import command as module
-from alibi_fairseq.experiments.command import Command, Failed, Place, advance, execute
+from alibi_fairseq.experiments.command import Command, Failed, Place, execute
 from alibi_fairseq.experiments.run import has_reached
 from alibi_fairseq.experiments.runner import Task, exit_code, run_all
 
@@ -263,13 +262,6 @@ def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
         command.run()
     assert found.value.code == 1
     assert "fine" in (tmp_path / "a.log").read_text()
-
-
-def test_progress_follows_the_log():
-    with progress(100, "training", "update") as bar:
-        advance(bar, 'now | INFO | train_inner | {"loss": "9.1", "num_updates": "40"}\n')
-        advance(bar, "now | INFO | fairseq.trainer | something else\n")
-        assert bar.n == 40 and "9.1" in bar.postfix
 
 
 def test_a_task_waits_for_what_it_needs_and_others_begin_before(tmp_path):

@@ -120,10 +120,6 @@ def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
     study = tmp_path / "study.yaml"
     study.write_text(STUDY)
     assert described(monkeypatch, study).title == "A study"
-    for words, named in (
-        ((data, "--tokenizer", "words"), "binary data already"),
-        ((study, "--seeds", "1"), "give it alone"),
-        ((), "Give a text, or --probes copy"),
-    ):
-        with pytest.raises(BadInput, match=named):
+    for words in ((data, "--tokenizer", "words"), (study, "--seeds", "1"), ()):
+        with pytest.raises(BadInput, match=r"[Gg]ive (it|a text)"):
             described(monkeypatch, *words)
