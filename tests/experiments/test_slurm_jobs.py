@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from stand_ins import TINY, Commands
@@ -136,7 +137,8 @@ def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
         return slurm.STOPPED_EARLY if place.stop.times else 0
 
     monkeypatch.setattr(command, "execute", stopped)
-    monkeypatch.setattr(submitit.JobEnvironment, "_requeue", lambda _, countdown: asked.append(1))
+    environment = SimpleNamespace(_requeue=asked.append)
+    monkeypatch.setattr(submitit, "JobEnvironment", lambda: environment)
     stopped.signal = signal.SIGUSR1
     with pytest.raises(SystemExit) as ended:
         slurm.run_command(["eval"])
