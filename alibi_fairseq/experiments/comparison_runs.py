@@ -16,7 +16,7 @@ from ..positions import METHODS
 from ..results.points import model_label
 from .comparison import Cell, Comparison, Corpus, at_length, tokens_at
 from .corpora import data_folder, text_folder
-from .run import Run, Sweep
+from .run import ProbeSweep, Run, Sweep
 from .tuning import Trial, Tuning
 
 
@@ -98,7 +98,7 @@ def sweeps_of(
     if corpus.probe:
         lengths = tuple(multiple * length for multiple in MULTIPLES)
         flags = (*_overriding(base), *_user_dir(what))
-        yield Sweep(results / "results.json", lengths, flags=flags)
+        yield ProbeSweep(results / "results.json", lengths, flags=flags)
         return
     keys = ("score_from", "score_to", "per_document")
     cut = {key: value for key in keys if (value := getattr(what, key))}

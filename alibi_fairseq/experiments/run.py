@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..data import probes
 from ..errors import BadInput
 from ..results.schema import load_document
 from ..results.stamps import Stamp, check_settings, read_stamp, write_settings
@@ -201,6 +202,15 @@ class Sweep:
         label = {"label": self.name} if self.name and not self.data else {}
         cells = [cell | label for cell in document["cells"] if point_of(cell) in self.points]
         return {**document, "cells": cells}
+
+
+class ProbeSweep(Sweep):
+    """One ``alibi-fairseq eval`` of a probe, whose test sequences have these lengths."""
+
+    def _stamp(self, run: Run) -> Stamp:
+        settings = {"lengths": self.lengths, "flags": self.flags}
+        made_of = [run.model(self.updates), Path(run.data) / probes.SETTINGS]
+        return Stamp(run.folder / "probed.json", settings, made_of, [self.results])
 
 
 def point_of(cell: dict) -> tuple[str, int, int]:

@@ -94,7 +94,7 @@ def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
     assert (out / "figure.svg").stat().st_size > 1000 and (out / "table.md").is_file()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main(words) == 0
-    assert "probing" not in capsys.readouterr().out
+    assert "evaluating" not in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
     data, checkpoint = out / "copy" / "data-48", next(out.glob("copy/*/checkpoint_last.pt"))
