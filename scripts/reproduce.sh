@@ -2,7 +2,7 @@
 # Make a table or figure of the paper: prepare the text, train every run it needs, evaluate, report.
 #
 #   scripts/reproduce.sh table5 --corpus wikitext-103=wikitext-103-v1.zip
-#   scripts/reproduce.sh all --dry-run                  every command, with tokens, GPU hours and disk
+#   scripts/reproduce.sh all --dry-run                  every command
 #   scripts/reproduce.sh table5 --scale smoke …         the whole chain on the CPU, tiny
 #   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip --corpus books=books.tar.xz
 #                                                       the claims, with small models (docs/experiments.md)

@@ -19,7 +19,7 @@ OPTIONS = {
     name: "--" + name.replace("_", "-")
     for name in (
         *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "score_from", "score_to"),
-        *("per_document", "arch", "updates", "tokens_per_update", "lr", "tune_share"),
+        *("per_document", "arch", "updates", "hours", "tokens_per_update", "lr", "tune_share"),
         *("train_flags", "subset", "title"),
     )
 }
@@ -68,7 +68,7 @@ class CompareVerb(ExperimentOptions):
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
-        fields = {name: getattr(args, name) for name in (*OPTIONS, *TEXT, "hours")}
+        fields = {name: getattr(args, name) for name in (*OPTIONS, *TEXT)}
         args.given = {name: value for name, value in fields.items() if value is not None}
         return super().run(args)
 
@@ -82,10 +82,12 @@ class CompareVerb(ExperimentOptions):
             raise BadInput(
                 f"--arch: there is no model '{comparison.arch}'; `alibi-fairseq models` lists them."
             )
-        if self.speeds and self.slurm:
-            raise BadInput("--speeds measures the machine it runs on; leave it out with --slurm.")
+        if self.slurm and (self.speeds or comparison.hours):
+            raise BadInput(
+                "--hours and --speeds measure the machine they run on; leave them out with --slurm."
+            )
         experiment = Compare(comparison, self.out, self.parallel, self.speeds)
-        return self.run_experiment(experiment, plans_itself=True)
+        return self.run_experiment(experiment)
 
     def comparison(self) -> Comparison:
         """What the options or the YAML file describe."""

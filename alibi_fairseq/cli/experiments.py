@@ -27,10 +27,7 @@ class ExperimentOptions(Verb):
         type=positive,
         metavar="N",
     )
-    hours: float | None = option(
-        "measure this machine first and plan what fits into H hours", None, metavar="H"
-    )
-    dry_run: bool = option("print the commands of all runs and what they cost", False)
+    dry_run: bool = option("print the commands of all runs", False)
     slurm: bool = option("submit the work as SLURM jobs and exit (docs/cluster.md)", False)
     slurm_option: list[str] = option(
         "an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
@@ -41,12 +38,8 @@ class ExperimentOptions(Verb):
     job: str | None = option(argparse.SUPPRESS, None)  # what one of the jobs does
     arguments: Sequence[str] = ()
 
-    def run_experiment(self, experiment: Experiment, plans_itself: bool = False) -> int:
-        """Carry out an experiment, show it, submit it as jobs, or do the work of one job.
-
-        Args:
-            plans_itself: whether it sees to ``hours``; otherwise the runs that fit are done.
-        """
+    def run_experiment(self, experiment: Experiment) -> int:
+        """Carry out an experiment, show it, submit it as jobs, or do the work of one job."""
         from ..experiments import runner, slurm
 
         if self.slurm_option and not self.slurm:
@@ -58,7 +51,7 @@ class ExperimentOptions(Verb):
         if self.dry_run:
             print(runner.describe(experiment))
             return 0
-        return runner.carry_out(experiment, self.parallel, None if plans_itself else self.hours)
+        return runner.carry_out(experiment, self.parallel)
 
     def hand_over(self, experiment: Experiment) -> int:
         """Submit the jobs, or show them with ``--dry-run``."""
@@ -68,8 +61,6 @@ class ExperimentOptions(Verb):
 
         if "SUBMITIT_EXECUTOR" in os.environ:
             raise BadInput("A job cannot submit jobs; leave out --slurm.")
-        if self.hours is not None:
-            raise BadInput("--hours measures the machine it runs on; leave it out with --slurm.")
         options = dict(given.partition("=")[::2] for given in self.slurm_option)
         if not all(name and value for name, value in options.items()):
             raise BadInput(f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'.")

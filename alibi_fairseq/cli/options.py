@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, field, fields
 from typing import Any
 
@@ -73,12 +73,6 @@ def filled(kind: type, args: object) -> Any:
     """A dataclass whose fields have the values of the attributes with their names."""
     given = vars(args)
     return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
-
-
-def aligned(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]) -> list[str]:
-    """Lines of a table whose columns are as wide as their widest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(map(justify, row, widths)).rstrip() for row in rows]
 
 
 def _type_of(hint: Any) -> tuple[type, bool]:

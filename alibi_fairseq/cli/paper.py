@@ -22,8 +22,9 @@ from ..experiments.run import ALIBI, has_reached
 from ..paper import tables
 from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
 from ..positions import METHODS
+from ..reporting import markdown
 from .experiments import ExperimentOptions, corpus_option, corpus_paths
-from .options import Verb, aligned, option
+from .options import Verb, option
 
 NO_GPU = "There is no GPU here; use --cpu N for N processes on the CPU."
 
@@ -152,19 +153,17 @@ class Reproduce(ExperimentOptions):
     def machine(self) -> Machine | None:
         """The machine of one run; None for a dry run without --gpus or --cpu."""
         machine, there = given_machine(self.gpus, self.cpu), torch.cuda.device_count()
-        elsewhere = self.slurm or self.dry_run or (self.job and not self.job.startswith("train"))
-        if machine:
-            if machine.processes > there and not (machine.cpu or elsewhere):
-                raise BadInput(
-                    f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
-                )
+        here = not (self.slurm or self.dry_run or self.job)
+        if machine and machine.processes > there and here and not machine.cpu:
+            raise BadInput(
+                f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
+            )
+        if machine or (self.dry_run and not self.slurm and self.scale != "smoke"):
             return machine
-        if self.scale == "smoke" or self.job:
+        if self.scale == "smoke":
             return Machine(1, cpu=True)
         if self.slurm:
             raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
-        if self.dry_run:
-            return None
         if self.scale == "mini":
             return Machine(1, cpu=not there)
         if not there:
@@ -186,18 +185,17 @@ class Models(Verb):
             for name, model in MODEL_REGISTRY.items()
             if issubclass(model, AlibiLanguageModel)
         }
-        rows = [("--arch", "layers", "width", "heads", "FFN", "parameters", "embeddings")]
+        headers = ["--arch", "layers", "width", "heads", "FFN", "parameters", "embeddings"]
+        rows = []
         for name, config in sorted(kinds.items(), key=lambda each: layer_parameters(each[1])):
             size = (config.decoder_layers, config.decoder_embed_dim, config.decoder_attention_heads)
             parameters = f"{layer_parameters(config) / 1e6:,.1f}M"
             kind = "adaptive" if config.adaptive_input else "tied"
             rows.append(
-                (name, *map(str, size), str(config.decoder_ffn_embed_dim), parameters, kind)
+                [name, *map(str, size), str(config.decoder_ffn_embed_dim), parameters, kind]
             )
-        print("\n".join(aligned(rows, str.ljust)))
-        print(
-            "\nparameters: of the layers; token embeddings come on top, width × dictionary entries"
-        )
+        print(markdown.table(headers, rows))
+        print("parameters: of the layers; token embeddings come on top, width × dictionary entries")
         print(f"--position-method: {', '.join(METHODS)}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import dataclass, replace
@@ -20,9 +19,9 @@ from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison, as_mapping, tokens_at
 from .comparison_runs import runs_of
 from .corpora import is_prepared, prepare
-from .hours import measure, updates_that_fit
+from .hours import updates_that_fit
 from .run import Run, Sweep, trials_of
-from .runner import Experiment, default_parallel
+from .runner import Experiment, places_for
 from .speeds import BASELINE, measure_speeds, speed_columns
 from .tuning import tuning_table
 
@@ -82,15 +81,12 @@ class Compare(Experiment):
             if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
                 return kept
         runs = runs_of(self.comparison, self.folder)
-        trials, share = trials_of(runs), self.comparison.tune_share
-        parallel = self.parallel or default_parallel(self, max(len(runs), len(trials)))
-        costs = measure([*trials, *runs], parallel)
-        stages = [(costs[: len(trials)], share), (costs[len(trials) :], 1.0)]
-        updates, seconds = updates_that_fit(stages, hours, parallel)
-        also = f", with {share:g} of them in each of {len(trials)} trials," if trials else ""
+        trials = trials_of(runs)
+        parallel = len(places_for(self, len(trials) + len(runs), self.parallel))
+        updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
         said = (
-            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs{also} take "
-            f"about {seconds / 3600:.2g} of {hours:g} hours."
+            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs, after "
+            f"{len(trials)} trials, take about {seconds / 3600:.2g} of {hours:g} hours."
         )
         budget = {"asked": asked, "updates": updates, "said": said}
         with atomic_write(path) as file:
@@ -137,36 +133,28 @@ class Compare(Experiment):
 
     def speed_columns(self) -> Columns:
         """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
-        what = replace(self.resolved, methods=(*self.comparison.methods, BASELINE))
-        cells, path = list(what.cells()), self.folder / "speeds.json"
-        same = [cell[::3] == cells[0][::3] for cell in cells]  # corpus and seed
-        runs = list(itertools.compress(runs_of(what, self.folder), same))
+        what, path = self.resolved, self.folder / "speeds.json"
+        methods, corpus = (*what.methods, BASELINE), next(what.cells()).corpus
+        what = replace(what, methods=methods, train_on=(corpus,), seeds=what.seeds[:1])
+        runs = runs_of(what, self.folder)
         document = load_document(path) if path.is_file() else None
         if document is None or len(document["cells"]) != 2 * len(runs):
             lengths = [tokens_at(what.eval_lengths, length) for length in what.train_lengths]
             document = measure_speeds(runs, max(map(max, lengths)), path)
         return speed_columns(document["cells"])
 
-    def cost(self) -> str:
-        runs, what = self.runs, self.comparison
-        count, trials = len(runs), trials_of(runs)
-        if what.hours is not None:
-            return (
-                "--hours will set --max-update, the same for all, once the data is prepared.\n"
-                f"{count} runs at most, in {what.hours:g} hours"
-            )
-        tried = sum(trial.updates for trial in trials) * what.tokens_per_update
-        also = f" and {len(trials)} trials of {tried:,} tokens together" if trials else ""
-        total = count * what.tokens + tried
-        return f"{count} runs of {what.tokens:,} tokens{also}, {total:,} in all"
+    def notes(self) -> list[str]:
+        hours = self.resolved.hours
+        if hours is None:
+            return []
+        return [f"# --hours {hours:g} will set --max-update once the data is prepared.", ""]
 
 
 def trained(comparison: Comparison) -> str:
     """The training of each model in a sentence."""
     plural = "s" if len(comparison.seeds) > 1 else ""
-    tokens = comparison.updates * comparison.tokens_per_update
     return (
-        f"Each model ({comparison.arch}) was trained on {tokens:,} tokens: {comparison.updates:,} "
+        f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: {comparison.updates:,} "
         f"updates of {comparison.tokens_per_update:,}; seed{plural} "
         f"{', '.join(map(str, comparison.seeds))}."
     )
@@ -184,7 +172,7 @@ def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, Sweep]]]:
 
 def document_of(comparison: Comparison, evaluations: list[tuple[Run, Sweep]]) -> dict:
     """The results of evaluations on the same data as one document."""
-    documents = [load_document(each.results) for _, each in evaluations]
+    documents = [each.document() for _, each in evaluations]
     kind = documents[0]["kind"]
     run, first = evaluations[0]
     provenance = collect_provenance(
@@ -193,8 +181,5 @@ def document_of(comparison: Comparison, evaluations: list[tuple[Run, Sweep]]) ->
         data=first.data or run.data,
         subsets=["train"] if kind == "probe" else ["train", comparison.subset],
     )
-    asked = []
-    for (_, each), document in zip(evaluations, documents):
-        variant = {"label": each.name} if each.name and not each.data else {}
-        asked += [cell | variant for cell in document["cells"] if each.has(cell)]
-    return new_document(kind, documents[0]["corpus"], provenance, asked)
+    cells = [cell for document in documents for cell in document["cells"]]
+    return new_document(kind, documents[0]["corpus"], provenance, cells)

@@ -22,8 +22,8 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
-from ..errors import BadInput, did_you_mean
-from ..positions import METHODS
+from ..errors import BadInput
+from ..positions import METHODS, known_method
 from ..results.manifest import Name
 
 #: The methods that ``all`` stands for: those of the paper's tables, learned, Transformer-XL and none.
@@ -50,15 +50,6 @@ def as_methods(value: object) -> list:
     later = [name for name in METHODS if name not in PAPER_METHODS]
     groups = {"all": PAPER_METHODS, "later": later}
     return as_list([name for each in as_list(value) for name in groups.get(str(each), [each])])
-
-
-def known_method(name: str) -> str:
-    if name not in METHODS:
-        raise ValueError(
-            f"there is no position method '{name}'.{did_you_mean(name, METHODS)} Choose from "
-            f"{', '.join(METHODS)}, 'all' for the seven published up to ALiBi, or 'later' for the others"
-        )
-    return name
 
 
 def as_flags(value: Any) -> list[str]:

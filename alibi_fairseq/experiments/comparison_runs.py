@@ -66,7 +66,7 @@ def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, en
         *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
         *(() if torch.cuda.is_available() else ("--cpu",)),
     )
-    return Run(name, folder / name, str(data), flags, settings, what.updates)
+    return Run(name, folder / name, str(data), flags, settings, what.updates, what.tokens)
 
 
 def model_name(cell: Cell) -> str:

@@ -26,8 +26,9 @@ from ..files import atomic_folder, atomic_write, sha256_file
 from ..results import manifest as manifests
 from ..results.stamps import Stamp
 from .comparison import Corpus, Excerpt
-from .run import DOCUMENTS
 
+#: Beside binary data: where the documents of a split begin, in tokens, by split.
+DOCUMENTS = "documents.json"
 #: Per cent of an excerpt's text for each of validation and test: many documents, of which little is kept.
 HELD_OUT = 20.0
 #: Where an article of WikiText begins: at " = Title = "; " = = Section = = " has two marks.

@@ -1,4 +1,4 @@
-"""``--hours``: how long runs take on this machine, and what fits.
+"""``compare --hours``: how long runs take on this machine, and how many updates fit.
 
 Each model is built as its training command builds it, with initial weights, and takes updates and
 forward passes on random tokens in this process.
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
+from ..data import probes
 from ..data.parallel import cores, progress
 from ..errors import BadInput
-from .run import Run, tokens_in, trials_of
+from .run import Run, Sweep
 
 #: Seconds that a command takes to start: the imports of torch and fairseq.
 STARTUP = 10.0
@@ -106,81 +106,18 @@ class Cost:
         return updates * self.update + validating + self.evaluation + 2 * STARTUP
 
 
-def measure(runs: list[Run], parallel: int, threads: int | None = None) -> list[Cost]:
-    """The cost of each run; runs that differ in the seed or the learning rate alone cost the same."""
-    names = [run.name.partition("-seed")[0] for run in runs]
-    models = dict(zip(names, runs))
-    with using_threads(threads or max(1, cores() // parallel)):
-        timed = progress(None, "measuring the speed", "model", iterable=models.items())
-        costs = {name: cost_of(run) for name, run in timed}
-    return [
-        costs[name] if run.evaluations else replace(costs[name], evaluation=0.0)
-        for name, run in zip(names, runs)
-    ]
-
-
-def cost_of(run: Run) -> Cost:
-    model = TimedModel(run)
-    model.update()  # allocates memory and loads kernels
-    update = min(model.update(), model.update())
-    inputs = [each for evaluation in run.evaluations for each in evaluation.inputs(run)]
-    lengths = [model.length, *(length for length, _ in inputs)]
-    ends = (min(lengths), max(lengths))
-    # In between by interpolation: the cost of attention is linear in the length.
-    validating, *tokens = np.interp(lengths, ends, [model.token(length) for length in ends])
-    data = Path(run.data.split(":")[0])
-    return Cost(
-        update=update,
-        validation=tokens_in(data, "valid") * validating,
-        evaluation=sum(count * token for (_, count), token in zip(inputs, tokens)),
-        epoch=max(1.0, tokens_in(data, "train") / model.tokens),
-    )
-
-
-def makespan(seconds: Iterable[float], parallel: int) -> float:
-    """Seconds until all are done, if each begins as soon as one of the places is free."""
-    places = [0.0] * parallel
-    for each in seconds:
-        heapq.heappush(places, heapq.heappop(places) + each)
-    return max(places)
-
-
-def that_fit(runs: list[Run], parallel: int, threads: int | None, hours: float) -> list[Run]:
-    """The runs that fit, in their order, without those that do not; prints both."""
-    everything = [*trials_of(runs), *runs]
-    costs = measure(everything, parallel, threads)
-    seconds = {run.name: cost.seconds(run.updates) for run, cost in zip(everything, costs)}
-
-    def needed(some: list[Run]) -> float:
-        stages = (trials_of(some), some)
-        return sum(makespan((seconds[run.name] for run in stage), parallel) for stage in stages)
-
-    taken: list[Run] = []
-    left_out: list[Run] = []
-    for run in runs:
-        fits = needed([*taken, run]) <= hours * 3600 * PLANNED
-        (taken if fits else left_out).append(run)
-    print(f"{len(taken)} of {len(runs)} runs fit: {duration(needed(taken))}.", flush=True)
-    if left_out:
-        names = ", ".join(run.name for run in left_out)
-        print(f"Left out, for another {duration(needed(left_out))}: {names}.", flush=True)
-    return taken
-
-
-def updates_that_fit(
-    stages: Sequence[tuple[list[Cost], float]], hours: float, parallel: int
-) -> tuple[int, float]:
+def updates_that_fit(runs: Sequence[Run], hours: float, parallel: int) -> tuple[int, float]:
     """The largest number of updates with which all runs fit, to two digits, and the seconds it takes.
 
     Args:
-        stages: runs that go on at the same time, and the part of the updates that they take.
+        runs: the last one has a whole number of updates, of which others, such as trials, have their share.
     """
+    costs = measure(runs, parallel)
+    shares = [run.updates / runs[-1].updates for run in runs]
 
     def needed(updates: int) -> float:
-        return sum(
-            makespan((cost.seconds(round(part * updates)) for cost in costs), parallel)
-            for costs, part in stages
-        )
+        each = (cost.seconds(round(share * updates)) for cost, share in zip(costs, shares))
+        return makespan(each, parallel)
 
     updates = bisect(range(10**9), hours * 3600 * PLANNED, key=needed) - 1
     if updates < LEAST:
@@ -193,6 +130,57 @@ def updates_that_fit(
     return updates, needed(updates)
 
 
+def measure(runs: Sequence[Run], parallel: int) -> list[Cost]:
+    """The cost of each run; runs that differ in the seed or the learning rate alone cost the same."""
+    names = [run.name.partition("-seed")[0] for run in runs]
+    models = dict(zip(names, runs))
+    with using_threads(max(1, cores() // parallel)):
+        timed = progress(None, "measuring the speed", "model", iterable=models.items())
+        costs = {name: cost_of(run) for name, run in timed}
+    return [
+        costs[name] if run.evaluations else replace(costs[name], evaluation=0.0)
+        for name, run in zip(names, runs)
+    ]
+
+
+def cost_of(run: Run) -> Cost:
+    model, data = TimedModel(run), Path(run.data.split(":")[0])
+    model.update()  # allocates memory and loads kernels
+    update = min(model.update(), model.update())
+    inputs = [each for evaluation in run.evaluations for each in inputs_of(evaluation, run)]
+    token = {n: model.token(n) for n in sorted({model.length, *(length for length, _ in inputs)})}
+    return Cost(
+        update=update,
+        validation=tokens_in(data, "valid") * token[model.length],
+        evaluation=sum(count * token[length] for length, count in inputs),
+        epoch=max(1.0, tokens_in(data, "train") / model.tokens),
+    )
+
+
+def inputs_of(evaluation: Sweep, run: Run) -> Iterator[tuple[int, int]]:
+    """Window length and number of tokens that the model reads in such windows."""
+    data = Path((evaluation.data or run.data).split(":")[0])
+    for subset, length, stride in evaluation.points:
+        windows = max(1, tokens_in(data, subset) // stride)
+        if (data / probes.SETTINGS).is_file():
+            windows = probes.TRIALS * len(probes.DEPTHS)
+        yield length, windows * length
+
+
+def tokens_in(data: Path, split: str) -> int:
+    """Tokens of a split, from the size of its file."""
+    words = (data / "dict.txt").read_bytes().count(b"\n")
+    return (data / f"{split}.bin").stat().st_size // (2 if words < 65_500 else 4)
+
+
+def makespan(seconds: Iterable[float], parallel: int) -> float:
+    """Seconds until all are done, if each begins as soon as one of the places is free."""
+    places = [0.0] * parallel
+    for each in seconds:
+        heapq.heappush(places, heapq.heappop(places) + each)
+    return max(places)
+
+
 @contextmanager
 def using_threads(number: int) -> Iterator[None]:
     before = torch.get_num_threads()
@@ -201,8 +189,3 @@ def using_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def duration(seconds: float) -> str:
-    """``45 min`` or ``5.2 h``."""
-    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

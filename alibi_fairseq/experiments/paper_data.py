@@ -135,12 +135,6 @@ class Data:
             self._cut.write()
 
     @property
-    def disk_needed(self) -> float:
-        """Bytes of disk that it takes at its peak, about; without the text: of the paper's."""
-        tokens = sum(self.scale.excerpt.values())
-        return self._policy.disk_needed(self._files, tokens) + 4 * tokens
-
-    @property
     def _source(self) -> dict[str, Any]:
         """The options of the preparation that name the text."""
         options: dict[str, Any] = {"sources": [self.path]}

@@ -1,4 +1,4 @@
-"""``alibi-fairseq reproduce``: the runs that fill tables of the paper, their costs, and the outcome."""
+"""``alibi-fairseq reproduce``: the runs that fill tables of the paper, and the outcome."""
 
 from __future__ import annotations
 
@@ -9,22 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from ..files import atomic_write
-from ..paper import published
-from ..paper.recipe import PAPER, Recipe, Scale, flags
-from ..paper.tables import (
-    DRAWN,
-    ITEMS,
-    NUMBERED,
-    Evaluation,
-    Training,
-    curve_evaluations,
-    evaluations,
-    paper_name,
-    points,
-    title,
-    why_no_training,
-)
-from ..reporting import markdown
+from ..paper.recipe import Scale, flags
+from ..paper.tables import Evaluation, Training, curve_evaluations, evaluations, points, title
 from ..reporting.collect import collect
 from ..reporting.markdown import NOTHING
 from ..reporting.paper_tables import perplexity_grid, rows_beside
@@ -35,10 +21,6 @@ from . import torchrun
 from .paper_data import Data
 from .run import Run, Sweep
 from .runner import Experiment
-
-#: Bytes per parameter of a checkpoint at most: weights and the optimiser's state, both in fp32.
-BYTES = {"nag": 8, "adam": 12}
-_CHECKPOINTS = 3  # the best, the last, and the one that is being written
 
 
 @dataclass(frozen=True)
@@ -81,35 +63,27 @@ class PaperTables(Experiment):
         return [self.run(training) for training in self.trainings]
 
     def report(self) -> None:
-        """Write and print each table with the path of its file; of all of them, also one page."""
+        """Write and print each table with the path of its file."""
         records = (run.folder / TRAINING_FILE for run in self.runs)
         found = collect([self.folder / "results", *(path for path in records if path.is_file())])
         write_report(found, self.page.parent, with_paper=False)
-        tables = {item: beside(self, item) for item in self.items}
-        for item, text in tables.items():
-            print(f"\n{text}\n({self.write(f'{self.scale.name}-{item}.md', text)})")
+        for item in self.items:
+            text, path = beside(self, item), self.page.with_name(f"{self.scale.name}-{item}.md")
+            with atomic_write(path) as stream:
+                stream.write(text)
+            print(f"\n{text}\n({path})")
         print(f"\nThe report with all tables and figures: {self.page}")
-        if self.items == ITEMS:
-            print(
-                "All of them on one page: "
-                f"{self.write(f'{self.scale.name}.md', overview(self.scale, tables))}"
-            )
 
-    def write(self, name: str, text: str) -> Path:
-        with atomic_write(self.page.with_name(name)) as stream:
-            stream.write(text)
-        return self.page.with_name(name)
-
-    def cost(self) -> str:
-        prepare = [data.preparation.line for data in self.data.values()]
-        return "\n".join(["# data", *prepare, "", cost_table(self)])
+    def notes(self) -> list[str]:
+        return ["# data", *(data.preparation.line for data in self.data.values()), ""]
 
     def run(self, training: Training) -> Run:
         """A training of the paper at this scale; complete once its data is prepared."""
         recipe = self.scale.recipe(training.recipe)
         data = self.data[recipe.corpus]
         machine = self.machine or Machine(recipe.batch.gpus)
-        *stops, last = self.stops(training)
+        ages = (self.scale.updates_of(training.recipe, updates) for updates in training.stops)
+        *stops, last = dict.fromkeys(ages)
         settings = replace(recipe, updates=last).settings(machine.processes, machine.cpu)
         log = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
         sweeps = (
@@ -131,17 +105,13 @@ class PaperTables(Experiment):
             # Not the machine: any number of GPUs sees the same tokens in each update.
             settings={"recipe": recipe.settings(), **data.identity},
             updates=last,
+            tokens=last * recipe.batch.tokens_per_update,
             evaluations=tuple(sweeps),
             stops=tuple(stops),
             # At the end of a run the paper evaluates the best model on validation.
             final="checkpoint_best.pt" if last == recipe.updates else f"checkpoint_{last}.pt",
             launcher=tuple(torchrun.arguments(machine.processes)),
         )
-
-    def stops(self, training: Training) -> list[int]:
-        """Updates after which a checkpoint of a run is kept, ascending."""
-        ages = (self.scale.updates_of(training.recipe, updates) for updates in training.stops)
-        return list(dict.fromkeys(ages))
 
     def results(self, training: Training, subset: str) -> Path:
         """The results of a run on a split."""
@@ -151,64 +121,6 @@ class PaperTables(Experiment):
     @property
     def page(self) -> Path:
         return self.folder / "report" / "report.md"
-
-
-def v100_hours(recipe: Recipe, updates: int) -> float | None:
-    """Hours of one V100: as Table 12 states them, or tokens at the paper's speed; None without one."""
-
-    def found(item: str, column: str) -> int | None:
-        model = (recipe.position_method, recipe.train_length)
-        rows = {(row["position_method"], row["train_length"]): row for row in published.rows(item)}
-        return rows[model][column] if model in rows else None
-
-    hours = recipe.corpus == "cc100-roberta" and found("table12", "gpu_hours")
-    if hours:
-        return hours * updates / recipe.updates
-    # Figure 7 has all lengths, Table 1 all methods; both were measured on WikiText-103.
-    column = "train_words_per_second"
-    speed = found("figure07", column) or found("table01", column)
-    return speed and updates * recipe.batch.tokens_per_update / speed / 3600
-
-
-def checkpoint_bytes(scale: Scale, recipe: Recipe, kept: int) -> int:
-    """Disk that a run takes at most, which also keeps models of earlier updates."""
-    options = scale.recipe(recipe).options
-    each = scale.parameters(recipe) * BYTES[str(options["optimizer"]["_name"])]
-    return each * (_CHECKPOINTS + ("save_interval_updates" in options["checkpoint"]) + kept)
-
-
-def cost_table(tables: PaperTables) -> str:
-    """Tokens, hours and disk of each run, and their sums, with a sentence on the hours."""
-    scale, lines = tables.scale, []
-    peaks = {corpus: data.disk_needed for corpus, data in tables.data.items()}
-    for corpus, peak in peaks.items():
-        lines.append([f"data of {corpus}", "", "", "", gigabytes(peak)])
-    # One preparation after the other, and each leaves less than half of its peak.
-    tokens, hours, disk = 0, 0.0, (max(peaks.values()) + sum(peaks.values())) / 2
-    for training in tables.trainings:
-        recipe, stops = scale.recipe(training.recipe), tables.stops(training)
-        of_run = stops[-1] * recipe.batch.tokens_per_update
-        time = v100_hours(recipe, stops[-1]) if scale is PAPER else None
-        size = checkpoint_bytes(scale, training.recipe, len(stops) - 1)
-        tokens, hours, disk = tokens + of_run, hours + (time or 0), disk + size
-        shown = NOTHING if time is None else f"{time:,.0f}"
-        row = [training.recipe.path, f"{stops[-1]:,}", f"{of_run:,}", shown]
-        lines.append([*row, gigabytes(size)])
-    together = f"{hours:,.0f}" if scale is PAPER else NOTHING
-    lines.append(["together", "", f"{tokens:,}", together, gigabytes(disk)])
-    headers = ["", "updates", "tokens trained", "V100 hours", "disk at most"]
-    said = (
-        "V100 hours are tokens at the training speeds the paper measured (Table 1, Figure 7; "
-        "1.3B parameters: the hours of Table 12); evaluations come on top."
-        if scale is PAPER
-        else f"The scale '{scale.name}' trains other models than the paper, which has no speeds "
-        "for them."
-    )
-    return f"{markdown.table(headers, lines)}\n{said} Nothing was run or written."
-
-
-def gigabytes(size: float) -> str:
-    return f"{size / 1e9:,.2f} GB"
 
 
 def beside(tables: PaperTables, item: str) -> str:
@@ -271,16 +183,3 @@ def measured(tables: PaperTables, evaluation: Evaluation) -> Iterator[Point]:
                 train_length=evaluation.recipe.train_length,
                 updates=evaluation.updates,
             )
-
-
-def overview(scale: Scale, tables: dict[str, str]) -> str:
-    """The page of all tables and figures, of which some were made."""
-    parts = [f"# The paper's tables and figures at the scale '{scale.name}'", f"{scale.caveat}."]
-    for item in NUMBERED:
-        if item in tables:
-            heading, _, body = tables[item].partition("\n")
-            drawn = "" if item not in DRAWN else "The numbers that the figure draws.\n\n"
-            parts.append(f"#{heading}\n\n{drawn}{body.strip()}")
-        else:
-            parts.append(f"## {paper_name(item)}\n\n{why_no_training(item)}")
-    return "\n\n".join(parts) + "\n"

@@ -7,11 +7,10 @@ number of updates it has reached and each sweep it has finished, so that what is
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 #: This package's command.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
-#: Beside binary data: where the documents of a split begin, in tokens, by split.
-DOCUMENTS = "documents.json"
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,7 @@ class Run:
     flags: tuple[str, ...]
     settings: dict
     updates: int
+    tokens: int  # that it reads
     evaluations: tuple[Sweep, ...] = ()
     stops: tuple[int, ...] = ()
     final: str = "checkpoint_last.pt"
@@ -160,7 +158,7 @@ class Sweep:
 
     def done(self, run: Run) -> bool:
         cells = self._cells(run)
-        measured = {(cell["subset"], cell["length"], cell["stride"]) for cell in cells}
+        measured = set(map(point_of, cells))
         return self._fresh(run, cells) and self._stamp(run).holds() and measured >= self.points
 
     def measure(self, run: Run, place: Place) -> None:
@@ -198,38 +196,26 @@ class Sweep:
             for stride in self.strides
         }
 
-    def has(self, cell: dict) -> bool:
-        return (cell["subset"], cell["length"], cell["stride"]) in self.points
-
-    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        """Window length and number of tokens that the model reads in such windows."""
-        data = Path((self.data or run.data).split(":")[0])
-        tokens, documents = tokens_in(data, self.subset), data / DOCUMENTS
-        if last := self.settings.get("score_to"):
-            listed = documents.is_file() and json.loads(documents.read_text(encoding="utf-8"))
-            count = len(listed.get(self.subset, [0])) if listed else 1
-            tokens = min(tokens, count * (last - self.settings.get("score_from", 0)))
-        for _, length, stride in self.points:
-            yield length, max(1, tokens // stride) * length
+    def document(self) -> dict:
+        """The results without those of other sweeps; a variant has its name as a label."""
+        document = load_document(self.results)
+        label = {"label": self.name} if self.name and not self.data else {}
+        cells = [cell | label for cell in document["cells"] if point_of(cell) in self.points]
+        return {**document, "cells": cells}
 
 
 class ProbeSweep(Sweep):
     """One ``alibi-fairseq eval`` of a probe, whose test sequences have these lengths."""
-
-    def done(self, run: Run) -> bool:
-        return self._stamp(run).holds()
 
     def _stamp(self, run: Run) -> Stamp:
         settings = {"lengths": self.lengths, "flags": self.flags}
         made_of = [run.model(self.updates), Path(run.data) / probes.SETTINGS]
         return Stamp(run.folder / "probed.json", settings, made_of, [self.results])
 
-    def has(self, cell: dict) -> bool:
-        return cell["length"] in self.lengths
 
-    def inputs(self, run: Run) -> Iterator[tuple[int, int]]:
-        for length in self.lengths:
-            yield length, length * probes.TRIALS * len(probes.DEPTHS)
+def point_of(cell: dict) -> tuple[str, int, int]:
+    """Split, length and stride; a probe is measured without the first and the last."""
+    return (cell.get("subset", "valid"), cell["length"], cell.get("stride", cell["length"]))
 
 
 def trials_of(runs: Iterable[Run]) -> list[Run]:
@@ -246,9 +232,3 @@ def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:
     from ..checkpoints.loading import updates_of
 
     return updates_of(path) >= updates
-
-
-def tokens_in(data: Path, split: str) -> int:
-    """Tokens of a split, from the size of its file."""
-    words = (data / "dict.txt").read_bytes().count(b"\n")
-    return (data / f"{split}.bin").stat().st_size // (2 if words < 65_500 else 4)

@@ -31,7 +31,6 @@ from .command import (
     handling_stop_signals,
     stop_requests,
 )
-from .hours import duration, that_fit
 from .run import Run, trials_of
 
 
@@ -62,14 +61,13 @@ class Experiment(Protocol):
     def report(self) -> None:
         """Write and print the outcome."""
 
-    def cost(self) -> str:
-        """What the runs cost, for a dry run."""
+    def notes(self) -> list[str]:
+        """Lines of a dry run, in front of those of the runs."""
+        return []
 
 
-def carry_out(
-    experiment: Experiment, parallel: int | None = None, hours: float | None = None
-) -> int:
-    """Do what is not done yet and fits into ``hours``; returns an exit code, see :func:`exit_code`."""
+def carry_out(experiment: Experiment, parallel: int | None = None) -> int:
+    """Do what is not done yet; returns an exit code, see :func:`exit_code`."""
 
     def everything() -> None:
         with locked(experiment.folder / "lock", experiment.option, "command"):
@@ -80,12 +78,8 @@ def carry_out(
                 done = f"{len(runs) - len(left)} of {len(runs)}" if left else f"All {len(runs)}"
                 print(f"{done} runs are done already.")
             tasks = tasks_of(experiment, left)
-            at_once = parallel or default_parallel(experiment, len(tasks))
             try:
-                if left and hours is not None:
-                    left = that_fit(left, at_once, experiment.threads, hours)
-                    tasks = tasks_of(experiment, left)
-                run_all(tasks, places_for(at_once, experiment.gpus, experiment.threads))
+                run_all(tasks, places_for(experiment, len(tasks), parallel))
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -123,32 +117,33 @@ def carry_out_tuned(experiment: Experiment, name: str, place: Place) -> None:
 
 
 def describe(experiment: Experiment) -> str:
-    """Every command of an experiment in its order, and what they cost."""
-    lines, runs = [], experiment.runs
-    found = {run.name: run for run in (*trials_of(runs), *runs)}
+    """Every command of an experiment in its order, and the tokens that they read."""
+    lines, runs = experiment.notes(), experiment.runs
+    trials = trials_of(runs)
+    found = {run.name: run for run in (*trials, *runs)}
     tasks = tasks_of(experiment, runs)
     for number, task in enumerate(tasks, 1):
         best = " (--lr: the best of its trials)" if task.after else ""
         lines.append(f"# [{number}/{len(tasks)}] {task.name}{best}")
         lines += [*(command.line for command in found[task.name].commands()), ""]
-    return "\n".join([*lines, experiment.cost()])
+    total, tried = (sum(run.tokens for run in some) for some in (runs, trials))
+    also = f", {len(trials)} trials of {tried:,} before them" if trials else ""
+    return "\n".join([*lines, f"{len(runs)} runs of {total:,} tokens together{also}"])
 
 
-def default_parallel(experiment: Experiment, runs: int) -> int:
-    """Number of runs at a time that the machine has room for."""
+def places_for(experiment: Experiment, runs: int, parallel: int | None = None) -> list[Place]:
+    """Places of runs that go on at the same time, with GPUs or a share of the cores each.
+
+    Args:
+        parallel: their number (default: as many as the machine has room for).
+    """
     import torch
 
-    gpus = torch.cuda.device_count() if experiment.gpus else 0
-    return max(1, min(runs, gpus // experiment.gpus if gpus else cores()))
-
-
-def places_for(parallel: int, gpus: int, threads: int | None = None) -> list[Place]:
-    """The places of runs that go on at the same time, with GPUs or a share of the cores each."""
-    import torch
-
+    gpus = experiment.gpus
     there = torch.cuda.device_count() if gpus else 0
+    parallel = parallel or max(1, min(runs, there // gpus if there else cores()))
     if not there:
-        share = str(threads or max(1, cores() // parallel))
+        share = str(experiment.threads or max(1, cores() // parallel))
         return [Place({"OMP_NUM_THREADS": share})] * parallel
     names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(there)))
     ring = cycle(names.split(","))
@@ -205,6 +200,11 @@ def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
                     done.append(task)
     if errors or waiting:
         raise min([*errors, Stopped()], key=lambda error: isinstance(error, Stopped))
+
+
+def duration(seconds: float) -> str:
+    """``45 min`` or ``5.2 h``."""
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
 
 
 def exit_code(work: Callable[[], object]) -> int:

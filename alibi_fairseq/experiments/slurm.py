@@ -112,12 +112,9 @@ def sbatch_options(stage: Stage, asked: Mapping[str, str]) -> dict[str, object]:
     """
     options: dict[str, object] = {**DEFAULTS, **({GPUS: stage.gpus} if stage.gpus else {})}
     for name, value in asked.items():
-        name = name.lstrip("-").replace("_", "-")
         if stage.gpus or not name.startswith(("gpu", "gres")):
             options[name] = value
-    if options.get(GPUS) == "0":
-        del options[GPUS]
-    return options
+    return {name: value for name, value in options.items() if (name, value) != (GPUS, "0")}
 
 
 def submit(

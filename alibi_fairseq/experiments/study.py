@@ -29,7 +29,7 @@ from .compare import trained
 from .comparison import STRICT, Cell, Comparison, Corpus, from_mapping
 from .comparison_runs import runs_of, sha256_if_there
 from .corpora import is_prepared, prepare
-from .run import Run, trials_of
+from .run import Run
 from .runner import Experiment
 from .study_page import write_page
 
@@ -119,9 +119,8 @@ class KeptRun(Run):
         for each in self.evaluations:
             tested_on = each.name.removeprefix("on ") if each.data else self.corpus
             facts = {"corpus": tested_on, "lr": rate, "train_command": line}
-            facts |= {"label": each.name} if each.name and not each.data else {}
-            document = load_document(each.results)
-            cells = [cell | facts for cell in document["cells"] if each.has(cell)]
+            document = each.document()
+            cells = [cell | facts for cell in document["cells"]]
             file = f"evaluation-on-{tested_on}.json" if each.data else EVALUATION
             documents.setdefault(file, []).append({**document, "cells": cells})
         for name, found in documents.items():
@@ -202,11 +201,6 @@ class Study(Experiment):
         note = " ".join([self.description.note, *dict.fromkeys(map(trained, self.parts))])
         title, results = self.description.title, load_results(finished, self.results / SPEEDS)
         print(f"\n{write_page(title, note, results, missing, self.results)}")
-
-    def cost(self) -> str:
-        tokens, trials = sum(run.part.tokens for run in self.runs), trials_of(self.runs)
-        count = len(self.runs)
-        return f"{count} runs of {tokens:,} tokens together, {len(trials)} trials before them"
 
 
 def load_results(finished: Mapping[Cell, Path], speeds: Path) -> Results:

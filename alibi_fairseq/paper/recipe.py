@@ -218,25 +218,6 @@ class Scale:
             options=merge(recipe.options, options),
         )
 
-    def parameters(self, recipe: Recipe) -> int:
-        """Parameters of a recipe's model at this scale, about; embeddings are tied."""
-        if self.vocabulary is None:
-            return PARAMETERS[recipe.corpus]
-        model: dict[str, Any] = self.recipe(recipe).options["model"]
-        width, inner = model["decoder_embed_dim"], model["decoder_ffn_embed_dim"]
-        layer = 4 * width * width + 2 * width * inner + 13 * width
-        # Adaptive embeddings have a quarter of the width for most words.
-        embedding = width // 4 if "adaptive_input_cutoff" in model else width
-        return model["decoder_layers"] * layer + (self.vocabulary + 4) * embedding
-
-
-#: Of the paper's models, without what a position method adds.
-PARAMETERS = {
-    "wikitext-103": 246_933_504,
-    "bookcorpus": 231_235_584,
-    "cc100-roberta": 1_361_901_568,
-}
-
 
 PAPER = Scale("paper", "the paper's runs")
 #: Less than one epoch, so no dropout; on a CPU that of attention would cost more than attention.

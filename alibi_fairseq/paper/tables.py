@@ -20,16 +20,23 @@ DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure09": (("table08",), None),
     "figure11": (("table13", "table15"), None),
 }
-#: Drawings without data.
-DIAGRAMS = {"figure03": "how ALiBi biases the scores", "figure10": "sliding-window inference"}
-#: Speed and memory of models as initialised: measured in minutes, by the benchmarks.
-SPEED = ("table01", "figure02", "figure07")
-#: Everything that the paper numbers, and what of it one can train for.
-NUMBERED = (
-    *(f"table{number:02d}" for number in range(1, 16)),
-    *(f"figure{number:02d}" for number in range(1, 12)),
+_SPEED = (
+    "speed and memory of models of the paper's size, untrained; `python -m benchmarks.methods` measures "
+    "them on a GPU."
 )
-ITEMS = tuple(item for item in NUMBERED if item not in (*DIAGRAMS, *SPEED))
+#: What cannot be trained for, and why.
+UNTRAINED = {
+    **dict.fromkeys(("table01", "figure02", "figure07"), _SPEED),
+    "figure03": "a diagram of how ALiBi biases the scores, which holds no data.",
+    "figure10": "a diagram of sliding-window inference, which holds no data.",
+}
+#: What can, of all that the paper numbers.
+ITEMS = tuple(
+    item
+    for kind, last in (("table", 15), ("figure", 11))
+    for item in (f"{kind}{number:02d}" for number in range(1, last + 1))
+    if item not in UNTRAINED
+)
 #: Figure 5 draws curves. Validations of a run are at its own length, so where the figure evaluates
 #: at another one, checkpoints are kept and evaluated after these updates: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
@@ -72,22 +79,10 @@ def find_items(name: str) -> tuple[str, ...]:
     item = f"{found[1]}{int(found[2]):02d}" if found else ""
     if item in ITEMS:
         return (item,)
-    if item in NUMBERED:
-        raise BadInput(f"{paper_name(item)}: {why_no_training(item)}")
+    if item in UNTRAINED:
+        raise BadInput(f"{paper_name(item)}: {UNTRAINED[item]}")
     known = ", ".join(re.sub(r"(?<=\D)0", "", each) for each in ITEMS)
     raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
-
-
-def why_no_training(item: str) -> str:
-    """Why a diagram or a table of speeds is not filled by training; others were not asked for."""
-    if item in DIAGRAMS:
-        return f"A diagram of {DIAGRAMS[item]}: it holds no data."
-    if item in ITEMS:
-        return "Not asked for."
-    return (
-        "Speed and memory of models of the paper's size, untrained: a model of another size cannot "
-        "stand beside them. `python -m benchmarks.methods` measures them on a GPU."
-    )
 
 
 def paper_name(item: str) -> str:

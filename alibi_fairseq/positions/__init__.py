@@ -61,13 +61,19 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
     METHODS[name] = method
 
 
-def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
-    """Raises BadInput if there is no such method, or if an option is set that it does not use."""
+def known_method(name: str) -> str:
+    """The name; raises BadInput if there is no such method."""
     if name not in METHODS:
         hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
         raise BadInput(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}."
         )
+    return name
+
+
+def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
+    """Raises BadInput if there is no such method, or if an option is set that it does not use."""
+    known_method(name)
     for option in METHOD_OPTIONS:
         readers = [other for other, method in METHODS.items() if option in method.options]
         if getattr(config, option) != getattr(PositionConfig, option) and name not in readers:

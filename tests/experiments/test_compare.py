@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import torch
 from commands import ROOT
@@ -102,7 +103,7 @@ def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.count(f"alibi_fairseq train {data_bin} --task ") == 4
     assert text.count("--task segment_language_modeling --mem-len 128") == 2
-    assert "4 runs of 40,960 tokens, 163,840 in all" in text
+    assert "4 runs of 163,840 tokens together" in text
     assert main([*words, "--arch", "alibi_lm_huge"]) == 2
     assert "alibi_lm_huge" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -111,14 +112,18 @@ def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
 def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr("alibi_fairseq.experiments.runner.cores", lambda: 8)
-    assert places_for(3, 1) == [Place({"OMP_NUM_THREADS": "2"})] * 3
-    assert places_for(2, 1, threads=1) == [Place({"OMP_NUM_THREADS": "1"})] * 2
+    one, two, thread = (
+        SimpleNamespace(gpus=n, threads=t) for n, t in ((1, None), (2, None), (1, 1))
+    )
+    assert places_for(one, 9) == [Place({"OMP_NUM_THREADS": "1"})] * 8
+    assert places_for(one, 9, 3) == [Place({"OMP_NUM_THREADS": "2"})] * 3
+    assert places_for(thread, 2) == [Place({"OMP_NUM_THREADS": "1"})] * 2
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(2, 2)] == ["0,1", "2,3"]
+    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(two, 9)] == ["0,1", "2,3"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(3, 1)] == ["5", "7", "5"]
+    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(one, 9, 3)] == ["5", "7", "5"]
 
 
 def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path, monkeypatch):

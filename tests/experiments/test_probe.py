@@ -94,7 +94,7 @@ def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
     assert (out / "figure.svg").stat().st_size > 1000 and (out / "table.md").is_file()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main(words) == 0
-    assert "probing" not in capsys.readouterr().out
+    assert "evaluating" not in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
     data, checkpoint = out / "copy" / "data-48", next(out.glob("copy/*/checkpoint_last.pt"))
@@ -116,14 +116,9 @@ def checks_accuracy(data, checkpoint):
 
 
 def cell(method, length, depth, accuracy, seed=1):
+    model = {"position_method": method, "train_length": 64, "seed": seed}
     of_test = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
-    return {
-        "position_method": method,
-        "train_length": 64,
-        "seed": seed,
-        "accuracy": accuracy,
-        **of_test,
-    }
+    return {**model, **of_test, "accuracy": accuracy}
 
 
 def test_the_table_averages_depths_then_seeds():

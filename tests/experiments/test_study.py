@@ -111,9 +111,7 @@ def test_windows_divide_what_is_scored_in_the_descriptions_that_are_shipped(path
     ("changes", "named"),
     [
         ({"tests": {}}, "tests"),
-        ({"parts": [{"methods": "alibbi"}]}, "alibi"),
         ({"training": {}}, "shared_vocabulary"),
-        ({"corpora": [{"name": "../tales"}]}, "name"),
         ({"parts": "alibi"}, "parts"),
     ],
 )

@@ -10,10 +10,7 @@ from stand_ins import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.experiments import command, hours
-from alibi_fairseq.experiments.compare import Compare
-from alibi_fairseq.experiments.comparison import from_mapping
-from alibi_fairseq.experiments.hours import Cost, that_fit
+from alibi_fairseq.experiments import command
 from alibi_fairseq.results.schema import load_document
 
 #: Perplexity on validation by method and learning rate; None: the training diverges.
@@ -70,7 +67,7 @@ def test_trials_resume_and_are_named_in_a_dry_run(data_bin, tmp_path, commands, 
     assert main(words(data_bin, tmp_path, "--dry-run")) == 0
     said = capsys.readouterr().out
     assert said.count("--max-update 10") == 3 and said.count("--max-update 40") == 2
-    assert "2 runs of 5,120 tokens and 3 trials of 3,840 tokens together, 14,080 in all" in said
+    assert "2 runs of 10,240 tokens together, 3 trials of 3,840 before them" in said
     assert main(words(data_bin, tmp_path)) == 0
     assert [name for name, *_ in commands.trained[4:]] == [
         *(f"none-16-seed1-lr{lr}" for lr in ("0.002", "0.004", "0.008")),
@@ -103,24 +100,6 @@ def test_trials_are_jobs_of_their_own(data_bin, tmp_path, commands, capsys):
         assert main(words(data_bin, tmp_path, "--job", f"train:{name}-lr{lr}")) == 0
     assert main(words(data_bin, tmp_path, "--job", f"train:{name}")) == 0
     assert commands.trained[-1] == ("alibi-16-seed1", "0.004", 40)
-
-
-def test_hours_include_the_trials(data_bin, tmp_path, commands, monkeypatch):
-    monkeypatch.setattr(hours, "cost_of", lambda run: Cost(1.0, 0.0, 7.0, 1e9))
-    corpora = [{"name": "toy", "data": str(data_bin)}]
-    values = {"corpora": corpora, "methods": "alibi", "train_lengths": 16, "eval_lengths": 16}
-    values |= {"tokens_per_update": 128, "tune_share": 0.5}
-    what = from_mapping({**values, "lr": [0.1, 0.2], "updates": 1000})
-    (run,) = Compare(what, tmp_path).runs
-    # 2 × 500 updates of trials and 1,000 of the run, each with its start, and one evaluation
-    needed = (2000 + 7 + 6 * hours.STARTUP) / 3600 / hours.PLANNED
-    assert that_fit([run], 1, None, 1.01 * needed) == [run]
-    assert that_fit([run], 1, None, 0.99 * needed) == []
-    what = from_mapping({**values, "lr": [0.1, 0.2], "hours": needed})
-    assert Compare(what, tmp_path, 1).resolved.updates == pytest.approx(1000, rel=0.05)
-    assert main(words(data_bin, tmp_path / "out", "--hours", str(needed), methods="alibi")) == 0
-    updates = json.loads((tmp_path / "out" / "hours.json").read_text())["updates"]
-    assert f": {updates:,} updates of 128;" in (tmp_path / "out" / "table.md").read_text()
 
 
 @pytest.mark.slow

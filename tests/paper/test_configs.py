@@ -84,13 +84,6 @@ def test_overlays_keep_tokens_per_update(world):
 
 def test_hydra_lays_overlays_over_the_recipe():
     recipe = RECIPES["wikitext-103/alibi-3072"]
-    overlay = overlay_name(recipe, "1_gpu")
-    cfg = from_yaml(recipe.corpus, recipe.name, f"+run_config={overlay}")
+    cfg = from_yaml(recipe.corpus, recipe.name, f"+run_config={overlay_name(recipe, '1_gpu')}")
     assert cfg["distributed_training.distributed_world_size"] == 1
     assert cfg["optimization.update_freq"] == [recipe.batch.on(1).update_freq]
-    cutoffs = "model.adaptive_input_cutoff='100,600'"
-    smoke = from_yaml(recipe.corpus, recipe.name, "+run_config=cpu_smoke", cutoffs)
-    assert smoke["common.cpu"] is True and smoke["common.fp16"] is False
-    assert smoke["model.decoder_layers"] == 2 and smoke["model.position_method"] == "alibi"
-    assert smoke["model.adaptive_input_cutoff"] == "100,600"
-    assert smoke["model.adaptive_softmax_cutoff"] == "100,500"

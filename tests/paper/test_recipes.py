@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from paper.configurations import ONE_OF_EACH, parsed
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.paper_tables import v100_hours
-from alibi_fairseq.paper.recipe import CONFIGS, PARAMETERS, RECIPES, Batch, flags
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, Batch, flags
 
 #: Literal values of the authors' command and architecture ``transformer_lm_wiki103``
 #: (https://github.com/ofirpress/attention_with_linear_biases): recipes and models are read from the
@@ -76,7 +75,6 @@ def test_the_model_has_the_parameters_its_file_states(path):
     with torch.device("meta"):
         model = models.build_model(configuration(path).model, task)
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
-    assert parameters == pytest.approx(PARAMETERS[recipe.corpus], rel=0.07)
 
 
 def test_wikitext_epochs_are_the_papers_but_at_2048():
@@ -86,22 +84,6 @@ def test_wikitext_epochs_are_the_papers_but_at_2048():
             expected = 181.6 if recipe.name.endswith("-2048") else 204.3
             tokens = recipe.updates * recipe.batch.tokens_per_update
             assert round(tokens / 103_227_021, 1) == expected, recipe.name
-
-
-def test_gpu_hours():
-    """Sums by hand: tokens / (tokens per second) / 3600."""
-
-    def hours(path):
-        return v100_hours(RECIPES[path], RECIPES[path].updates)
-
-    assert hours("wikitext-103/alibi-512") == pytest.approx(286_000 * 73_728 / 28_304 / 3600)
-    assert hours("wikitext-103/t5-3072") == pytest.approx(1362, abs=1)
-    for method in ("alibi", "sinusoidal"):
-        large = [hours(f"cc100-roberta/{method}-{length}") for length in (512, 1024, 2048)]
-        assert large == [5500, 5900, 6700]
-    # Table 11 stops at equal time: 46.7k updates of 5,900 hours' 50k are the 5,500 of ALiBi 512.
-    sinusoidal = RECIPES["cc100-roberta/sinusoidal-1024"]
-    assert v100_hours(sinusoidal, 46_700) == pytest.approx(5500, rel=0.005)
 
 
 def test_fairseq_packs_the_sequences_the_recipe_counts():

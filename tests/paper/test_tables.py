@@ -6,8 +6,8 @@ import pytest
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import tables as plan
-from alibi_fairseq.paper.recipe import MINI, RECIPES, SMOKE
-from alibi_fairseq.paper.tables import ITEMS, evaluations, recipe_of
+from alibi_fairseq.paper.recipe import MINI, SMOKE
+from alibi_fairseq.paper.tables import recipe_of
 
 # Runs and perplexities counted by hand in the paper (out-of-memory cells included).
 SIZES = {
@@ -64,10 +64,8 @@ def test_every_printed_perplexity_is_measured():
 def test_all_is_every_item_and_each_run_once():
     runs = plan.trainings_for(plan.find_items("all"))
     assert len(runs) == 22 + 6 + 6
-    assert {run.recipe.corpus for run in runs} == {"wikitext-103", "bookcorpus", "cc100-roberta"}
-    together = cells(runs)
     for item in plan.ITEMS:
-        assert together >= cells(plan.trainings_for((item,)))
+        assert cells(runs) >= cells(plan.trainings_for((item,)))
 
 
 def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_further_than_asked():
@@ -105,16 +103,3 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
         assert small.batch.tokens_per_update <= 9216
         ages = [scale.updates_of(recipe, updates) for updates in plan.ages(recipe)]
         assert ages == sorted(set(ages)) and ages[-1] == scale.updates
-
-
-def test_every_recipe_but_the_additions_fills_a_cell():
-    filled = {each.recipe.path for item in ITEMS for each in evaluations(item)}
-    assert set(RECIPES) - filled == {
-        "wikitext-103/alibi-2048-corrected",
-        "wikitext-103/sinusoidal-2048-corrected",
-        "wikitext-103/learned-512",
-        "wikitext-103/none-512",
-        "wikitext-103/transformer-xl-512",
-        "extend/alibi-512-at-512",
-        "extend/alibi-512-at-2048",
-    }
