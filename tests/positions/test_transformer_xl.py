@@ -117,7 +117,7 @@ def test_long_texts_need_terms_for_one_block_of_queries_at_a_time(monkeypatch):
 
 def test_a_memory_is_refused_where_it_cannot_be_used():
     memory = [torch.zeros(4, 1, 64)] * 2
-    with pytest.raises(ValueError, match="position method with a memory"):
+    with pytest.raises(ValueError, match="A memory needs a position method with one"):
         small_model("alibi").decoder(random_tokens(1, 8), memory=memory)
-    with pytest.raises(ValueError, match="cached keys"):
+    with pytest.raises(ValueError, match="and no cached keys"):
         xl_model("--mem-len", "4").decoder(random_tokens(1, 8), memory=memory, incremental_state={})
