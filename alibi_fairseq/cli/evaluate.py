@@ -120,13 +120,6 @@ class Eval(Verb):
         type=json_object,
         metavar="JSON",
     )
-    trained_with: Path | None = option(
-        "training dictionary of the checkpoint, to compare with that of the data; only for "
-        "checkpoints that do not store it and have no dict.txt next to them",
-        None,
-        flag="--dict",
-        metavar="FILE",
-    )
     memory_budget: int | None = option(
         "memory budget of a forward pass, which determines the batch size (default: 2 on a CPU, half "
         "of a GPU's)",

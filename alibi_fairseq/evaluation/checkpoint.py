@@ -121,14 +121,11 @@ def load_checkpoint(
     device: torch.device | str = "cpu",
     precision: str = "fp32",
     overrides: dict | None = None,
-    trained_with: Path | None = None,
 ) -> LoadedModel:
     """Load a model and check that its dictionary is that of the data.
 
     Args:
         precision: a key of ``PRECISIONS``.
-        trained_with: training dictionary, for checkpoints that do not store its fingerprint; a
-            ``dict.txt`` next to the checkpoint is found automatically.
 
     Raises:
         BadInput: the file is not a fairseq checkpoint, the dictionaries differ, or an override names
@@ -139,7 +136,7 @@ def load_checkpoint(
     )
     with wrong_parts(path):
         add_later_options(state, overrides or {})
-        check_dictionary(state, path, data, trained_with)
+        check_dictionary(state, path, data)
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], state=state
         )
@@ -219,16 +216,13 @@ def position_method(options) -> str:
     return "learned" if options.decoder_learned_pos else "sinusoidal"
 
 
-def check_dictionary(state: dict, path: Path, data: Path, trained_with: Path | None) -> None:
-    """Raises BadInput if a checkpoint without a fingerprint was trained with another dictionary.
+def check_dictionary(state: dict, path: Path, data: Path) -> None:
+    """Raises BadInput if a checkpoint without a fingerprint lies beside another dictionary.
 
     Fingerprints, and the dictionary's size, are checked when the model is built and loaded.
     """
-    if STATE_KEY in state.get("task_state", {}):
-        return
-    beside = path.with_name("dict.txt")
-    reference = trained_with or (beside if beside.is_file() else None)
-    if reference is None:
+    reference = path.with_name("dict.txt")
+    if STATE_KEY in state.get("task_state", {}) or not reference.is_file():
         return
     theirs, ours = (Dictionary.load(str(file)) for file in (reference, data / "dict.txt"))
     if fingerprint(theirs) != fingerprint(ours):

@@ -66,7 +66,6 @@ class Sweep:
     device: torch.device = torch.device("cpu")
     precision: str = "fp32"
     overrides: dict = field(default_factory=dict)
-    trained_with: Path | None = None
     memory_budget: int | None = None
     documents: str | None = None
     score_from: int | None = None
@@ -106,10 +105,8 @@ def run_sweep(sweep: Sweep) -> list[dict]:
         total = sum(work.inputs(case) for _, case in pending)
         with progress(total, "evaluating", "tok", disable=not pending) as bar:
             for path, group in groupby(pending, key=itemgetter(0)):
-                model = load_checkpoint(
-                    *(path, sweep.data, sweep.device, sweep.precision, sweep.overrides),
-                    trained_with=sweep.trained_with,
-                )
+                how = (sweep.device, sweep.precision, sweep.overrides)
+                model = load_checkpoint(path, sweep.data, *how)
                 for _, case in group:
                     which = ", ".join(f"{key} {value}" for key, value in case.items())
                     bar.set_description(f"{'/'.join(path.parts[-2:])} {which}")
