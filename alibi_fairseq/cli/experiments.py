@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,47 +42,21 @@ class ExperimentOptions(Verb):
         """Carry out an experiment, show it, submit it as jobs, or do the work of one job."""
         from ..experiments import runner, slurm
 
-        if self.slurm_option and not self.slurm:
-            raise BadInput("--slurm-option needs --slurm.")
         if self.job:
             return slurm.run_job(experiment, self.job)
-        if self.slurm:
-            return self.hand_over(experiment)
-        if self.dry_run:
-            print(runner.describe(experiment))
-            return 0
-        return runner.carry_out(experiment, self.parallel)
-
-    def hand_over(self, experiment: Experiment) -> int:
-        """Submit the jobs, or show them with ``--dry-run``."""
-        from ..experiments import slurm
-        from ..experiments.runner import exit_code
-        from ..files import locked
-
-        if "SUBMITIT_EXECUTOR" in os.environ:
-            raise BadInput("A job cannot submit jobs; leave out --slurm.")
+        if self.slurm_option and not self.slurm:
+            raise BadInput("--slurm-option needs --slurm.")
         options = dict(given.partition("=")[::2] for given in self.slurm_option)
         if not all(name and value for name, value in options.items()):
             raise BadInput(f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'.")
-        stages = slurm.stages_of(experiment, self.shared_arguments())
         if self.dry_run:
-            print(slurm.describe(stages, options))
+            jobs = slurm.describe(slurm.stages_of(experiment), options) if self.slurm else None
+            print(jobs or runner.describe(experiment))
             return 0
-
-        def do() -> None:
-            with locked(experiment.folder / "lock", experiment.option, "command"):
-                slurm.submit(stages, experiment.folder, options, self.parallel)
-
-        return exit_code(do)
-
-    def shared_arguments(self) -> list[str]:
-        """The arguments that the jobs share: without those about the jobs themselves."""
-        own = argparse.ArgumentParser(add_help=False)  # knows the abbreviations that ours does
-        for flag in ("--slurm", "--dry-run"):
-            own.add_argument(flag, action="store_true")
-        for flag in ("--slurm-option", "--parallel"):
-            own.add_argument(flag, action="append")
-        return own.parse_known_args(self.arguments)[1]
+        if self.slurm:
+            submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)
+            return runner.exit_code(submit)
+        return runner.carry_out(experiment, self.parallel)
 
 
 def corpus_option(help: str) -> Any:

@@ -83,7 +83,7 @@ class Run:
         """Whether nothing is left to do; the data must be there."""
         return not self._untrained() and all(each.done(self) for each in self.evaluations)
 
-    def carry_out(self, place: Place) -> None:
+    def carry_out(self, place: Place = HERE) -> None:
         self.train(place)
         self.evaluate(place)
 

@@ -1,10 +1,10 @@
 """Submits an experiment as SLURM jobs, by the library submitit.
 
-One job prepares the data, one makes each trial of a learning rate, one trains each model, one
-evaluates it, one reports. Each stage is an array; ``--dependency`` lets it wait for the one before. A
-job is the command as it was typed, with ``--job NAME``: it does its part with the stamps and locks of
-work done on one machine, so either can resume the other. A job that is warned before its time is up
-saves and requeues itself.
+One job prepares the data, one makes each trial of a learning rate, one trains and evaluates each
+model, one reports. Each stage is an array; ``--dependency`` lets it wait for the one before. A job is
+the command as it was typed, with ``--job NAME``: it does its part with the stamps and locks of work
+done on one machine, so either can resume the other. A job that is warned before its time is up saves
+and requeues itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import STOPPED_EARLY, BadInput
 from ..files import locked
@@ -38,31 +37,22 @@ MODULES, CONDA, CONTAINER = "ALIBI_MODULES", "ALIBI_CONDA_ENV", "ALIBI_CONTAINER
 
 @dataclass(frozen=True)
 class Stage:
-    """Jobs that may run at the same time: the arguments of ``alibi-fairseq`` for each."""
+    """Jobs that may run at the same time, by the names that :func:`run_job` takes."""
 
     title: str
-    jobs: list[list[str]]
+    jobs: list[str]
     gpus: int = 0  # of each job
-    pairwise: bool = False  # each job needs only the job of the stage before that has its number
 
 
-def stages_of(experiment: Experiment, arguments: list[str]) -> list[Stage]:
-    """The jobs that finish an experiment, which the arguments of ``alibi-fairseq`` describe."""
+def stages_of(experiment: Experiment) -> list[Stage]:
+    """The jobs that finish an experiment."""
     prepared, gpus = experiment.prepared, experiment.gpus
     runs = [run for run in experiment.runs if not (prepared and run.done)]
-    left = [run.name for run in runs]
-
-    def jobs(*names: str) -> list[list[str]]:
-        return [[*arguments, "--job", name] for name in names]
-
-    train, evaluate = ([f"{kind}:{name}" for name in left] for kind in ("train", "evaluate"))
-    trials = [f"train:{trial.name}" for trial in trials_of(runs)]
     stages = [
-        Stage("preparing the data", [] if prepared else jobs("prepare")),
-        Stage("tuning", jobs(*trials), gpus),
-        Stage("training", jobs(*train), gpus),
-        Stage("evaluating", jobs(*evaluate), min(1, gpus), pairwise=True),
-        Stage("reporting", jobs("report")),
+        Stage("preparing the data", [] if prepared else ["prepare"]),
+        Stage("tuning", [f"run:{trial.name}" for trial in trials_of(runs)], gpus),
+        Stage("training and evaluating", [f"run:{run.name}" for run in runs], gpus),
+        Stage("reporting", ["report"]),
     ]
     return [stage for stage in stages if stage.jobs]
 
@@ -71,9 +61,8 @@ def run_job(experiment: Experiment, job: str) -> int:
     """Do what one job is for; returns an exit code, see :func:`.runner.exit_code`.
 
     Args:
-        job: ``prepare``, ``train:NAME``, ``evaluate:NAME`` or ``report``.
+        job: ``prepare``, ``run:NAME`` or ``report``.
     """
-    kind, _, name = job.partition(":")
 
     def do() -> None:
         if job in ("prepare", "report"):
@@ -82,24 +71,23 @@ def run_job(experiment: Experiment, job: str) -> int:
             return
         runs = experiment.runs
         trials = [trial for run in runs if run.tuning for trial in run.tuning.trials]
-        run = next((run for run in (*runs, *trials) if run.name == name), None)
-        if kind not in ("train", "evaluate") or run is None:
+        run = next((run for run in (*runs, *trials) if f"run:{run.name}" == job), None)
+        if run is None:
             raise BadInput(f"--job: there is no job '{job}' here.")
-        run.train() if kind == "train" else run.evaluate()
+        run.carry_out()
 
     return exit_code(do)
 
 
 def describe(stages: Sequence[Stage], asked: Mapping[str, str]) -> str:
     """The jobs, with what each stage waits for and asks for."""
-    lines, before = [], ""
+    lines, before = ["# Each job is this command with --job NAME."], ""
     for stage in stages:
         count = f"{len(stage.jobs)} job{'s' if len(stage.jobs) > 1 else ''}"
-        each = "each after its own of " if stage.pairwise else "after "
         options = sbatch_options(stage, asked).items()
-        lines.append(f"# {stage.title}: {count}{f', {each}{before!r}' if before else ''}")
+        lines.append(f"# {stage.title}: {count}{f', after {before!r}' if before else ''}")
         lines.append("# " + " ".join(["sbatch", *(f"--{name}={value}" for name, value in options)]))
-        lines += [*(shlex.join(["alibi-fairseq", *argv]) for argv in stage.jobs), ""]
+        lines += [*stage.jobs, ""]
         before = stage.title
     return "\n".join(lines)
 
@@ -118,17 +106,18 @@ def sbatch_options(stage: Stage, asked: Mapping[str, str]) -> dict[str, object]:
 
 
 def submit(
-    stages: Sequence[Stage], folder: Path, asked: Mapping[str, str], at_once: int | None
+    experiment: Experiment, arguments: Sequence[str], asked: Mapping[str, str], at_once: int | None
 ) -> None:
-    """Hand the jobs in; logs go to ``jobs/`` in the folder of the work.
+    """Submit the jobs; logs go to ``jobs/`` in the folder of the work.
 
     Args:
+        arguments: of ``alibi-fairseq``, which describe the experiment.
         asked: options of ``sbatch``.
         at_once: jobs of a stage at the same time; None: as many as there is room for.
     """
-    logs = folder / "jobs"
     import submitit
 
+    logs = experiment.folder / "jobs"
     submitit.JobEnvironment.USR_SIG = SIGNAL
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
     if not shutil.which("sbatch"):
@@ -136,27 +125,27 @@ def submit(
     container = os.environ.get(CONTAINER)
     python = f"{container} python" if container else shlex.quote(sys.executable)
     before = ""  # the array of the stage before
-    for stage in stages:
-        # Of two arrays of the same length each job waits for its own.
-        kind = "aftercorr" if stage.pairwise and len(stage.jobs) > 1 else "afterok"
-        executor = submitit.SlurmExecutor(logs / "%j", python=python)
-        executor.update_parameters(
-            job_name=f"alibi-{stage.title.split()[0]}",
-            signal_delay_s=WARNING,
-            stderr_to_stdout=True,
-            setup=setup_lines(),
-            array_parallelism=at_once or 256,
-            additional_parameters={
-                "requeue": True,
-                # A job whose predecessor failed ends, instead of waiting for ever.
-                "kill-on-invalid-dep": "yes",
-                **sbatch_options(stage, asked),
-            },
-            **({"dependency": f"{kind}:{before}"} if before else {}),
-        )
-        jobs = executor.map_array(run_command, stage.jobs)
-        before = jobs[0].job_id.partition("_")[0]
-        print(f"{stage.title}: {len(jobs)} of job {before}", flush=True)
+    with locked(experiment.folder / "lock", experiment.option, "command"):
+        for stage in stages_of(experiment):
+            executor = submitit.SlurmExecutor(logs / "%j", python=python)
+            executor.update_parameters(
+                job_name=f"alibi-{stage.title.split()[0]}",
+                signal_delay_s=WARNING,
+                stderr_to_stdout=True,
+                setup=setup_lines(),
+                array_parallelism=at_once or 256,
+                additional_parameters={
+                    "requeue": True,
+                    # A job whose predecessor failed ends, instead of waiting for ever.
+                    "kill-on-invalid-dep": "yes",
+                    **sbatch_options(stage, asked),
+                },
+                **({"dependency": f"afterok:{before}"} if before else {}),
+            )
+            commands = [[*arguments, "--job", job] for job in stage.jobs]
+            jobs = executor.map_array(run_command, commands)
+            before = jobs[0].job_id.partition("_")[0]
+            print(f"{stage.title}: {len(jobs)} of job {before}", flush=True)
     print(f"Logs: {logs}. When all have ended, the same command submits what is not done yet.")
 
 

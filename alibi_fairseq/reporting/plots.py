@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import textwrap
 import zlib
@@ -17,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import hsv_to_rgb, to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.points import Series, caption
@@ -36,6 +35,7 @@ _DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)  # inches, by the number of panels
 _LEGEND_ROWS = 18
 _MOST_TIMES = 100
+_ROUND = (1, 1.5, 2, 3, 5, 7)  # where a logarithmic axis of perplexities has its ticks
 _LEAST_SPAN = 0.2  # of a perplexity axis, as a share of its middle: less would magnify noise
 SETTINGS = {
     "font.size": 10,
@@ -268,9 +268,9 @@ def _annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: s
 def _length_axis(axes: Axes, first: float, last: float) -> None:
     """A logarithmic axis of tokens, labelled at powers of two."""
     axes.set_xscale("log", base=2)
-    powers = range(math.ceil(math.log2(first)), int(math.log2(last)) + 1)
-    ticks = [2.0**power for power in powers[:: -(-len(powers) // 9) or 1]]
-    axes.xaxis.set_major_locator(FixedLocator(ticks or [first, last]))
+    powers = LogLocator(2, numticks=10)
+    inside = any(first <= tick <= last for tick in powers.tick_values(first, last))
+    axes.xaxis.set_major_locator(powers if inside else FixedLocator([first, last]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axes.tick_params(axis="x", labelrotation=45 if last >= 10000 else 0)
@@ -296,20 +296,10 @@ def _perplexity_axis(axes: Axes, lines: Sequence[Line]) -> None:
     low, high = lowest / 1.12, highest * 1.12
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(FixedLocator(_round_values(low, high)))
+    axes.yaxis.set_major_locator(LogLocator(10, subs=_ROUND, numticks=20))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for line in lines:
         worst, at = max(zip(line.y, line.x, strict=True), default=(0.0, 0.0))
         if worst > high:
             _annotate(axes, f"{worst:.3g} ↑", (at, high), (-4, -6), "right")
-
-
-def _round_values(low: float, high: float) -> list[float]:
-    """Round numbers in a range, at most nine if there are such."""
-    for steps in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
-        numbers = (step * 10.0**power for power in range(-2, 13) for step in steps)
-        found = [number for number in numbers if low <= number <= high]
-        if len(found) <= 9:
-            break
-    return found

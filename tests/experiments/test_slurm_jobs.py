@@ -37,32 +37,28 @@ def compare(data, out, *more):
     return ["compare", str(data), "--out", str(out), *options, *more]
 
 
-def test_an_array_for_training_one_for_evaluation_and_the_report_last(
-    scripts, data_bin, tmp_path, monkeypatch, capsys
-):
+def test_an_array_of_the_runs_and_the_report_last(scripts, data_bin, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(slurm.MODULES, "cuda/12.4 gcc")
     monkeypatch.setenv(slurm.CONDA, "mine")
     out = tmp_path / "out"
     options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
     assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
-    assert "training: 2 of job 100" in capsys.readouterr().out
-    train, evaluate, report = ((scripts / str(n)).read_text() for n in range(3))
-    for script in (train, evaluate, report):
+    assert "training and evaluating: 2 of job 100" in capsys.readouterr().out
+    runs, report = ((scripts / str(n)).read_text() for n in range(2))
+    for script in (runs, report):
         for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
             assert f"#SBATCH {line}\n" in script
         assert "#SBATCH --kill-on-invalid-dep=yes\n" in script
         assert "export SRUN_CPUS_PER_TASK=" in script
         assert "module load cuda/12.4 gcc || exit\n" in script and "conda activate mine" in script
         assert "#SBATCH --time=24:00:00\n" in script
-    for script in (train, evaluate):
-        assert "#SBATCH --array=0-1%1\n" in script and "#SBATCH --gpus-per-node=1\n" in script
-    assert "dependency" not in train and "gpus" not in report
-    assert "#SBATCH --dependency=aftercorr:100\n" in evaluate
-    assert "#SBATCH --dependency=afterok:101\n" in report
+    assert "#SBATCH --array=0-1%1\n" in runs and "#SBATCH --gpus-per-node=1\n" in runs
+    assert "dependency" not in runs and "gpus" not in report
+    assert "#SBATCH --dependency=afterok:100\n" in report
     job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "100_1" / "100_1_submitted.pkl")
     (words,) = job.args
     name = f"{data_bin.parent.name}/none-16-seed1"
-    assert words == compare(data_bin, out, "--job", f"train:{name}")
+    assert words == [*compare(data_bin, out, "--slurm"), *options, "--job", f"run:{name}"]
 
 
 def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, capsys):
@@ -73,21 +69,20 @@ def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, 
     assert main([*compare(text, out), *options]) == 0
     said = capsys.readouterr().out
     assert "# preparing the data: 1 job\n# sbatch --time=24:00:00 --cpus-per-task=4\n" in said
-    assert "# evaluating: 2 jobs, each after its own of 'training'" in said
-    assert said.count("--job train:a/") == said.count("--job evaluate:a/") == 2
-    assert "--job report" in said and not out.exists() and not list(scripts.iterdir())
+    assert "# training and evaluating: 2 jobs, after 'preparing the data'\n" in said
+    assert said.count("\nrun:a/") == 2 and "\nreport\n" in said
+    assert not out.exists() and not list(scripts.iterdir())
 
     words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
     words += ["--corpus", f"bookcorpus={text}", "--work-dir", str(out)]
     assert main([*words, "--slurm", "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert said.count("--job train:bookcorpus/") == 6 and "--gpus-per-node" not in said
+    assert said.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in said
     words[3] = "paper"
     assert main([*words, "--slurm", "--dry-run", "--gpus", "8"]) == 0
     said = capsys.readouterr().out
-    assert "# training: 6 jobs, after 'preparing the data'" in said
-    assert "--gpus-per-node=8" in said and "--gpus-per-node=1" in said
-    assert not out.exists()
+    assert "# training and evaluating: 6 jobs, after 'preparing the data'" in said
+    assert said.count("--gpus-per-node=8") == 1 and not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, 
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
         (["--slurm", "--hours", "2"], "measure the machine they run on"),
         (["--slurm"], "There is no sbatch here"),
-        (["--job", "train:nothing"], "there is no job 'train:nothing'"),
+        (["--job", "run:nothing"], "there is no job 'run:nothing'"),
     ],
 )
 def test_bad_input(data_bin, tmp_path, capsys, more, sentence):
@@ -105,20 +100,12 @@ def test_bad_input(data_bin, tmp_path, capsys, more, sentence):
     assert sentence in capsys.readouterr().err and not (tmp_path / "out" / "jobs").exists()
 
 
-def test_a_job_submits_no_jobs(data_bin, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
-    assert main(compare(data_bin, tmp_path, "--slurm")) == 2
-    assert "A job cannot submit jobs" in capsys.readouterr().err
-
-
 def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(command, "execute", commands)
     out = tmp_path / "out"
     name = f"{data_bin.parent.name}/alibi-16-seed1"
-    assert main(compare(data_bin, out, "--job", f"train:{name}")) == 0
-    assert commands.ran == ["train"]
-    assert main(compare(data_bin, out, "--job", f"evaluate:{name}")) == 0
+    assert main(compare(data_bin, out, "--slurm", "--job", f"run:{name}")) == 0
     assert commands.ran == ["train", "eval"]
     assert main(compare(data_bin, out)) == 0  # the rest on one machine
     assert commands.ran == ["train", "eval", "train", "eval"]
@@ -126,7 +113,7 @@ def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypa
     assert main(compare(data_bin, out, "--job", "report")) == 0
     assert "| ALiBi, L=16" in (out / "table.md").read_text()
     assert main([*compare(data_bin, out), "--slurm", "--dry-run"]) == 0
-    assert "train:" not in capsys.readouterr().out.partition("# reporting")[0]
+    assert "run:" not in capsys.readouterr().out.partition("# reporting")[0]
 
 
 def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
