@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,22 +10,19 @@ from pathlib import Path
 import yaml
 
 from ..files import atomic_write
-from ..reporting.own_results import Columns, draw_lengths, length_table
+from ..reporting.own_results import draw_lengths, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.points import document_points
 from ..results.provenance import collect_provenance
 from ..results.schema import load_document, new_document, save_document
-from .comparison import Comparison, as_mapping, tokens_at
+from .comparison import Comparison, as_mapping
 from .comparison_runs import runs_of
 from .corpora import is_prepared, prepare
-from .hours import updates_that_fit
-from .run import Run, Sweep, trials_of
-from .runner import Experiment, places_for
-from .speeds import BASELINE, measure_speeds, speed_columns
+from .hours import budget_of
+from .run import Run, Sweep
+from .runner import Experiment
+from .speeds import speed_columns
 from .tuning import tuning_table
-
-#: What two comparisons must share to have the same number of updates.
-_FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 
 
 @dataclass(frozen=True)
@@ -67,31 +63,11 @@ class Compare(Experiment):
 
     @cached_property
     def budget(self) -> dict | None:
-        """The updates that fit into the hours, once the data is there, as ``hours.json`` keeps them.
-
-        They are measured once and hold for methods, seeds and lengths that are added later, whose
-        results would not be comparable otherwise.
-        """
-        hours = self.comparison.hours
-        if hours is None or not self.prepared:
+        """The updates that fit into the hours, once the data is there."""
+        if self.comparison.hours is None or not self.prepared:
             return None
-        path, asked = self.folder / "hours.json", as_mapping(self.comparison)
-        if path.is_file():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
-                return kept
         runs = runs_of(self.comparison, self.folder)
-        trials = trials_of(runs)
-        parallel = len(places_for(self, len(trials) + len(runs), self.parallel))
-        updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
-        said = (
-            f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs, after "
-            f"{len(trials)} trials, take about {seconds / 3600:.2g} of {hours:g} hours."
-        )
-        budget = {"asked": asked, "updates": updates, "said": said}
-        with atomic_write(path) as file:
-            json.dump(budget, file, indent=1)
-        return budget
+        return budget_of(self, self.comparison, runs, self.parallel)
 
     def report(self) -> None:
         """Write ``table.md``, and per corpus ``results.json`` and a figure.
@@ -102,7 +78,7 @@ class Compare(Experiment):
         what, runs, several = self.resolved, self.runs, len(self.comparison.corpora) > 1
         sections, files = [f"# {what.title}", trained(what)], [self.folder / "table.md"]
         documents: dict[str, tuple[Path, dict]] = {}
-        columns = dict(self.speed_columns()) if self.speeds else {}
+        columns = dict(speed_columns(what, self.folder)) if self.speeds else {}
         for corpus, evaluations in evaluations_of(runs).items():
             name = f"{corpus.replace(' ', '-')}-results.json" if several else "results.json"
             path, document = self.folder / name, document_of(what, evaluations)
@@ -130,18 +106,6 @@ class Compare(Experiment):
             file.write("\n\n".join(sections) + "\n")
         print("", *sections, sep="\n\n", end="\n\n")
         print(*files, sep="\n")
-
-    def speed_columns(self) -> Columns:
-        """Speed and memory beside sinusoidal, measured unless ``speeds.json`` has the same models."""
-        what, path = self.resolved, self.folder / "speeds.json"
-        methods, corpus = (*what.methods, BASELINE), next(what.cells()).corpus
-        what = replace(what, methods=methods, train_on=(corpus,), seeds=what.seeds[:1])
-        runs = runs_of(what, self.folder)
-        document = load_document(path) if path.is_file() else None
-        if document is None or len(document["cells"]) != 2 * len(runs):
-            lengths = [tokens_at(what.eval_lengths, length) for length in what.train_lengths]
-            document = measure_speeds(runs, max(map(max, lengths)), path)
-        return speed_columns(document["cells"])
 
     def notes(self) -> list[str]:
         hours = self.resolved.hours

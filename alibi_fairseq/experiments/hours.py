@@ -7,6 +7,7 @@ forward passes on random tokens in this process.
 from __future__ import annotations
 
 import heapq
+import json
 import time
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,12 +20,17 @@ import torch
 from ..data import probes
 from ..data.parallel import cores, progress
 from ..errors import BadInput
-from .run import Run, Sweep
+from ..files import atomic_write
+from .comparison import Comparison, as_mapping
+from .run import Run, Sweep, trials_of
+from .runner import Experiment, places_for
 
 #: Seconds that a command takes to start: the imports of torch and fairseq.
 STARTUP = 10.0
 #: The share of the hours that is planned. Runs that go on at the same time are slower than one alone.
 PLANNED = 0.85
+#: What two comparisons must share to have the same number of updates.
+_FIXED = ("hours", "arch", "tokens_per_update", "lr", "train_flags")
 #: Updates below which a comparison says nothing.
 LEAST = 100
 
@@ -104,6 +110,32 @@ class Cost:
         validations = min(updates / 100, 20) + updates / self.epoch + 1
         validating = validations * self.validation
         return updates * self.update + validating + self.evaluation + 2 * STARTUP
+
+
+def budget_of(
+    experiment: Experiment, comparison: Comparison, runs: list[Run], parallel: int | None
+) -> dict:
+    """The updates that fit into a comparison's hours, as ``hours.json`` keeps them.
+
+    They are measured once and hold for methods, seeds and lengths that are added later, whose results
+    would not be comparable otherwise.
+    """
+    path, asked = experiment.folder / "hours.json", as_mapping(comparison)
+    if path.is_file():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
+            return kept
+    trials, hours = trials_of(runs), asked["hours"]
+    parallel = len(places_for(experiment, len(trials) + len(runs), parallel))
+    updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
+    said = (
+        f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs, after "
+        f"{len(trials)} trials, take about {seconds / 3600:.2g} of {hours:g} hours."
+    )
+    budget = {"asked": asked, "updates": updates, "said": said}
+    with atomic_write(path) as file:
+        json.dump(budget, file, indent=1)
+    return budget
 
 
 def updates_that_fit(runs: Sequence[Run], hours: float, parallel: int) -> tuple[int, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from ..evaluation.data import corpus_name
 from ..reporting.own_results import Columns
 from ..results.provenance import collect_provenance
 from ..results.schema import TRAINING_FILE, load_document, new_document, save_document
+from .comparison import Comparison, tokens_at
+from .comparison_runs import runs_of
 from .hours import TimedModel, using_threads
 from .run import Run
 
@@ -65,7 +68,19 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     return document
 
 
-def speed_columns(cells: Sequence[dict]) -> Columns:
+def speed_columns(comparison: Comparison, folder: Path) -> Columns:
+    """Columns of a table of models, measured unless ``speeds.json`` has the same models."""
+    path, methods = folder / "speeds.json", (*comparison.methods, BASELINE)
+    corpus, seeds = next(comparison.cells()).corpus, comparison.seeds[:1]
+    runs = runs_of(replace(comparison, methods=methods, train_on=(corpus,), seeds=seeds), folder)
+    document = load_document(path) if path.is_file() else None
+    if document is None or len(document["cells"]) != 2 * len(runs):
+        lengths = [tokens_at(comparison.eval_lengths, n) for n in comparison.train_lengths]
+        document = measure_speeds(runs, max(map(max, lengths)), path)
+    return ratios(document["cells"])
+
+
+def ratios(cells: Sequence[dict]) -> Columns:
     """Speeds and memory relative to the baseline: the medians over rounds of the ratios within a round."""
     found = {(c["phase"], c["position_method"], c["train_length"]): c for c in cells}
     columns: dict[str, dict] = {title: {} for title in TITLES.values()}

@@ -91,14 +91,14 @@ def test_trials_are_jobs_of_their_own(data_bin, tmp_path, commands, capsys):
     assert main(words(data_bin, tmp_path, "--slurm", "--dry-run")) == 0
     said = capsys.readouterr().out
     tuning, training = said.partition("# training")[::2]
-    assert tuning.startswith("# tuning: 6 jobs") and tuning.count("--job train:") == 6
-    assert training.startswith(": 2 jobs, after 'tuning'")
+    assert "# tuning: 6 jobs\n" in tuning and tuning.count("\nrun:") == 6
+    assert training.startswith(" and evaluating: 2 jobs, after 'tuning'")
     name = f"{data_bin.parent.name}/alibi-16-seed1"
-    assert main(words(data_bin, tmp_path, "--job", f"train:{name}")) == 2
+    assert main(words(data_bin, tmp_path, "--job", f"run:{name}")) == 2
     assert f"the trial {name}-lr0.002 has to be done first" in capsys.readouterr().err
     for lr in ("0.002", "0.004", "0.008"):
-        assert main(words(data_bin, tmp_path, "--job", f"train:{name}-lr{lr}")) == 0
-    assert main(words(data_bin, tmp_path, "--job", f"train:{name}")) == 0
+        assert main(words(data_bin, tmp_path, "--job", f"run:{name}-lr{lr}")) == 0
+    assert main(words(data_bin, tmp_path, "--job", f"run:{name}")) == 0
     assert commands.trained[-1] == ("alibi-16-seed1", "0.004", 40)
 
 
