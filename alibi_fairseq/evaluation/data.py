@@ -104,8 +104,6 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
         raise BadInput(
             f"The split '{name}' of '{data}' is empty or missing (it has: {found}); change --subset."
         )
-    if getattr(lines, "supports_prefetch", False):  # fairseq's older format
-        lines.prefetch(range(len(lines)))
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     if tokens.min() < 0 or tokens.max() >= len(dictionary):

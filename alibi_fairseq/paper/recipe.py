@@ -219,50 +219,8 @@ class Scale:
         )
 
 
-PAPER = Scale("paper", "the paper's runs")
-#: Less than one epoch, so no dropout; on a CPU that of attention would cost more than attention.
-_NO_DROPOUT = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
-MINI = Scale(
-    name="mini",
-    caveat="small models, trained briefly: how position methods compare, not how good they are",
-    updates=500,
-    tokens=6144,
-    vocabulary=10_000,
-    cutoffs="1000,4000",
-    model={
-        "decoder_layers": 4,
-        "decoder_embed_dim": 128,
-        "decoder_ffn_embed_dim": 512,
-        "decoder_attention_heads": 8,
-        **_NO_DROPOUT,
-    },
-    checkpoint={"save_interval_updates": 100, "keep_interval_updates": 1},
-    excerpt={"train": 20_000_000, "valid": 32_768, "test": 32_768},
-    prepare={
-        "bookcorpus": "--vocab-size 10000",
-        "cc100-roberta": "--vocab-size 10000 --valid-tokens 33000 --shards 1",
-    },
-    log_interval=10,
-)
-SMOKE = Scale(
-    name="smoke",
-    caveat="a few updates of tiny models: that every step works, and nothing else",
-    updates=10,
-    tokens=3072,
-    vocabulary=600,
-    cutoffs="100,500",
-    model={
-        "decoder_layers": 2,
-        "decoder_embed_dim": 64,
-        "decoder_ffn_embed_dim": 128,
-        "decoder_attention_heads": 8,
-    },
-    # Windows that slide by one token cost a forward pass each: as few tokens as still show a step.
-    excerpt={"train": 100_000, "valid": 1536, "test": 1536},
-    prepare={
-        "bookcorpus": "--vocab-size 600",
-        "cc100-roberta": "--vocab-size 600 --valid-tokens 5000 --shards 1",
-    },
-    log_interval=1,
-)
-SCALES = {scale.name: scale for scale in (PAPER, MINI, SMOKE)}
+#: The paper's own, and those of ``configs/scales/``.
+SCALES = {"paper": Scale("paper", "the paper's runs")} | {
+    path.stem: Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
+    for path in sorted((CONFIGS / "scales").glob("*.yaml"))
+}

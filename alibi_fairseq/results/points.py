@@ -92,11 +92,6 @@ class Point:
         """How the text was cut: the two points at one length are told apart by it."""
         return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
 
-    @property
-    def method(self) -> str:
-        """The position method as tables and legends call it."""
-        return self.display_name or method_name(self.position_method)
-
 
 def is_chance(perplexity: float | None, vocabulary: int | None) -> bool:
     """Whether a perplexity is about as good as a guess: at least V^0.9, nine tenths of the bits per

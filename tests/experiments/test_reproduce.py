@@ -25,7 +25,7 @@ from alibi_fairseq.experiments import command, paper_data, paper_tables
 from alibi_fairseq.experiments.runner import carry_out
 from alibi_fairseq.files import locked
 from alibi_fairseq.paper import tables
-from alibi_fairseq.paper.recipe import SMOKE
+from alibi_fairseq.paper.recipe import SCALES
 from alibi_fairseq.results.schema import load_document
 
 
@@ -322,8 +322,12 @@ def test_one_run_from_text_to_report(tmp_path, monkeypatch):
     recipe = "cc100-roberta/sinusoidal-1024"
     (training,) = (t for t in tables.trainings_for(("figure05",)) if t.recipe.path == recipe)
     root, machine = tmp_path / "work", paper_tables.Machine(1, cpu=True)
-    data = {"cc100-roberta": paper_data.Data(root / "data", "cc100-roberta", text, True, SMOKE)}
-    experiment = paper_tables.PaperTables(root, (), [training], data, SMOKE, machine)
+    data = {
+        "cc100-roberta": paper_data.Data(
+            root / "data", "cc100-roberta", text, True, SCALES["smoke"]
+        )
+    }
+    experiment = paper_tables.PaperTables(root, (), [training], data, SCALES["smoke"], machine)
     assert carry_out(experiment) == 0
     results = load_document(experiment.results(training, "valid"))
     assert results["corpus"] == "generated-smoke"

@@ -6,7 +6,7 @@ import pytest
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import tables as plan
-from alibi_fairseq.paper.recipe import MINI, SMOKE
+from alibi_fairseq.paper.recipe import SCALES
 from alibi_fairseq.paper.tables import recipe_of
 
 # Runs and perplexities counted by hand in the paper (out-of-memory cells included).
@@ -83,7 +83,7 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
     assert at_2048 == set(curve)
 
 
-@pytest.mark.parametrize("scale", [MINI, SMOKE])
+@pytest.mark.parametrize("scale", [SCALES["mini"], SCALES["smoke"]])
 def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
     kept = {
         "task": ("_name", "tokens_per_sample"),
