@@ -18,7 +18,7 @@ GLUE = {
     *("registration", "fairseq_fixes"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.pipeline", "data.tokenisers", "data.wikitext103", "data.excerpt", "data.probes"),
-    *("experiments.compare", "experiments.hours"),
+    *("experiments.compare", "experiments.timing"),
 }
 
 

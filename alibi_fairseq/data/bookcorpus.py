@@ -86,7 +86,6 @@ class Book:
 class BookCorpus(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "books, sub-word level, whole books held out"
-    paper_bytes: ClassVar[float] = 5 * TOKENS  # about: a word and a space
 
     sources: Sequence[str | os.PathLike] = option(
         "folder or archive (.tar.xz, .tar.gz, .zip …) with one .txt per book, or the "

@@ -52,7 +52,6 @@ _LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
 class Cc100Roberta(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "any amount of text, shuffled and sharded, sub-words"
-    paper_bytes: ClassVar[float] = PAPER_BYTES
     disk: ClassVar[float] = 1.6  # the text once, and two bytes per token
     item: ClassVar[str] = "documents"
 
@@ -270,8 +269,6 @@ def write_runs(
         The number of documents with bytes that were not UTF-8.
     """
     folder.mkdir(exist_ok=True)
-    for run in folder.glob("*-*-*.run"):  # of a release that read files in portions
-        run.unlink()
     tasks = []
     for number, path in enumerate(files):
         if most is None or most > 0:

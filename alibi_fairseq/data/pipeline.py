@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import functools
 import io
-import math
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from pathlib import Path
@@ -64,7 +63,7 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
         settings["excerpt"] = corpus.excerpt
     if manifest := _finished(Path(out), settings):
         return manifest, False
-    check_disk(out, corpus.disk_needed(corpus.files, corpus.excerpt), "The preparation")
+    check_disk(out, corpus.disk_needed, "The preparation")
     with _unfinished(Path(out), settings) as work:
         facts = once(Stamp(work / _READ), lambda: corpus.read(work, workers))
         tokeniser = corpus.tokeniser(work)
@@ -166,14 +165,14 @@ class Corpus:
     Attributes:
         name: name on the command line.
         summary: half a sentence about it.
-        paper_bytes: size of the paper's text.
+        download_bytes: size of the text that is fetched where there are no files.
         disk: bytes that the preparation takes at its peak per byte of text.
         item: what the manifest calls an item of the binary data, if it is not a line.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    paper_bytes: ClassVar[float] = 0
+    download_bytes: ClassVar[float] = 0
     disk: ClassVar[float] = 3.5  # normalised text twice, the binary data twice for a while
     item: ClassVar[str] = ""
 
@@ -195,11 +194,11 @@ class Corpus:
         """The files that are read; none before a download."""
         raise NotImplementedError
 
-    @classmethod
-    def disk_needed(cls, files: Sequence[Path], excerpt: int | None = None) -> float:
-        """Bytes that a preparation takes at its peak, about; without files: of the paper's text."""
-        text = text_bytes(files) if files else cls.paper_bytes
-        return cls.disk * min(text, excerpt * BYTES_PER_TOKEN if excerpt else math.inf)
+    @property
+    def disk_needed(self) -> float:
+        """Bytes that the preparation takes at its peak, about."""
+        text = text_bytes(self.files) or self.download_bytes
+        return self.disk * min(text, self.excerpt * BYTES_PER_TOKEN if self.excerpt else text)
 
     def read(self, work: Path, workers: int) -> dict:
         """Write the text, normalised, checked and split, into a folder, and what belongs beside the

@@ -38,7 +38,7 @@ _OTHER = "this is not WikiText-103; --allow-other-text prepares it under another
 class WikiText103(Corpus):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "WikiText-103, word-level"
-    paper_bytes: ClassVar[float] = 545_000_000  # about
+    download_bytes: ClassVar[float] = 545_000_000  # about
     disk: ClassVar[float] = 2.5
 
     archive: str | os.PathLike | None = option(

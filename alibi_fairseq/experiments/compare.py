@@ -18,10 +18,9 @@ from ..results.schema import load_document, new_document, save_document
 from .comparison import Comparison, as_mapping
 from .comparison_runs import runs_of
 from .corpora import is_prepared, prepare
-from .hours import budget_of
 from .run import Run, Sweep
 from .runner import Experiment
-from .speeds import speed_columns
+from .timing import budget_of, speed_columns
 from .tuning import tuning_table
 
 

@@ -1,4 +1,5 @@
-"""``alibi-fairseq study``: comparisons in the order of what they decide, and the JSON that is kept of them.
+"""``alibi-fairseq study``: comparisons in the order of what they decide, the JSON that is kept of them, and
+its page: the claims with their verdicts, the figures, and the comparisons behind each claim.
 
 Everything that is large stays in the working folder. Of a finished run the results folder keeps JSON
 only, in ``cells/NAME/``, with the settings it was made with in ``cell.json``. A run whose settings are
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +22,14 @@ import pydantic.dataclasses
 
 from ..errors import BadInput
 from ..files import atomic_write
-from ..results.points import document_points
+from ..reporting import markdown
+from ..reporting.own_results import without_length
+from ..reporting.plots import Line, Panel, draw, draw_panels, method_look
+from ..results.points import Point, document_points, method_name, series
 from ..results.schema import TRAINING_FILE, load_document, merge_documents, save_document
 from ..results.stamps import check_settings, read_stamp
-from .bootstrap import Losses
-from .claims import Evaluation, Results
+from .bootstrap import LEVEL, Losses
+from .claims import CLAIMS, Claim, Evaluation, Results
 from .command import HERE, Place
 from .compare import trained
 from .comparison import STRICT, Cell, Comparison, Corpus, from_mapping
@@ -31,9 +37,9 @@ from .comparison_runs import runs_of, sha256_if_there
 from .corpora import is_prepared, prepare
 from .run import Run
 from .runner import Experiment
-from .study_page import write_page
 
 SETTINGS, EVALUATION, SPEEDS = "cell.json", "evaluation.json", "speeds.json"
+LATER = "Later papers"  # the section of their claims
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
@@ -234,3 +240,98 @@ def load_results(finished: Mapping[Cell, Path], speeds: Path) -> Results:
         timed = (cell["phase"], cell["position_method"], cell["train_length"])
         results.speeds[timed] = cell["round_seconds"]
     return results
+
+
+def write_page(
+    title: str, note: str, results: Results, missing: Mapping[str, Sequence[int]], folder: Path
+) -> Path:
+    """Write ``README.md`` and its figures into the results folder.
+
+    Args:
+        note: Markdown under the title.
+        missing: models that are not finished, the most important first, and their seeds.
+    """
+    verdicts = [[c.title, c.source, c.verdict(results)] for c in CLAIMS if not c.later]
+    parts = [f"# {title}", note, markdown.table(["claim", "the paper", "here"], verdicts, left=3)]
+    if results.points:
+        draw_lengths(title, results.points, folder / "study.png")
+        parts.append("![Perplexity by evaluation length](study.png)")
+    if results.curves:
+        draw_training(results.curves, folder / "training.png")
+        parts.append("![Validation perplexity in training](training.png)")
+    parts.append(
+        f"Changes are of perplexity in per cent, with {LEVEL:.0%} intervals over seeds and documents; "
+        "[the rules](../../docs/experiments.md#the-papers-claims-with-small-models) were fixed before "
+        "the models were trained. A comparison with one seed on a side decides nothing."
+    )
+    for claim in CLAIMS:
+        if claim.later and f"## {LATER}" not in parts:
+            parts.append(f"## {LATER}")
+        parts += section(claim, results)
+    if missing:
+        left = [
+            f"`{name}` (seed{'s' if len(of) > 1 else ''} {', '.join(map(str, of))})"
+            for name, of in missing.items()
+        ]
+        parts += ["## Left out so far", ", ".join(left) + "."]
+    path = folder / "README.md"
+    with atomic_write(path) as stream:
+        stream.write("\n\n".join(part.rstrip() for part in parts if part) + "\n")
+    return path
+
+
+def section(claim: Claim, results: Results) -> list[str]:
+    """A claim's comparisons; nothing where there are none yet."""
+    rows = []
+    for finding in claim.findings(results):
+        found, paper, seeds = finding.number, finding.paper, dict.fromkeys(finding.seeds)
+        printed = markdown.NOTHING if math.isnan(paper) else percent(paper)
+        interval = f"{percent(found.low)} … {percent(found.high)}"
+        trained = " and ".join(map(str, seeds)) if any(seeds) else ""
+        row = [finding.what, printed, percent(found.value), interval, trained, finding.verdict]
+        rows.append(row)
+    if not rows:
+        return []
+    verdict = claim.verdict(results)
+    said = f"{claim.source} {claim.note}".rstrip() + (f" Here: **{verdict}**." if verdict else "")
+    headers = ["comparison", "paper", "here", "interval", "seeds", ""]
+    title = f"{'###' if claim.later else '##'} {claim.title}"
+    return [title, said, markdown.table(headers, rows, left=1)]
+
+
+def percent(value: float) -> str:
+    """One decimal; two where it is small, none where it is large."""
+    digits = 0 if abs(value) >= 1 else 1 if abs(value) >= 0.01 else 2
+    return f"{100 * value:+,.{digits}f} %"
+
+
+def draw_training(curves: Mapping, path: Path) -> None:
+    """Validation perplexity by updates, a panel for each training length."""
+    lines: dict[int, list[Line]] = {}
+    for (method, length), curve in curves.items():
+        updates = sorted(curve)
+        perplexities = [2 ** statistics.fmean(curve[each]) for each in updates]
+        line = Line(method_name(method), updates, perplexities, method_look(method))
+        lines.setdefault(length, []).append(line)
+    panels = [
+        Panel(f"trained at {length}", found, "Updates", over_length=False)
+        for length, found in sorted(lines.items())
+    ]
+    title = "Validation perplexity in training, mean over the seeds"
+    draw(title, panels, path, path.with_suffix(".svg"))
+
+
+def draw_lengths(title: str, points: Sequence[Point], path: Path) -> None:
+    """A panel for each training length of several methods, of the corpus with most models."""
+    texts = [point.corpus for point in points]
+    main = max(dict.fromkeys(texts), key=texts.count)
+    by_length: dict[int, list[Point]] = {}
+    for point in points:
+        if point.corpus == main:
+            by_length.setdefault(point.train_length, []).append(point)
+    panels = {
+        f"trained at {length}": without_length(series(found))
+        for length, found in sorted(by_length.items())
+        if len({point.position_method for point in found}) > 2
+    }
+    draw_panels(title, panels or {"": series(points)}, path, path.with_suffix(".svg"))

@@ -142,7 +142,6 @@ def test_order_depends_on_the_seed_alone(files, tmp_path, monkeypatch):
     last = tmp_path / "b" / runs[-1].name
     last.unlink()
     (tmp_path / "b" / "00002.json").unlink()  # as if it had been killed there
-    (tmp_path / "b" / "00000-000000000000000-00000.run").write_text("of an earlier release")
     assert shuffled(files, tmp_path / "b")[0] == first
     assert shuffled(files, tmp_path / "c", seed=2)[0] != first
 

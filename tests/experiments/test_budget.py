@@ -7,10 +7,10 @@ import pytest
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments import hours
+from alibi_fairseq.experiments import timing
 from alibi_fairseq.experiments.compare import Compare, runs_of
 from alibi_fairseq.experiments.comparison import as_mapping, from_mapping
-from alibi_fairseq.experiments.hours import LEAST, PLANNED, STARTUP, Cost, updates_that_fit
+from alibi_fairseq.experiments.timing import LEAST, PLANNED, STARTUP, Cost, updates_that_fit
 
 #: Seconds per update.
 UPDATE = {"alibi": 0.2, "sinusoidal": 0.1}
@@ -32,7 +32,7 @@ def measured(monkeypatch):
         found.append(run.name.partition("/")[2].partition("-")[0])
         return Cost(UPDATE[found[-1]], 0.0, 5.0, 100.0)
 
-    monkeypatch.setattr(hours, "cost_of", cost_of)
+    monkeypatch.setattr(timing, "cost_of", cost_of)
     return found
 
 
@@ -93,5 +93,5 @@ def test_the_cost_of_a_real_run(data_bin, tmp_path, method):
     """Updates and forward passes are timed, past a table of learned positions as well."""
     flags = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32"
     what = comparison(data_bin, methods=[method], train_flags=flags, eval_lengths=[16, 64])
-    cost = hours.cost_of(runs_of(what, tmp_path)[0])
+    cost = timing.cost_of(runs_of(what, tmp_path)[0])
     assert 0 < cost.update < 5 and cost.validation > 0 and cost.epoch >= 1 and cost.evaluation > 0

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.huggingface.tokenizer import build_tokenizer, check_tokenizer, find_files
+from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_files
 
 #: Symbols of fairseq in the text, words and characters that training never saw, exotic spaces.
 STRANGE = [
