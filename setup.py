@@ -32,6 +32,7 @@ setup(
         "alibi_fairseq.paper_data": ["*.csv"],
         "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
         "alibi_fairseq.experiments": ["claims.yaml"],
+        "alibi_fairseq.huggingface": ["card.md"],
     },
     install_requires=[
         # The official release does not import on Python 3.11 (fairseq issue 5012).

@@ -31,7 +31,6 @@ from commands import ROOT, SHORT
 from huggingface.exported import converted, perturbed
 
 from alibi_fairseq import cli
-from alibi_fairseq.results.manifest import FORMAT, VERSION
 
 CASES = int(os.environ.get("FUZZ_CASES", 60))
 
@@ -43,7 +42,12 @@ def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:
     shutil.copy(checkpoint, folder / "checkpoint_last.pt")
     counts = {"lines": 20, "words": 190, "bytes": 900, "tokens": 210}
     manifest = {
-        **{"format": FORMAT, "version": VERSION, "corpus": "some-text", "identified_by": None},
+        **{
+            "format": "alibi_fairseq/corpus",
+            "version": 1,
+            "corpus": "some-text",
+            "identified_by": None,
+        },
         **{"splits": {"valid": counts}, "tokenizer": {"kind": "words"}, "sources": []},
         **{"dictionary": {"entries": 48, "sha256": "0" * 64}, "settings": {}, "provenance": {}},
         **{"shards": [], "files": {}},

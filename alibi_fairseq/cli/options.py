@@ -6,18 +6,12 @@ import argparse
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, fields
 from typing import Any
 
+from ..data.pipeline import option
 
-def option(help: str, default: Any = MISSING, **words: Any) -> Any:
-    """A field that is an option of a command, or an argument without default and ``required=True``.
-
-    Args:
-        words: further arguments of ``add_argument``; ``flag`` is the option's name if it is not
-            that of the field. Types are those of the annotation; several values follow each other.
-    """
-    return field(default=default, metadata={"help": help, **words})
+__all__ = ["Verb", "add_fields", "filled", "names", "option"]
 
 
 def names(text: str) -> list[str]:

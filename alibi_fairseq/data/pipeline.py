@@ -140,7 +140,12 @@ def _unfinished(out: Path, settings: dict) -> Iterator[Path]:
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
-    """A field of a :class:`Corpus`, with what ``argparse`` is told of it; without a default, required."""
+    """A field that is an option of a command, or an argument without default and ``required=True``.
+
+    Args:
+        more: further arguments of ``add_argument``; ``flag`` is the option's name if it is not that
+            of the field. Types are those of the annotation; several values follow each other.
+    """
     return field(default=default, metadata={"help": help, **more})
 
 

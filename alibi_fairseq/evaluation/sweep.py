@@ -81,7 +81,6 @@ class Sweep:
             "documents": self.documents,
             "score_from": self.score_from,
             "score_to": self.score_to,
-            "shard": None,  # earlier versions wrote parts of a result
         }
 
 

@@ -66,8 +66,9 @@ def change(one: Losses, other: Losses) -> Interval:
     random = np.random.default_rng(1)
     documents = len(one.tokens)
     times = random.multinomial(documents, np.full(documents, 1 / documents), size=DRAWS)  # (R, D)
-    drawn = _drawn(one, times, seeds := _seeds(one, random))
-    drawn = drawn - _drawn(other, times, seeds if same else _seeds(other, random))
+    counts = (len(one.bits), len(other.bits))
+    first, second = (random.integers(count, size=(DRAWS, count)) for count in counts)  # (R, K)
+    drawn = _drawn(one, times, first) - _drawn(other, times, first if same else second)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = one.loss.mean() - other.loss.mean()
     return Interval(*(float(2.0**each - 1) for each in (value, low, high)))
@@ -86,11 +87,6 @@ def speed_up(one: Sequence[float], other: Sequence[float]) -> Interval:
     medians = np.median(ratios[taken], axis=1) - 1
     low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(np.median(ratios)) - 1, float(low), float(high))
-
-
-def _seeds(losses: Losses, random: np.random.Generator) -> np.ndarray:
-    """(R, K) the seeds of each draw."""
-    return random.integers(len(losses.bits), size=(DRAWS, len(losses.bits)))
 
 
 def _drawn(losses: Losses, times: np.ndarray, seeds: np.ndarray) -> np.ndarray:

@@ -36,32 +36,7 @@ from .tokenization_alibi_lm import AlibiLmTokenizer
 #: Lines to encode again, and the share of them that must come out as they were.
 LINES, ENOUGH = 200, 0.95
 #: The model card, with the metadata block of model hubs.
-CARD = """---
-library_name: transformers
-pipeline_tag: text-generation
----
-
-# {run}
-
-A causal language model with position method `{position_method}`, trained with
-[fairseq](https://github.com/facebookresearch/fairseq) and alibi_fairseq on texts of
-{train_length:,} tokens: {parameters:,} parameters, {updates:,} updates.
-
-Format: {architecture}. {reason}
-Its log-probabilities differ from the checkpoint's by at most {difference:.1e} (fp32).
-
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model = AutoModelForCausalLM.from_pretrained("{name}"{for_model})
-tokenizer = AutoTokenizer.from_pretrained("{name}"{for_tokenizer})
-prompt = tokenizer("\\nThe", return_tensors="pt")
-print(tokenizer.decode(model.generate(**prompt, max_new_tokens=50)[0]))
-```
-
-A line end in the text is the symbol `</s>`, which fairseq writes at the end of every line and reads
-in front of the first; a prompt therefore best begins with a line end.
-"""
+CARD = Path(__file__).with_name("card.md")
 
 
 def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Path]) -> Converted:
@@ -92,7 +67,7 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
         # Not needed by every tokeniser, but by whoever takes the model back to fairseq.
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
         code = ", trust_remote_code=True"
-        card = CARD.format(
+        card = CARD.read_text(encoding="utf-8").format(
             **{**loaded.facts, **vars(converted)},
             run=checkpoint.resolve().parent.name,
             name=out.name,

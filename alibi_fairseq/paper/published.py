@@ -51,11 +51,6 @@ def model(corpus: str) -> str:
     return next(row["model"] for row in rows("settings") if row["corpus"] == corpus)
 
 
-def corpora() -> set[str]:
-    """The names of the paper's corpora."""
-    return {row["corpus"] for row in rows("settings")}
-
-
 @cache
 def points(item: str) -> tuple[Point, ...]:
     """The perplexities of a table or figure; rows about other people's models are left out."""

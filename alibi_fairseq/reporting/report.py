@@ -111,7 +111,7 @@ def perplexities(report: Report, results: Results, given: str | None) -> None:
         if given:
             title = given if len(groups) == 1 else f"{given}: {title}"
         report.page.append(f"## {literal(title)}\n")
-        if corpus not in paper.corpora():
+        if corpus is None or paper.settings(corpus) is None:
             report.page.append(
                 f"{literal(corpus)} is not a text of the paper: its numbers do not compare.\n"
             )

@@ -23,8 +23,6 @@ from alibi_fairseq.results.provenance import (
 )
 from alibi_fairseq.results.schema import JsonObject, check, json_text, read_json
 
-FORMAT = "alibi_fairseq/corpus"
-VERSION = 1
 FILE_NAME = "manifest.json"
 # Names that only the paper's corpora may bear.
 _PROTECTED = ("wikitext", "bookcorpus", "bookslarge", "cc100", "roberta")
@@ -165,8 +163,8 @@ def describe(
         del provenance[key]
     provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": "alibi_fairseq/corpus",
+        "version": 1,
         "corpus": corpus,
         "identified_by": identified_by,
         "splits": splits,

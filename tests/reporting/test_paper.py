@@ -40,7 +40,7 @@ def test_index_lists_every_table_and_every_file():
     assert files == {*items, "index", "notes", "noise", "replications", "settings"}
     for row in paper.rows("index"):
         assert row["name"].split()[1].zfill(2) == row["item"][-2:]
-        assert row["corpus"] in paper.corpora() and "2108.12409" in row["source"]
+        assert paper.settings(row["corpus"]) and "2108.12409" in row["source"]
     assert {row["item"] for row in paper.rows("notes")} <= set(items)
 
 
