@@ -18,7 +18,6 @@ WITHOUT_FAIRSEQ = {
     *("results", "paper", "reporting", "data", "evaluation", "experiments", "cli", "__main__"),
 }
 
-
 #: The release that setup.py chooses.
 FAIRSEQ = "fairseq==0.12.2" if sys.version_info < (3, 11) else "fairseq-fixed==0.12.3.1"
 

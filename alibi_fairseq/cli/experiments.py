@@ -1,13 +1,12 @@
-"""What all experiments have in common on the command line, and ``alibi-fairseq study``."""
+"""What all experiments have in common on the command line."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..data.pipeline import positive
 from ..errors import BadInput
@@ -57,53 +56,3 @@ class ExperimentOptions(Verb):
             submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)
             return runner.exit_code(submit)
         return runner.carry_out(experiment, self.parallel)
-
-
-def corpus_option(help: str) -> Any:
-    return option(f"{help} (repeatable)", (), action="append", metavar="NAME=PATH")
-
-
-def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
-    """The values ``NAME=PATH`` of ``--corpus`` as paths by name."""
-    found = {}
-    for text in given:
-        name, _, path = text.partition("=")
-        if name not in known or not path:
-            raise BadInput(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
-            )
-        found[name] = Path(path)
-        if not found[name].exists():
-            raise BadInput(f"--corpus {text}: there is no such file or folder.")
-    return found
-
-
-@dataclass(kw_only=True)
-class StudyVerb(ExperimentOptions):
-    """A study as its description lists it (docs/experiments.md)."""
-
-    description: Path | None = option(
-        "what to train and to evaluate (default: configs/study.yaml)", nargs="?", metavar="YAML"
-    )
-    corpus: list[str] = corpus_option(
-        "text of one of the study's corpora, or a folder of binary data prepared from it; models "
-        "on corpora that are not given are not trained"
-    )
-    cells: str = option(
-        "only cells with such names, e.g. 'wikipedia-alibi-*'", "*", metavar="PATTERN"
-    )
-    work_dir: Path = option("for data and checkpoints", Path("runs/study"), metavar="FOLDER")
-    results: Path = option(
-        "of finished cells and the page; cells found there are done",
-        Path("runs/study/results"),
-        metavar="FOLDER",
-    )
-
-    def __call__(self) -> int:
-        from ..experiments.comparison import load
-        from ..experiments.study import Description, Study
-
-        description = load(self.description or Path("configs/study.yaml"), Description)
-        texts = corpus_paths(self.corpus, [corpus["name"] for corpus in description.corpora])
-        study = Study(description, texts, self.work_dir, self.results, self.cells)
-        return self.run_experiment(study)

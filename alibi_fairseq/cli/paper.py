@@ -1,5 +1,6 @@
 """The paper's runs: ``alibi-fairseq launch`` trains one of them, on this machine or as one node of several;
-``reproduce`` makes a table or figure, from the text to the report; ``models`` lists the models there are.
+``reproduce`` makes a table or figure, from the text to the report; ``study`` tests the claims with small models;
+``models`` lists the models there are.
 """
 
 from __future__ import annotations
@@ -7,9 +8,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,7 +25,7 @@ from ..paper import tables
 from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
 from ..positions import METHODS
 from ..reporting import markdown
-from .experiments import ExperimentOptions, corpus_option, corpus_paths
+from .experiments import ExperimentOptions
 from .options import Verb, option
 
 NO_GPU = "There is no GPU here; use --cpu N for N processes on the CPU."
@@ -108,6 +110,25 @@ def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None
         )
 
 
+def corpus_option(help: str) -> Any:
+    return option(f"{help} (repeatable)", (), action="append", metavar="NAME=PATH")
+
+
+def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
+    """The values ``NAME=PATH`` of ``--corpus`` as paths by name."""
+    found = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if name not in known or not path:
+            raise BadInput(
+                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
+            )
+        found[name] = Path(path)
+        if not found[name].exists():
+            raise BadInput(f"--corpus {text}: there is no such file or folder.")
+    return found
+
+
 @dataclass(kw_only=True)
 class Reproduce(ExperimentOptions):
     """A table or figure of the paper."""
@@ -124,7 +145,9 @@ class Reproduce(ExperimentOptions):
         "paper",
         choices=list(SCALES),
     )
-    gpus: int | None = option("of each run (default: all; smoke: none)", None)
+    gpus: int | None = option(
+        "of each run (default: all; of a small scale one, if there is any)", None
+    )
     cpu: int | None = option("N processes on the CPU instead", None, metavar="N")
     work_dir: Path = option(
         "for everything, with a folder per scale", Path("runs/reproduce"), metavar="FOLDER"
@@ -158,17 +181,46 @@ class Reproduce(ExperimentOptions):
             raise BadInput(
                 f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
             )
-        if machine or (self.dry_run and not self.slurm and self.scale != "smoke"):
+        if machine or (self.dry_run and not self.slurm):
             return machine
-        if self.scale == "smoke":
-            return Machine(1, cpu=True)
         if self.slurm:
             raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
-        if self.scale == "mini":
+        if self.scale != "paper":
             return Machine(1, cpu=not there)
         if not there:
             raise BadInput(NO_GPU)
         return Machine(there)
+
+
+@dataclass(kw_only=True)
+class StudyVerb(ExperimentOptions):
+    """A study as its description lists it (docs/experiments.md)."""
+
+    description: Path | None = option(
+        "what to train and to evaluate (default: configs/study.yaml)", nargs="?", metavar="YAML"
+    )
+    corpus: list[str] = corpus_option(
+        "text of one of the study's corpora, or a folder of binary data prepared from it; models "
+        "on corpora that are not given are not trained"
+    )
+    cells: str = option(
+        "only cells with such names, e.g. 'wikipedia-alibi-*'", "*", metavar="PATTERN"
+    )
+    work_dir: Path = option("for data and checkpoints", Path("runs/study"), metavar="FOLDER")
+    results: Path = option(
+        "of finished cells and the page; cells found there are done",
+        Path("runs/study/results"),
+        metavar="FOLDER",
+    )
+
+    def __call__(self) -> int:
+        from ..experiments.comparison import load
+        from ..experiments.study import Description, Study
+
+        description = load(self.description or Path("configs/study.yaml"), Description)
+        texts = corpus_paths(self.corpus, [corpus["name"] for corpus in description.corpora])
+        study = Study(description, texts, self.work_dir, self.results, self.cells)
+        return self.run_experiment(study)
 
 
 @dataclass

@@ -102,18 +102,17 @@ class Task:
 def tasks_of(experiment: Experiment, runs: Iterable[Run]) -> list[Task]:
     """The runs in their order, each behind the trials that are left to choose its learning rate."""
     tasks: dict[str, Task] = {}
+
+    def tuned(name: str, place: Place) -> None:  # with the learning rate that is chosen by then
+        next(run for run in experiment.runs if run.name == name).carry_out(place)
+
     for run in runs:
         trials = trials_of([run])
         for trial in trials:
             tasks.setdefault(trial.name, Task(trial.name, trial.carry_out, trial.updates))
-        do = partial(carry_out_tuned, experiment, run.name) if trials else run.carry_out
+        do = partial(tuned, run.name) if trials else run.carry_out
         tasks[run.name] = Task(run.name, do, run.updates, tuple(trial.name for trial in trials))
     return list(tasks.values())
-
-
-def carry_out_tuned(experiment: Experiment, name: str, place: Place) -> None:
-    """Carry out a run with the learning rate that its trials have chosen by now."""
-    next(run for run in experiment.runs if run.name == name).carry_out(place)
 
 
 def describe(experiment: Experiment) -> str:
@@ -170,7 +169,8 @@ def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
         if finished:  # if it goes on at the same rate
             rest = sum(each.updates for each in tasks) - finished
             seconds = (time.monotonic() - began) / finished * rest
-            left = f" (about {duration(max(60, seconds))} left)"
+            hours, minutes = f"{seconds / 3600:,.1f} h", f"{max(1, seconds / 60):.0f} min"
+            left = f" (about {minutes if seconds < 5400 else hours} left)"
         number = len(tasks) - len(waiting)
         tqdm.write(f"\n[{number}/{len(tasks)}] {task.name}{left}", file=sys.stdout)
 
@@ -200,11 +200,6 @@ def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
                     done.append(task)
     if errors or waiting:
         raise min([*errors, Stopped()], key=lambda error: isinstance(error, Stopped))
-
-
-def duration(seconds: float) -> str:
-    """``45 min`` or ``5.2 h``."""
-    return f"{seconds / 60:,.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
 
 
 def exit_code(work: Callable[[], object]) -> int:

@@ -41,7 +41,6 @@ ITEMS = tuple(
 #: at another one, checkpoints are kept and evaluated after these updates: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
 
-
 #: Updates, split and stride of an evaluation.
 Case = tuple[int, str, int | None]
 

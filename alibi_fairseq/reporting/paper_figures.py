@@ -84,7 +84,7 @@ def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
         for method in methods:
             at = [(n, of[key] / 1000) for (name, n), of in sorted(cases.items()) if name == method]
             lines.append(_line(method, at))
-        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis, scale="from zero"))
+        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis, from_zero=True))
     return panels
 
 
@@ -149,7 +149,7 @@ def figure07(results: Results, *paths: str | os.PathLike) -> None:
         machines[f"{machine} (tokens)"] = {
             case: found["train"] for case, found in cases.items() if case[0] in PAIR
         }
-    axes: dict[str, Any] = {"x": "Training length (tokens)", "scale": "from zero"}
+    axes: dict[str, Any] = {"x": "Training length (tokens)", "from_zero": True}
     panels, ratios = [], []
     for (machine, found), look in zip(machines.items(), cycle(METHOD_NAMES)):
         printed, lines = machine.startswith("the paper"), []

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -87,9 +87,9 @@ class Line:
 class Panel:
     """Lines on one pair of axes.
 
-    ``over_length``: the ``x`` are lengths in tokens, on a logarithmic axis. On the ``scale`` of a
-    perplexity the values choose between a linear and a logarithmic axis. ``trained_at`` is the one
-    training length of all lines.
+    ``over_length``: the ``x`` are lengths in tokens, on a logarithmic axis. Unless the other axis is
+    linear ``from_zero``, values choose whether it is logarithmic. ``trained_at`` is the one training
+    length of all lines.
     """
 
     title: str
@@ -97,7 +97,7 @@ class Panel:
     x: str = "Evaluation length (tokens)"
     y: str = "Perplexity (lower is better)"
     over_length: bool = True
-    scale: Literal["perplexity", "from zero"] = "perplexity"
+    from_zero: bool = False
     trained_at: int | None = None
 
 
@@ -253,7 +253,7 @@ def plot(axes: Axes, panel: Panel) -> None:
     axes.margins(x=0.04 if panel.over_length else 0.15)
     if panel.over_length and (lengths := [x for line in panel.lines for x in line.x]):
         _length_axis(axes, min(lengths), max(lengths))
-    if panel.scale == "from zero":
+    if panel.from_zero:
         axes.set_ylim(bottom=0)
     else:
         _perplexity_axis(axes, panel.lines)

@@ -29,7 +29,6 @@ METHOD_NAMES = {
     "alibi_given_slopes": "ALiBi, other slopes",
 }
 
-
 Text = tuple[str, str | None, int | None]  # split, SHA-256 of the data, number of tokens
 
 

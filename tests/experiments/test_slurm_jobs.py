@@ -75,7 +75,7 @@ def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, 
 
     words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
     words += ["--corpus", f"bookcorpus={text}", "--work-dir", str(out)]
-    assert main([*words, "--slurm", "--dry-run"]) == 0
+    assert main([*words, "--slurm", "--dry-run", "--cpu", "1"]) == 0
     said = capsys.readouterr().out
     assert said.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in said
     words[3] = "paper"

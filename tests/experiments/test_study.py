@@ -13,7 +13,7 @@ import yaml
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.experiments.comparison import Cell, at_length, load, tokens_at
-from alibi_fairseq.experiments.corpora import TITLE, documents_in
+from alibi_fairseq.experiments.excerpts import TITLE, documents_in
 from alibi_fairseq.experiments.runner import tasks_of
 from alibi_fairseq.experiments.study import Description, Study, load_results, name_of
 from alibi_fairseq.paper.recipe import CONFIGS
