@@ -23,8 +23,6 @@ from omegaconf.nodes import AnyNode
 
 from ..errors import BadInput, explain
 
-#: Environment variable by which users of an older torch vouch for their checkpoints.
-TRUST = "ALIBI_FAIRSEQ_TRUST_CHECKPOINTS"
 #: The types that a checkpoint of fairseq may hold: values, and nothing that could run code.
 SAFE_TYPES = [
     argparse.Namespace,
@@ -70,16 +68,14 @@ def safe_types_allowed(*more: type) -> AbstractContextManager:
 
 
 def require_safe_loader(path: str | os.PathLike) -> None:
-    """Raises BadInput if a torch before 2.10 reads a checkpoint that the user does not vouch for.
+    """Raises BadInput if a torch before 2.10, which setup.py excludes, reads a checkpoint.
 
     Its loader could be made to run code (CVE-2025-32434) and to corrupt memory (CVE-2026-24747).
     """
-    old = torch.__version__ < (2, 10)  # type: ignore[operator]  # TorchVersion compares with tuples
-    if old and os.environ.get(TRUST) != "1":
+    if torch.__version__ < (2, 10):  # type: ignore[operator]  # TorchVersion compares with tuples
         raise BadInput(
             f"{path} was not read: with PyTorch {torch.__version__} a checkpoint can run code "
-            "(CVE-2025-32434, CVE-2026-24747). Install PyTorch 2.10 or later, or set "
-            f"{TRUST}=1 if you made this checkpoint yourself."
+            "(CVE-2025-32434, CVE-2026-24747). Install PyTorch 2.10 or later."
         )
 
 

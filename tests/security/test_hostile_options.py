@@ -209,14 +209,10 @@ def test_no_archive_is_extracted(archive, monkeypatch):
 
 
 @pytest.mark.parametrize("version", ["2.5.1", "2.9.1"])
-def test_an_older_torch_reads_no_checkpoint_that_nobody_vouches_for(
-    checkpoint, data_bin, monkeypatch, version
-):
+def test_an_older_torch_reads_no_checkpoint(checkpoint, data_bin, monkeypatch, version):
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
     with pytest.raises(BadInput, match="Install PyTorch 2.10 or later"):
         in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
-    monkeypatch.setenv("ALIBI_FAIRSEQ_TRUST_CHECKPOINTS", "1")
-    in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
 
 
 def test_variables_of_the_environment_are_not_resolved(trained, tmp_path, monkeypatch, capsys):
