@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,9 @@ class Finding:
     direction: int | None  # −1: lower, 1: higher, 0: level
     seeds: tuple[int, int] = (0, 0)  # on each side; a single one decides nothing
     level: float = COUNTS  # changes up to this are none
+    baseline: int | None = (
+        None  # training length of the sinusoidal models that are compared, if any
+    )
 
     @property
     def verdict(self) -> str:
@@ -150,7 +153,10 @@ class Comparison:
             direction = self.direction if math.isnan(paper) else sign(paper)
             what = self.what.format(**case, one=one, other=other)
             seeds = (len(here.seeds), len(there.seeds))
-            yield Finding(what, change(here, there), paper, direction, seeds)
+            lengths = [e.train_length for e in (one, other) if e.method == "sinusoidal"]
+            baseline = max(lengths, default=None)
+            number = change(here, there)
+            yield Finding(what, number, paper, direction, seeds, baseline=baseline)
 
     def cases(self, train_lengths: list[int]) -> list[dict]:
         """The values of the variables; ``m``, where there is one, is longer than ``n``."""
@@ -221,24 +227,36 @@ class Claim:
                 yield from comparison.findings(results, corpus)
 
     def verdict(self, results: Results) -> str:
-        found = [each.verdict for each in self.findings(results)]
+        found = [*self.findings(results)]
         if not found:
             return NOT_RUN
-        if self.large or (self.positions and not has_learned_positions(results)):
-            return NOT_HERE
-        ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE)  # the worst first
-        return next((verdict for verdict in ordered if verdict in found), "")
+        learned = learned_positions(results)
+        if self.large or (self.positions and not all(learned.values() or [False])):
+            kept = [each for each in found if learned.get(each.baseline, each.baseline is None)]
+            there = worst(kept) if any(learned.values()) and not self.large else ""
+            return (
+                f"{NOT_HERE} (where the baseline has learned positions: {there})"
+                if there
+                else NOT_HERE
+            )
+        return worst(found)
 
 
-def has_learned_positions(results: Results) -> bool:
-    """Whether sinusoidal beats no positions by as much as counts; without the latter, nobody knows."""
-    found = []
+def worst(findings: Iterable[Finding]) -> str:
+    found = {each.verdict for each in findings}
+    ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE)
+    return next((verdict for verdict in ordered if verdict in found), "")
+
+
+def learned_positions(results: Results) -> dict[int | None, bool]:
+    """By training length, whether sinusoidal beats no positions by as much as counts, where it is known."""
+    found: dict[int | None, bool] = {}
     for n in results.train_lengths:
         _, one = results.of(f"sinusoidal {n} 1x", results.corpora[0])
         _, other = results.of(f"none {n} 1x", results.corpora[0])
         if one and other:
-            found.append(change(one, other).value <= -LEARNED)
-    return bool(found) and all(found)
+            found[n] = change(one, other).value <= -LEARNED
+    return found
 
 
 CLAIMS = TypeAdapter(tuple[Claim, ...]).validate_python(

@@ -23,9 +23,9 @@ import pydantic.dataclasses
 from ..errors import BadInput
 from ..files import atomic_write
 from ..reporting import markdown
-from ..reporting.own_results import without_length
-from ..reporting.plots import Line, Panel, draw, draw_panels, method_look
-from ..results.points import Point, document_points, method_name, series
+from ..reporting.own_results import draw_lengths
+from ..reporting.plots import Line, Panel, draw, method_look
+from ..results.points import document_points, method_name
 from ..results.schema import TRAINING_FILE, load_document, merge_documents, save_document
 from ..results.stamps import check_settings, read_stamp
 from .bootstrap import LEVEL, Losses
@@ -254,7 +254,8 @@ def write_page(
     verdicts = [[c.title, c.source, c.verdict(results)] for c in CLAIMS if not c.later]
     parts = [f"# {title}", note, markdown.table(["claim", "the paper", "here"], verdicts, left=3)]
     if results.points:
-        draw_lengths(title, results.points, folder / "study.png")
+        main = [point for point in results.points if point.corpus == results.corpora[0]]
+        draw_lengths(main, title, folder / "study.png", folder / "study.svg")
         parts.append("![Perplexity by evaluation length](study.png)")
     if results.curves:
         draw_training(results.curves, folder / "training.png")
@@ -319,19 +320,3 @@ def draw_training(curves: Mapping, path: Path) -> None:
     ]
     title = "Validation perplexity in training, mean over the seeds"
     draw(title, panels, path, path.with_suffix(".svg"))
-
-
-def draw_lengths(title: str, points: Sequence[Point], path: Path) -> None:
-    """A panel for each training length of several methods, of the corpus with most models."""
-    texts = [point.corpus for point in points]
-    main = max(dict.fromkeys(texts), key=texts.count)
-    by_length: dict[int, list[Point]] = {}
-    for point in points:
-        if point.corpus == main:
-            by_length.setdefault(point.train_length, []).append(point)
-    panels = {
-        f"trained at {length}": without_length(series(found))
-        for length, found in sorted(by_length.items())
-        if len({point.position_method for point in found}) > 2
-    }
-    draw_panels(title, panels or {"": series(points)}, path, path.with_suffix(".svg"))
