@@ -39,8 +39,8 @@ def training_help() -> None:
     parser = options.get_training_parser()
     parser.prog = f"{PROGRAM} train"
     chosen = ["data", "--arch", "alibi_lm", "--task", "language_modeling", *sys.argv[1:]]
-    words = [word for word in chosen if word not in ("-h", "--help")]
-    options.parse_args_and_arch(parser, words, parse_known=True)
+    arguments = [each for each in chosen if each not in ("-h", "--help")]
+    options.parse_args_and_arch(parser, arguments, parse_known=True)
     parser.print_help()
 
 

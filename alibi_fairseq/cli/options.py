@@ -43,24 +43,24 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
     for each in fields(kind):
         if "help" not in each.metadata:
             continue
-        words = dict(each.metadata)
-        flag = words.pop("flag", "--" + each.name.replace("_", "-"))
+        keywords = dict(each.metadata)
+        flag = keywords.pop("flag", "--" + each.name.replace("_", "-"))
         of, several = _type_of(hints[each.name])
-        if several and not {"nargs", "action", "type"} & {*words}:
-            words["nargs"] = "+"
+        if several and not {"nargs", "action", "type"} & {*keywords}:
+            keywords["nargs"] = "+"
         if each.default is False:
-            words["action"] = "store_true"
+            keywords["action"] = "store_true"
         else:
-            words.setdefault("type", of)
-        if each.default is MISSING and "required" not in words:
-            parser.add_argument(each.name, **{"metavar": each.name.upper(), **words})
+            keywords.setdefault("type", of)
+        if each.default is MISSING and "required" not in keywords:
+            parser.add_argument(each.name, **{"metavar": each.name.upper(), **keywords})
             continue
         default = None if each.default is MISSING else each.default
         if default == ():
             default = []
-        if default and "(default" not in words["help"]:
-            words["help"] += " (default: %(default)s)"
-        parser.add_argument(flag, dest=each.name, default=default, **words)
+        if default and "(default" not in keywords["help"]:
+            keywords["help"] += " (default: %(default)s)"
+        parser.add_argument(flag, dest=each.name, default=default, **keywords)
 
 
 def filled(kind: type, args: object) -> Any:

@@ -32,6 +32,6 @@ class Report(Verb):
         results = collect(self.results)
         page = write_report(results, self.out, self.paper or not self.results, self.title)
         cells = sum(len(document["cells"]) for _, document in results.documents)
-        beside = sum(not point.unlike_paper for point in results.points)
-        print(f"{cells} measured cells, {beside} of them in a setting of the paper.")
+        comparable = sum(not point.unlike_paper for point in results.points)
+        print(f"{cells} measured cells, {comparable} of them in a setting of the paper.")
         print(f"Tables and figures: {page}")

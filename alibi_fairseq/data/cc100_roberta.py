@@ -146,7 +146,7 @@ class Cc100Roberta(Corpus):
         runs = runs_in(work / "runs")
         size = text_bytes(runs)
         end, last_lines = self._validation_end(runs, self._set_aside(size), tokeniser)
-        cut = plan(end, size, self.shards)
+        cut = shard_parts(end, size, self.shards)
         train: list[Part] = [
             (f"{shard}/train", functools.partial(items, runs, low, high))
             for shard, low, high in cut
@@ -192,7 +192,7 @@ def items(
         yield [*lines[: last_lines if number == len(found) else None], ""]
 
 
-def plan(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]:
+def shard_parts(low: int, total: int, shards: int | None) -> list[tuple[str, int, int]]:
     """Divide the keys from ``low`` on into shards, and those into parts: (shard, low, high)."""
     shards = shards or max(1, round(total / SHARD))
     each = max(1, math.ceil(total / shards / part_bytes(total)))

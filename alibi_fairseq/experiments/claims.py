@@ -154,8 +154,7 @@ class Comparison:
             what = self.what.format(**case, one=one, other=other)
             seeds = (len(here.seeds), len(there.seeds))
             lengths = [e.train_length for e in (one, other) if e.method == "sinusoidal"]
-            baseline = max(lengths, default=None)
-            number = change(here, there)
+            number, baseline = change(here, there), max(lengths, default=None)
             yield Finding(what, number, paper, direction, seeds, baseline=baseline)
 
     def cases(self, train_lengths: list[int]) -> list[dict]:

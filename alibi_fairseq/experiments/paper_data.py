@@ -101,12 +101,12 @@ class Data:
     @property
     def preparation(self) -> Command:
         """The preparation, of which a part is kept at a small scale."""
-        words = ["prepare", self.corpus]
+        argv = ["prepare", self.corpus]
         for option, value in self._source.items():
-            words += [] if option == "sources" else ["--" + option.replace("_", "-")]
-            words += [] if value is True else [str(self.path)]
-        words += ["--out", str(self.folder), *self._flags]
-        return Command(f"preparing {self.name}", [*ALIBI, *words], self.folder / "prepare.log")
+            argv += [] if option == "sources" else ["--" + option.replace("_", "-")]
+            argv += [] if value is True else [str(self.path)]
+        argv += ["--out", str(self.folder), *self._flags]
+        return Command(f"preparing {self.name}", [*ALIBI, *argv], self.folder / "prepare.log")
 
     def check(self) -> None:
         """Refuse a text that is not the paper's where that is known without preparing it."""

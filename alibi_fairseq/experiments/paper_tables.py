@@ -13,7 +13,7 @@ from ..paper.recipe import Scale, flags
 from ..paper.tables import Evaluation, Training, curve_evaluations, evaluations, points, title
 from ..reporting.collect import collect
 from ..reporting.markdown import NOTHING
-from ..reporting.paper_tables import perplexity_grid, rows_beside
+from ..reporting.paper_tables import perplexity_grid, table_rows
 from ..reporting.report import write_report
 from ..results.points import Point, document_points, model_label
 from ..results.schema import TRAINING_FILE, load_document
@@ -68,7 +68,8 @@ class PaperTables(Experiment):
         found = collect([self.folder / "results", *(path for path in records if path.is_file())])
         write_report(found, self.page.parent, with_paper=False)
         for item in self.items:
-            text, path = beside(self, item), self.page.with_name(f"{self.scale.name}-{item}.md")
+            path = self.page.with_name(f"{self.scale.name}-{item}.md")
+            text = comparison_table(self, item)
             with atomic_write(path) as stream:
                 stream.write(text)
             print(f"\n{text}\n({path})")
@@ -123,7 +124,7 @@ class PaperTables(Experiment):
         return self.folder / "report" / "report.md"
 
 
-def beside(tables: PaperTables, item: str) -> str:
+def comparison_table(tables: PaperTables, item: str) -> str:
     """The item as Markdown, one table per split and stride, with a warning where it is no replication."""
     scale, parts, name = tables.scale, [f"# {title(item)}\n"], "ours"
     recipe = evaluations(item)[0].recipe
@@ -140,7 +141,7 @@ def beside(tables: PaperTables, item: str) -> str:
         groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
     for (subset, stride), some in groups.items():
         cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        rows = rows_beside(some, ours, label=partial(label, recipe.updates))
+        rows = table_rows(some, ours, label=partial(label, recipe.updates))
         columns = sorted({point.length for point in some})
         table = perplexity_grid(rows, columns, name)
         parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")

@@ -35,11 +35,11 @@ def arguments(
         )
     if processes == 1:
         return []
-    words = ["-m", MODULE, f"--nnodes={nodes}", f"--nproc-per-node={processes // nodes}"]
-    words += [f"--max-restarts={max_restarts}"]
+    argv = ["-m", MODULE, f"--nnodes={nodes}", f"--nproc-per-node={processes // nodes}"]
+    argv += [f"--max-restarts={max_restarts}"]
     if nodes == 1:
-        return [*words, "--standalone"]
-    return [*words, "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={name}"]
+        return [*argv, "--standalone"]
+    return [*argv, "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={name}"]
 
 
 def main() -> None:

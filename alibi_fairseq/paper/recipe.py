@@ -154,19 +154,19 @@ def merge(*parts: Settings) -> Settings:
 
 
 def flags(settings: Settings) -> list[str]:
-    """All settings as command-line words."""
-    words = []
+    """All settings as command-line arguments."""
+    arguments = []
     for group, options in settings.items():
         for option, value in options.items():
             if option == "_name":  # of the group's component
                 option = "arch" if group == "model" else group
             name = "--" + option.replace("_", "-")
             if isinstance(value, bool):
-                words += [name] if value else []  # every switch here is off by default
+                arguments += [name] if value else []  # every switch here is off by default
             else:
                 text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-                words += [name, text]
-    return words
+                arguments += [name, text]
+    return arguments
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.collect import Cases, Results
 from alibi_fairseq.reporting.own_results import without_length
-from alibi_fairseq.reporting.paper_tables import JOINED, printed_speeds, rows_beside
+from alibi_fairseq.reporting.paper_tables import JOINED, printed_speeds, table_rows
 from alibi_fairseq.results.points import (
     METHOD_NAMES,
     Point,
@@ -43,7 +43,7 @@ def by_length(
         lines: list[Series] = []
         for item in items.split():
             ours = results.comparable(paper.about(item)["corpus"])
-            rows = rows_beside(paper.points(item), ours, joined=item in JOINED)
+            rows = table_rows(paper.points(item), ours, joined=item in JOINED)
             lines += [row.paper for row in rows] + [own for row in rows for own in row.ours]
         _, _, length = panel.partition("L=")
         if length:

@@ -52,7 +52,7 @@ def table(item: str, results: Results) -> str:
         return speed_table(results.speeds())
     corpus = paper.about(item)["corpus"]
     ours, printed = results.comparable(corpus), paper.points(item)
-    rows = rows_beside(printed, ours, joined=item in JOINED)
+    rows = table_rows(printed, ours, joined=item in JOINED)
     columns: Sequence = sorted({point.length for point in printed})
     if item in TEST_SETS:
         columns, rows = ("valid", "test"), _with_other_people(item, rows)
@@ -86,7 +86,7 @@ class Row(NamedTuple):
     ours: Sequence[Series] = ()
 
 
-def rows_beside(
+def table_rows(
     printed: Sequence[Point],
     ours: Iterable[Point],
     joined: bool = False,

@@ -78,7 +78,7 @@ def write_report(
         report.page += ["## Sources\n", source_table(results, out)]
         perplexities(report, results, title)
     if items:
-        beside_paper(report, results, items)
+        paper_sections(report, results, items)
     path = out / "report.md"
     with atomic_write(path) as stream:
         stream.write("\n".join(report.page))
@@ -125,7 +125,7 @@ def perplexities(report: Report, results: Results, given: str | None) -> None:
             report.figure(name, f"{title}: perplexity by evaluation length", draw)
 
 
-def beside_paper(report: Report, results: Results, items: list[str]) -> None:
+def paper_sections(report: Report, results: Results, items: list[str]) -> None:
     """The paper's tables and figures, ours beside."""
     report.page.append("## Beside the paper\n")
     for item in items:

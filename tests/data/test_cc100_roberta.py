@@ -124,7 +124,7 @@ def test_gpt2s_files_are_taken(source, tmp_path):
 
 def test_parts_cover_the_keys_and_fill_the_shards():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
-        parts = cc100_roberta.plan(12345, total, count)
+        parts = cc100_roberta.shard_parts(12345, total, count)
         assert parts[0][1] == 12345
         assert parts[-1][2] == cc100_roberta.KEYS
         assert [low for _, low, _ in parts[1:]] == [high for _, _, high in parts[:-1]]

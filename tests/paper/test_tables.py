@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import tables as plan
+from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.recipe import SCALES
 from alibi_fairseq.paper.tables import recipe_of
 
@@ -46,31 +46,31 @@ def cells(runs) -> set[tuple]:
 
 def test_runs_and_perplexities_of_each_item():
     for item, (count, measured) in SIZES.items():
-        runs = plan.trainings_for((item,))
+        runs = tables.trainings_for((item,))
         assert len(runs) == len({run.recipe.path for run in runs}) == count, item
         assert measured is None or len(cells(runs)) == measured, item
 
 
 def test_every_printed_perplexity_is_measured():
-    for item in set(SIZES) - set(plan.DRAWN):
+    for item in set(SIZES) - set(tables.DRAWN):
         printed = set()
         for point in paper.points(item):
             recipe = recipe_of(item, point)
             age = point.updates or recipe.updates
             printed.add((recipe.path, age, point.subset, point.length, point.stride))
-        assert cells(plan.trainings_for((item,))) >= printed, item
+        assert cells(tables.trainings_for((item,))) >= printed, item
 
 
 def test_all_is_every_item_and_each_run_once():
-    runs = plan.trainings_for(plan.find_items("all"))
+    runs = tables.trainings_for(tables.find_items("all"))
     assert len(runs) == 22 + 6 + 6
-    for item in plan.ITEMS:
-        assert cells(runs) >= cells(plan.trainings_for((item,)))
+    for item in tables.ITEMS:
+        assert cells(runs) >= cells(tables.trainings_for((item,)))
 
 
 def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_further_than_asked():
     def stops(item):
-        return {run.recipe.path: run.stops for run in plan.trainings_for((item,))}
+        return {run.recipe.path: run.stops for run in tables.trainings_for((item,))}
 
     assert stops("table11")["cc100-roberta/sinusoidal-1024"] == (46_700,)
     assert stops("table12")["cc100-roberta/sinusoidal-1024"] == (46_700, 50_000)
@@ -78,7 +78,7 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
     assert stops("table05")["wikitext-103/alibi-512"] == (286_000,)
     curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
     assert stops("figure05")["cc100-roberta/alibi-1024"] == curve
-    [run] = [r for r in plan.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
+    [run] = [r for r in tables.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
     at_2048 = {m.updates for m in run.evaluations if 2048 in m.lengths}
     assert at_2048 == set(curve)
 
@@ -92,7 +92,7 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
         "optimizer": ("_name",),
         "lr_scheduler": ("_name",),
     }
-    for run in plan.trainings_for(plan.ITEMS):
+    for run in tables.trainings_for(tables.ITEMS):
         recipe, small = run.recipe, scale.recipe(run.recipe)
         there, here = recipe.settings(), small.settings()
         for group, options in kept.items():
@@ -101,5 +101,5 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
         assert here["criterion"]["_name"] == f"chunked_{there['criterion']['_name']}"
         assert here["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
-        ages = [scale.updates_of(recipe, updates) for updates in plan.ages(recipe)]
+        ages = [scale.updates_of(recipe, updates) for updates in tables.ages(recipe)]
         assert ages == sorted(set(ages)) and ages[-1] == scale.updates

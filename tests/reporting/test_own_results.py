@@ -8,7 +8,7 @@ from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown, own_results
-from alibi_fairseq.reporting.paper_tables import perplexity_grid, rows_beside
+from alibi_fairseq.reporting.paper_tables import perplexity_grid, table_rows
 from alibi_fairseq.results.points import document_points
 from alibi_fairseq.results.schema import load_document
 
@@ -124,6 +124,6 @@ def test_committed_tables_come_out_to_the_byte(name):
 def test_the_committed_table_of_small_models_comes_out_to_the_byte():
     documents = map(load_document, (COMMITTED / "mini").glob("*/valid.json"))
     printed = [replace(point, status="–") for point in paper.points("table02")]
-    rows = rows_beside(printed, document_points(*documents))
+    rows = table_rows(printed, document_points(*documents))
     table = perplexity_grid(rows, sorted({point.length for point in printed}), "ours (mini)")
     assert (COMMITTED / "mini" / "table02.md").read_text().endswith(f"\n\n{table}")
