@@ -23,14 +23,7 @@ from tqdm import tqdm
 from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from .command import (
-    INTERVAL,
-    Failed,
-    Place,
-    Stopped,
-    handling_stop_signals,
-    stop_requests,
-)
+from .command import INTERVAL, Failed, Place, Stopped, handling_stop_signals, stop_requests
 from .run import Run, trials_of
 
 
@@ -79,7 +72,7 @@ def carry_out(experiment: Experiment, parallel: int | None = None) -> int:
                 print(f"{done} runs are done already.")
             tasks = tasks_of(experiment, left)
             try:
-                run_all(tasks, places_for(experiment, len(tasks), parallel))
+                run_all(tasks, places_for(experiment, runs, parallel))
             except (Stopped, Failed):
                 if experiment.partial:
                     experiment.report()
@@ -130,17 +123,23 @@ def describe(experiment: Experiment) -> str:
     return "\n".join([*lines, f"{len(runs)} runs of {total:,} tokens together{also}"])
 
 
-def places_for(experiment: Experiment, runs: int, parallel: int | None = None) -> list[Place]:
+def places_for(
+    experiment: Experiment, runs: Sequence[Run], parallel: int | None = None
+) -> list[Place]:
     """Places of runs that go on at the same time, with GPUs or a share of the cores each.
 
     Args:
+        runs: all of the experiment, done or not: with a share of the cores that depends on what is left,
+            a resumed run would not have the bits of an undisturbed one.
         parallel: their number (default: as many as the machine has room for).
     """
     import torch
 
     gpus = experiment.gpus
     there = torch.cuda.device_count() if gpus else 0
-    parallel = parallel or max(1, min(runs, there // gpus if there else cores()))
+    trials = {trial.name for run in runs if run.tuning for trial in run.tuning.trials}
+    room = there // gpus if there else cores()
+    parallel = parallel or max(1, min(len(runs) + len(trials), room))
     if not there:
         share = str(experiment.threads or max(1, cores() // parallel))
         return [Place({"OMP_NUM_THREADS": share})] * parallel
@@ -169,8 +168,7 @@ def run_all(tasks: Sequence[Task], places: Sequence[Place]) -> None:
         if finished:  # if it goes on at the same rate
             rest = sum(each.updates for each in tasks) - finished
             seconds = (time.monotonic() - began) / finished * rest
-            hours, minutes = f"{seconds / 3600:,.1f} h", f"{max(1, seconds / 60):.0f} min"
-            left = f" (about {minutes if seconds < 5400 else hours} left)"
+            left = f" (about {tqdm.format_interval(seconds)} left)"
         number = len(tasks) - len(waiting)
         tqdm.write(f"\n[{number}/{len(tasks)}] {task.name}{left}", file=sys.stdout)
 

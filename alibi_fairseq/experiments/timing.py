@@ -140,7 +140,7 @@ def budget_of(
         if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
             return kept
     trials, hours = trials_of(runs), asked["hours"]
-    parallel = len(places_for(experiment, len(trials) + len(runs), parallel))
+    parallel = len(places_for(experiment, runs, parallel))
     updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
     said = (
         f"Measured on this machine: {updates:,} updates of each of {len(runs)} runs, after "

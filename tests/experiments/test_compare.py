@@ -115,15 +115,36 @@ def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     one, two, thread = (
         SimpleNamespace(gpus=n, threads=t) for n, t in ((1, None), (2, None), (1, 1))
     )
-    assert places_for(one, 9) == [Place({"OMP_NUM_THREADS": "1"})] * 8
-    assert places_for(one, 9, 3) == [Place({"OMP_NUM_THREADS": "2"})] * 3
-    assert places_for(thread, 2) == [Place({"OMP_NUM_THREADS": "1"})] * 2
+    runs = [SimpleNamespace(tuning=None)] * 9
+    assert places_for(one, runs) == [Place({"OMP_NUM_THREADS": "1"})] * 8
+    assert places_for(one, runs, 3) == [Place({"OMP_NUM_THREADS": "2"})] * 3
+    assert places_for(thread, runs[:2]) == [Place({"OMP_NUM_THREADS": "1"})] * 2
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(two, 9)] == ["0,1", "2,3"]
+    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(two, runs)] == ["0,1", "2,3"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(one, 9, 3)] == ["5", "7", "5"]
+    shared = [e.environment["CUDA_VISIBLE_DEVICES"] for e in places_for(one, runs, 3)]
+    assert shared == ["5", "7", "5"]
+
+
+def test_what_is_left_of_an_experiment_keeps_its_number_of_threads(data_bin, tmp_path, monkeypatch):
+    """Sums are of other bits on another one."""
+    commands, threads = Commands(), []
+
+    def execute(words, ask=None, log=None, watch=None, place=None):
+        threads.append(place.environment.get("OMP_NUM_THREADS"))
+        return commands(words, ask, log, watch, place)
+
+    monkeypatch.setattr(command, "execute", execute)
+    monkeypatch.setattr("alibi_fairseq.experiments.runner.cores", lambda: 12)
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi,none", "--lr", "0.1,0.2"]
+    words = [*map(str, words), *SMALL, "--train-lengths", "16", "--eval-lengths", "16"]
+    for lr in ("0.1", "0.2"):
+        assert main([*words, "--job", f"run:{data_bin.parent.name}/alibi-16-seed1-lr{lr}"]) == 0
+    threads.clear()
+    assert main(words) == 0 and len(threads) == 6  # two trials, two trainings, two evaluations
+    assert {*threads} == {"2"}  # 12 cores, two runs with two trials each
 
 
 def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path, monkeypatch):

@@ -166,7 +166,7 @@ def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
     assert ran.count("train") == 6 + 2 + 2 * 4
     assert ran.count("eval") == 6
     said = capsys.readouterr().out
-    assert "[6/6] cc100-roberta/alibi-2048" in said and "min left" in said
+    assert "[6/6] cc100-roberta/alibi-2048" in said and " left)" in said
     assert "**Not a replication.**" in said
     rows = cells_of(said)
     paper = rows.index(["ALiBi, L=512", "paper", "9.79", "9.30", "9.54"])
