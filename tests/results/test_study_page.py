@@ -198,6 +198,8 @@ def test_the_page_says_what_the_json_says(page):
                 direction, number = 1, math.nan
             if title in ("Very long windows lose again at 1.3B parameters",):
                 direction = 1
+            if title == "The same slopes serve another domain" and "sinusoidal" in what:
+                direction = None if paper == "–" else direction  # only at the paper's lengths
             if direction is None:
                 assert said == ""
                 continue
