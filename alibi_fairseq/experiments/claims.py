@@ -29,6 +29,7 @@ SPEED_COUNTS = 0.05
 #: By how much sinusoidal must beat no positions at all, or it has not learned positions.
 LEARNED = 0.02
 SIZE, DIRECTION, CONTRADICTED = "same direction and size", "same direction", "contradicted"
+LEARNED_THERE = "where the baseline has learned positions"
 OPEN, NOT_HERE, NOT_RUN = "cannot be told", "does not apply at this scale", "not run yet"
 
 
@@ -103,9 +104,7 @@ class Finding:
     direction: int | None  # −1: lower, 1: higher, 0: level
     seeds: tuple[int, int] = (0, 0)  # on each side; a single one decides nothing
     level: float = COUNTS  # changes up to this are none
-    baseline: int | None = (
-        None  # training length of the sinusoidal models that are compared, if any
-    )
+    baseline: int | None = None  # training length of sinusoidal, where it is compared
 
     @property
     def verdict(self) -> str:
@@ -229,19 +228,18 @@ class Claim:
         found = [*self.findings(results)]
         if not found:
             return NOT_RUN
+        if self.large:
+            return NOT_HERE
         learned = learned_positions(results)
-        if self.large or (self.positions and not all(learned.values() or [False])):
-            kept = [each for each in found if learned.get(each.baseline, each.baseline is None)]
-            there = worst(kept) if any(learned.values()) and not self.large else ""
-            return (
-                f"{NOT_HERE} (where the baseline has learned positions: {there})"
-                if there
-                else NOT_HERE
-            )
-        return worst(found)
+        if not self.positions or (learned and all(learned.values())):
+            return worst(found)
+        kept = [each for each in found if learned.get(each.baseline, each.baseline is None)]
+        there = worst(kept) if any(learned.values()) else ""
+        return f"{NOT_HERE}{f' ({LEARNED_THERE}: {there})' if there else ''}"
 
 
 def worst(findings: Iterable[Finding]) -> str:
+    """The worst verdict; empty if none has one."""
     found = {each.verdict for each in findings}
     ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE)
     return next((verdict for verdict in ordered if verdict in found), "")

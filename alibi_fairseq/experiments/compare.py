@@ -65,8 +65,7 @@ class Compare(Experiment):
         """The updates that fit into the hours, once the data is there."""
         if self.comparison.hours is None or not self.prepared:
             return None
-        runs = runs_of(self.comparison, self.folder)
-        return budget_of(self, self.comparison, runs, self.parallel)
+        return budget_of(self, self.comparison, self.parallel)
 
     def report(self) -> None:
         """Write ``table.md``, and per corpus ``results.json`` and a figure.

@@ -218,10 +218,15 @@ def point_of(cell: dict) -> tuple[str, int, int]:
     return (cell.get("subset", "valid"), cell["length"], cell.get("stride", cell["length"]))
 
 
+def all_trials(runs: Iterable[Run]) -> list[Run]:
+    """The trials that choose settings of these runs, each once."""
+    found = {trial.name: trial for run in runs if run.tuning for trial in run.tuning.trials}
+    return [*found.values()]
+
+
 def trials_of(runs: Iterable[Run]) -> list[Run]:
-    """What is left of the trials that choose settings of these runs, each once."""
-    trials = {trial.name: trial for run in runs if run.tuning for trial in run.tuning.trials}
-    return [trial for trial in trials.values() if not trial.done]
+    """Those of the trials that are left."""
+    return [trial for trial in all_trials(runs) if not trial.done]
 
 
 def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:

@@ -24,7 +24,7 @@ from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
 from .command import INTERVAL, Failed, Place, Stopped, handling_stop_signals, stop_requests
-from .run import Run, trials_of
+from .run import Run, all_trials, trials_of
 
 
 class Experiment(Protocol):
@@ -137,9 +137,8 @@ def places_for(
 
     gpus = experiment.gpus
     there = torch.cuda.device_count() if gpus else 0
-    trials = {trial.name for run in runs if run.tuning for trial in run.tuning.trials}
     room = there // gpus if there else cores()
-    parallel = parallel or max(1, min(len(runs) + len(trials), room))
+    parallel = parallel or max(1, min(len(runs) + len(all_trials(runs)), room))
     if not there:
         share = str(experiment.threads or max(1, cores() // parallel))
         return [Place({"OMP_NUM_THREADS": share})] * parallel

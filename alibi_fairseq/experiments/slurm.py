@@ -21,7 +21,7 @@ from ..errors import STOPPED_EARLY, BadInput
 from ..files import locked
 from . import command
 from .command import Place, stop_requests
-from .run import ALIBI, trials_of
+from .run import ALIBI, all_trials, trials_of
 from .runner import Experiment, exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
@@ -70,8 +70,8 @@ def run_job(experiment: Experiment, job: str) -> int:
                 experiment.prepare() if job == "prepare" else experiment.report()
             return
         runs = experiment.runs
-        trials = [trial for run in runs if run.tuning for trial in run.tuning.trials]
-        run = next((run for run in (*runs, *trials) if f"run:{run.name}" == job), None)
+        every = (*runs, *all_trials(runs))
+        run = next((run for run in every if f"run:{run.name}" == job), None)
         if run is None:
             raise BadInput(f"--job: there is no job '{job}' here.")
         run.carry_out()

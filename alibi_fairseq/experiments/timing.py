@@ -126,9 +126,7 @@ class Cost:
         return updates * self.update + validating + self.evaluation + 2 * STARTUP
 
 
-def budget_of(
-    experiment: Experiment, comparison: Comparison, runs: list[Run], parallel: int | None
-) -> dict:
+def budget_of(experiment: Experiment, comparison: Comparison, parallel: int | None) -> dict:
     """The updates that fit into a comparison's hours, as ``hours.json`` keeps them.
 
     They are measured once and hold for methods, seeds and lengths that are added later, whose results
@@ -139,7 +137,8 @@ def budget_of(
         kept = json.loads(path.read_text(encoding="utf-8"))
         if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
             return kept
-    trials, hours = trials_of(runs), asked["hours"]
+    runs, hours = runs_of(comparison, experiment.folder), asked["hours"]
+    trials = trials_of(runs)
     parallel = len(places_for(experiment, runs, parallel))
     updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
     said = (
