@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ SPEED_COUNTS = 0.05
 #: By how much sinusoidal must beat no positions at all, or it has not learned positions.
 LEARNED = 0.02
 SIZE, DIRECTION, CONTRADICTED = "same direction and size", "same direction", "contradicted"
-LEARNED_THERE = "where the baseline has learned positions"
 OPEN, NOT_HERE, NOT_RUN = "cannot be told", "does not apply at this scale", "not run yet"
 
 
@@ -104,13 +103,15 @@ class Finding:
     direction: int | None  # −1: lower, 1: higher, 0: level
     seeds: tuple[int, int] = (0, 0)  # on each side; a single one decides nothing
     level: float = COUNTS  # changes up to this are none
-    baseline: int | None = None  # training length of sinusoidal, where it is compared
+    applies: bool = True  # to models of this size
 
     @property
     def verdict(self) -> str:
         """By the rule of docs/experiments.md; empty if it is only shown."""
         if self.direction is None:
             return ""
+        if not self.applies:
+            return NOT_HERE
         found = self.number
         if min(self.seeds) == 1:
             return OPEN
@@ -139,6 +140,7 @@ class Comparison:
 
     def findings(self, results: Results, corpus: str) -> Iterator[Finding]:
         found: set[tuple] = set()
+        learned = learned_positions(results)
         for case in self.cases(results.train_lengths):
             group = tuple(case.get(name) for name in [*self.over][:-1])
             one, here = results.of(self.one.format(**case), corpus)
@@ -152,9 +154,9 @@ class Comparison:
             direction = self.direction if math.isnan(paper) else sign(paper)
             what = self.what.format(**case, one=one, other=other)
             seeds = (len(here.seeds), len(there.seeds))
-            lengths = [e.train_length for e in (one, other) if e.method == "sinusoidal"]
-            number, baseline = change(here, there), max(lengths, default=None)
-            yield Finding(what, number, paper, direction, seeds, baseline=baseline)
+            lengths = {e.train_length for e in (one, other) if e.method == "sinusoidal"}
+            applies = lengths <= learned
+            yield Finding(what, change(here, there), paper, direction, seeds, applies=applies)
 
     def cases(self, train_lengths: list[int]) -> list[dict]:
         """The values of the variables; ``m``, where there is one, is longer than ``n``."""
@@ -210,7 +212,6 @@ class Claim:
     title: str
     source: str
     comparisons: tuple[Comparison, ...] = ()
-    positions: bool = False
     large: bool = False
     later: bool = False
     elsewhere: bool = False
@@ -222,37 +223,24 @@ class Claim:
             yield from speed(results)
         for corpus in results.corpora[1:] if self.elsewhere else results.corpora[:1]:
             for comparison in self.comparisons:
-                yield from comparison.findings(results, corpus)
+                for finding in comparison.findings(results, corpus):
+                    yield replace(finding, applies=finding.applies and not self.large)
 
     def verdict(self, results: Results) -> str:
-        found = [*self.findings(results)]
-        if not found:
-            return NOT_RUN
-        if self.large:
-            return NOT_HERE
-        learned = learned_positions(results)
-        if not self.positions or (learned and all(learned.values())):
-            return worst(found)
-        kept = [each for each in found if learned.get(each.baseline, each.baseline is None)]
-        there = worst(kept) if any(learned.values()) else ""
-        return f"{NOT_HERE}{f' ({LEARNED_THERE}: {there})' if there else ''}"
+        """The worst of those that have one."""
+        found = {each.verdict for each in self.findings(results)}
+        ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE, NOT_HERE)
+        return next((verdict for verdict in ordered if verdict in found), "" if found else NOT_RUN)
 
 
-def worst(findings: Iterable[Finding]) -> str:
-    """The worst verdict; empty if none has one."""
-    found = {each.verdict for each in findings}
-    ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE)
-    return next((verdict for verdict in ordered if verdict in found), "")
-
-
-def learned_positions(results: Results) -> dict[int | None, bool]:
-    """By training length, whether sinusoidal beats no positions by as much as counts, where it is known."""
-    found: dict[int | None, bool] = {}
+def learned_positions(results: Results) -> set[int]:
+    """The training lengths at which sinusoidal beats no positions by as much as counts."""
+    found = set()
     for n in results.train_lengths:
         _, one = results.of(f"sinusoidal {n} 1x", results.corpora[0])
         _, other = results.of(f"none {n} 1x", results.corpora[0])
-        if one and other:
-            found[n] = change(one, other).value <= -LEARNED
+        if one and other and 2 ** (one.loss.mean() - other.loss.mean()) <= 1 - LEARNED:
+            found.add(n)
     return found
 
 

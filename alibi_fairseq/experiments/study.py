@@ -251,7 +251,7 @@ def write_page(
         note: Markdown under the title.
         missing: models that are not finished, the most important first, and their seeds.
     """
-    verdicts = [[c.title, c.source, c.verdict(results)] for c in CLAIMS if not c.later]
+    verdicts = [[c.title, c.source, tally(c, results)] for c in CLAIMS if not c.later]
     parts = [f"# {title}", note, markdown.table(["claim", "the paper", "here"], verdicts, left=3)]
     if results.points:
         main = [point for point in results.points if point.corpus == results.corpora[0]]
@@ -263,7 +263,8 @@ def write_page(
     parts.append(
         f"Changes are of perplexity in per cent, with {LEVEL:.0%} intervals over seeds and documents; "
         "[the rules](../../docs/experiments.md#the-papers-claims-with-small-models) were fixed before "
-        "the models were trained. A comparison with one seed on a side decides nothing."
+        "the models were trained; the one that was changed since says so. In the table, a claim has the "
+        "worst verdict of its comparisons."
     )
     for claim in CLAIMS:
         if claim.later and f"## {LATER}" not in parts:
@@ -279,6 +280,13 @@ def write_page(
     with atomic_write(path) as stream:
         stream.write("\n\n".join(part.rstrip() for part in parts if part) + "\n")
     return path
+
+
+def tally(claim: Claim, results: Results) -> str:
+    """Its verdict, and how many of its comparisons have it."""
+    verdict = claim.verdict(results)
+    found = [each.verdict for each in claim.findings(results) if each.verdict]
+    return f"{verdict} ({found.count(verdict)} of {len(found)})" if found else verdict
 
 
 def section(claim: Claim, results: Results) -> list[str]:

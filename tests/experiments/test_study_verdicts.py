@@ -134,16 +134,25 @@ def test_alibi_is_as_fast_and_t5_is_only_shown(results):
     assert found["speed of T5 bias against sinusoidal at 512, train"].number.value < -0.05
 
 
-def test_claims_about_sinusoidal_need_a_baseline_that_has_learned_positions(results):
+def test_sinusoidal_counts_only_at_lengths_where_it_has_learned_positions(results):
+    worse = changed(results, lambda key, bits: bits + 2 * (key.method == "none"))
     equal = changed(results, lambda key, bits: 0.5 * bits if key.method == "none" else bits)
-    for claim in CLAIMS:
-        assert not claim.positions or claim.verdict(equal) == NOT_HERE
     partly = changed(
-        results, lambda key, bits: bits + (key.method == "none") * (key.train_length - 300)
+        results, lambda key, bits: bits + (key.method == "none") * (300 - key.train_length)
     )
-    said = {claim.verdict(partly) for claim in CLAIMS if claim.positions}
-    assert any(each.startswith(f"{NOT_HERE} (where the baseline") for each in said)
-    assert all(each.startswith(NOT_HERE) for each in said)
+    about, refused = 0, []
+    for claim in [each for each in CLAIMS if not each.speeds]:
+        cases = (claim.findings(each) for each in (worse, equal, partly))
+        for everywhere, nowhere, at_128 in zip(*cases, strict=True):
+            about_it = "inusoidal" in everywhere.what and everywhere.direction is not None
+            assert (nowhere.verdict == NOT_HERE) == (about_it or claim.large)
+            assert claim.large or everywhere.verdict != NOT_HERE
+            refused += [at_128.what] if at_128.verdict == NOT_HERE and not claim.large else []
+            about += about_it
+    assert about > 10
+    assert refused and all("512" in what for what in refused)
+    equal_length, *_ = CLAIMS
+    assert equal_length.verdict(equal) == NOT_HERE != equal_length.verdict(partly)
 
 
 def test_claims_without_models_are_not_run():
