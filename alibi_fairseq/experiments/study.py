@@ -23,7 +23,7 @@ import pydantic.dataclasses
 from ..errors import BadInput
 from ..files import atomic_write
 from ..reporting import markdown
-from ..reporting.own_results import draw_lengths
+from ..reporting.own_results import draw_lengths, length_table
 from ..reporting.plots import Line, Panel, draw, method_look
 from ..results.points import document_points, method_name
 from ..results.schema import TRAINING_FILE, load_document, merge_documents, save_document
@@ -253,8 +253,8 @@ def write_page(
     """
     verdicts = [[c.title, c.source, tally(c, results)] for c in CLAIMS if not c.later]
     parts = [f"# {title}", note, markdown.table(["claim", "the paper", "here"], verdicts, left=3)]
-    if results.points:
-        main = [point for point in results.points if point.corpus == results.corpora[0]]
+    main = [point for point in results.points if point.corpus == results.corpora[0]]
+    if main:
         draw_lengths(main, title, folder / "study.png", folder / "study.svg")
         parts.append("![Perplexity by evaluation length](study.png)")
     if results.curves:
@@ -270,6 +270,13 @@ def write_page(
         if claim.later and f"## {LATER}" not in parts:
             parts.append(f"## {LATER}")
         parts += section(claim, results)
+    if main:
+        lengths: dict[int, set[int]] = {}
+        for each in main:
+            lengths.setdefault(each.train_length, set()).add(each.length)
+        shared = set.intersection(*lengths.values())  # not those 50 tokens further
+        table = length_table(each for each in main if each.length in shared)
+        parts += ["## Perplexity and bits per byte", table]
     if missing:
         left = [
             f"`{name}` (seed{'s' if len(of) > 1 else ''} {', '.join(map(str, of))})"
