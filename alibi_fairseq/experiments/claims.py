@@ -1,7 +1,7 @@
 """The claims of ``claims.yaml`` as comparisons, and the rule of the verdict.
 
-The rules are those of docs/experiments.md, fixed before the models were trained. Numbers are changes
-of perplexity (or of speed, where it says so) with 95 % intervals, see :mod:`.bootstrap`.
+The rules are those of docs/experiments.md. Numbers are changes of perplexity (or of speed, where it says
+so) with 95 % intervals, see :mod:`.bootstrap`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ class Finding:
     direction: int | None  # −1: lower, 1: higher, 0: level
     seeds: tuple[int, int] = (0, 0)  # on each side; a single one decides nothing
     level: float = COUNTS  # changes up to this are none
-    applies: bool = True  # to models of this size
+    applies: bool = True  # to models of this size, beside a baseline that has learned positions
 
     @property
     def verdict(self) -> str:
@@ -226,11 +226,12 @@ class Claim:
                 for finding in comparison.findings(results, corpus):
                     yield replace(finding, applies=finding.applies and not self.large)
 
-    def verdict(self, results: Results) -> str:
-        """The worst of those that have one."""
-        found = {each.verdict for each in self.findings(results)}
-        ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE, NOT_HERE)
-        return next((verdict for verdict in ordered if verdict in found), "" if found else NOT_RUN)
+
+def worst(findings: Iterable[Finding]) -> str:
+    """The verdict on a claim with these comparisons; empty if none has one."""
+    found = {each.verdict for each in findings}
+    ordered = (CONTRADICTED, OPEN, DIRECTION, SIZE, NOT_HERE)
+    return next((verdict for verdict in ordered if verdict in found), "" if found else NOT_RUN)
 
 
 def learned_positions(results: Results) -> set[int]:

@@ -111,7 +111,7 @@ class Run:
         return self.folder / "settings.json"
 
     def _check(self, updates: int) -> None:
-        if left := trials_of([self]):
+        if left := trials_left([self]):
             raise BadInput(f"{self.name}: the trial {left[0].name} has to be done first.")
         found = read_stamp(self._settings_file)
         advice = "choose another folder, or move that one away"
@@ -224,8 +224,8 @@ def all_trials(runs: Iterable[Run]) -> list[Run]:
     return [*found.values()]
 
 
-def trials_of(runs: Iterable[Run]) -> list[Run]:
-    """Those of the trials that are left."""
+def trials_left(runs: Iterable[Run]) -> list[Run]:
+    """Those of these trials that are left."""
     return [trial for trial in all_trials(runs) if not trial.done]
 
 

@@ -24,7 +24,7 @@ from ..data.parallel import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
 from .command import INTERVAL, Failed, Place, Stopped, handling_stop_signals, stop_requests
-from .run import Run, all_trials, trials_of
+from .run import Run, all_trials, trials_left
 
 
 class Experiment(Protocol):
@@ -100,7 +100,7 @@ def tasks_of(experiment: Experiment, runs: Iterable[Run]) -> list[Task]:
         next(run for run in experiment.runs if run.name == name).carry_out(place)
 
     for run in runs:
-        trials = trials_of([run])
+        trials = trials_left([run])
         for trial in trials:
             tasks.setdefault(trial.name, Task(trial.name, trial.carry_out, trial.updates))
         do = partial(tuned, run.name) if trials else run.carry_out
@@ -111,7 +111,7 @@ def tasks_of(experiment: Experiment, runs: Iterable[Run]) -> list[Task]:
 def describe(experiment: Experiment) -> str:
     """Every command of an experiment in its order, and the tokens that they read."""
     lines, runs = experiment.notes(), experiment.runs
-    trials = trials_of(runs)
+    trials = trials_left(runs)
     found = {run.name: run for run in (*trials, *runs)}
     tasks = tasks_of(experiment, runs)
     for number, task in enumerate(tasks, 1):

@@ -21,7 +21,7 @@ from ..errors import STOPPED_EARLY, BadInput
 from ..files import locked
 from . import command
 from .command import Place, stop_requests
-from .run import ALIBI, all_trials, trials_of
+from .run import ALIBI, all_trials, trials_left
 from .runner import Experiment, exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
@@ -50,7 +50,7 @@ def stages_of(experiment: Experiment) -> list[Stage]:
     runs = [run for run in experiment.runs if not (prepared and run.done)]
     stages = [
         Stage("preparing the data", [] if prepared else ["prepare"]),
-        Stage("tuning", [f"run:{trial.name}" for trial in trials_of(runs)], gpus),
+        Stage("tuning", [f"run:{trial.name}" for trial in trials_left(runs)], gpus),
         Stage("training and evaluating", [f"run:{run.name}" for run in runs], gpus),
         Stage("reporting", ["report"]),
     ]

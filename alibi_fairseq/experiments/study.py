@@ -29,7 +29,7 @@ from ..results.points import document_points, method_name
 from ..results.schema import TRAINING_FILE, load_document, merge_documents, save_document
 from ..results.stamps import check_settings, read_stamp
 from .bootstrap import LEVEL, Losses
-from .claims import CLAIMS, Claim, Evaluation, Results
+from .claims import CLAIMS, Claim, Evaluation, Finding, Results, worst
 from .command import HERE, Place
 from .compare import trained
 from .comparison import STRICT, Cell, Comparison, Corpus, from_mapping
@@ -39,7 +39,6 @@ from .run import Run
 from .runner import Experiment
 
 SETTINGS, EVALUATION, SPEEDS = "cell.json", "evaluation.json", "speeds.json"
-LATER = "Later papers"  # the section of their claims
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
@@ -251,7 +250,8 @@ def write_page(
         note: Markdown under the title.
         missing: models that are not finished, the most important first, and their seeds.
     """
-    verdicts = [[c.title, c.source, tally(c, results)] for c in CLAIMS if not c.later]
+    found = {claim.title: [*claim.findings(results)] for claim in CLAIMS}
+    verdicts = [[c.title, c.source, tally(found[c.title])] for c in CLAIMS if not c.later]
     parts = [f"# {title}", note, markdown.table(["claim", "the paper", "here"], verdicts, left=3)]
     main = [point for point in results.points if point.corpus == results.corpora[0]]
     if main:
@@ -264,19 +264,19 @@ def write_page(
         f"Changes are of perplexity in per cent, with {LEVEL:.0%} intervals over seeds and documents; "
         "[the rules](../../docs/experiments.md#the-papers-claims-with-small-models) were fixed before "
         "the models were trained; the one that was changed since says so. In the table, a claim has the "
-        "worst verdict of its comparisons."
+        "worst verdict of its comparisons that apply."
     )
     for claim in CLAIMS:
-        if claim.later and f"## {LATER}" not in parts:
-            parts.append(f"## {LATER}")
-        parts += section(claim, results)
+        if claim.later and "## Later papers" not in parts:
+            parts.append("## Later papers")
+        parts += section(claim, found[claim.title])
     if main:
         lengths: dict[int, set[int]] = {}
         for each in main:
             lengths.setdefault(each.train_length, set()).add(each.length)
         shared = set.intersection(*lengths.values())  # not those 50 tokens further
-        table = length_table(each for each in main if each.length in shared)
-        parts += ["## Perplexity and bits per byte", table]
+        parts.append("## Perplexity and bits per byte")
+        parts.append(length_table(each for each in main if each.length in shared))
     if missing:
         left = [
             f"`{name}` (seed{'s' if len(of) > 1 else ''} {', '.join(map(str, of))})"
@@ -289,17 +289,16 @@ def write_page(
     return path
 
 
-def tally(claim: Claim, results: Results) -> str:
-    """Its verdict, and how many of its comparisons have it."""
-    verdict = claim.verdict(results)
-    found = [each.verdict for each in claim.findings(results) if each.verdict]
+def tally(findings: Sequence[Finding]) -> str:
+    """The verdict on a claim, and how many of its comparisons have it."""
+    verdict, found = worst(findings), [each.verdict for each in findings if each.verdict]
     return f"{verdict} ({found.count(verdict)} of {len(found)})" if found else verdict
 
 
-def section(claim: Claim, results: Results) -> list[str]:
+def section(claim: Claim, findings: Sequence[Finding]) -> list[str]:
     """A claim's comparisons; nothing where there are none yet."""
     rows = []
-    for finding in claim.findings(results):
+    for finding in findings:
         found, paper, seeds = finding.number, finding.paper, dict.fromkeys(finding.seeds)
         printed = markdown.NOTHING if math.isnan(paper) else percent(paper)
         interval = f"{percent(found.low)} … {percent(found.high)}"
@@ -308,7 +307,7 @@ def section(claim: Claim, results: Results) -> list[str]:
         rows.append(row)
     if not rows:
         return []
-    verdict = claim.verdict(results)
+    verdict = worst(findings)
     said = f"{claim.source} {claim.note}".rstrip() + (f" Here: **{verdict}**." if verdict else "")
     headers = ["comparison", "paper", "here", "interval", "seeds", ""]
     title = f"{'###' if claim.later else '##'} {claim.title}"

@@ -32,7 +32,7 @@ from ..results.provenance import collect_provenance
 from ..results.schema import TRAINING_FILE, load_document, new_document, save_document
 from .comparison import Comparison, as_mapping, tokens_at
 from .comparison_runs import runs_of
-from .run import Run, Sweep, trials_of
+from .run import Run, Sweep, trials_left
 from .runner import Experiment, places_for
 
 #: Seconds that a command takes to start: the imports of torch and fairseq.
@@ -138,7 +138,7 @@ def budget_of(experiment: Experiment, comparison: Comparison, parallel: int | No
         if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
             return kept
     runs, hours = runs_of(comparison, experiment.folder), asked["hours"]
-    trials = trials_of(runs)
+    trials = trials_left(runs)
     parallel = len(places_for(experiment, runs, parallel))
     updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
     said = (
