@@ -33,7 +33,7 @@ AXES = ("seeds", "corpora", "train_lengths", "methods")
 #: Options of fairseq-train that the description determines.
 RESERVED = (
     *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
-    *("--seed", "--save-dir", "--lr", "--warmup-updates", "--user-dir"),
+    *("--seed", "--save-dir", "--lr", "--lr-scheduler", "--warmup-updates", "--user-dir"),
 )
 #: How a description is read: unknown keys are refused.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
@@ -161,6 +161,11 @@ class Comparison:
         (0.001,),
         description="peak learning rate of Adam, reached after a sixth of the updates; of several "
         "the best by validation is chosen for each method and training length",
+    )
+    lr_schedule: Literal["inverse_sqrt", "linear"] = Field(
+        "inverse_sqrt",
+        description="learning rate after the warm-up: inverse_sqrt, or linear decay to zero at the "
+        "last update",
     )
     tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
         0.25, description="part of the updates for which each of several learning rates is tried"

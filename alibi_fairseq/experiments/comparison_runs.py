@@ -46,7 +46,7 @@ def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, en
         *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
         *("--max-update", str(what.updates), "--seed", str(seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
-        *("--lr", str(lr), "--lr-scheduler", "inverse_sqrt"),
+        *("--lr", str(lr), *_schedule(what)),
         *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
         *_user_dir(what),
         *what.train_flags,
@@ -67,6 +67,14 @@ def run_of(what: Comparison, cell: Cell, data: Path, folder: Path, lr: float, en
         *(() if torch.cuda.is_available() else ("--cpu",)),
     )
     return Run(name, folder / name, str(data), flags, settings, what.updates, what.tokens)
+
+
+def _schedule(what: Comparison) -> list[str]:
+    """Return the options of the learning-rate schedule."""
+    if what.lr_schedule == "inverse_sqrt":
+        return ["--lr-scheduler", "inverse_sqrt"]
+    # fairseq's command line does not take --total-num-update from --max-update.
+    return ["--lr-scheduler", "polynomial_decay", "--total-num-update", str(what.updates)]
 
 
 def model_name(cell: Cell) -> str:

@@ -6,6 +6,7 @@ import yaml
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareVerb
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.experiments.compare import runs_of
 from alibi_fairseq.experiments.comparison import PAPER_METHODS, as_mapping, from_mapping, load
 from alibi_fairseq.positions import METHODS
 
@@ -64,6 +65,7 @@ def test_cells_come_in_the_order_of_importance():
         ({"tokens_per_update": 100, "train_lengths": [64]}, "not a multiple .* 64.*use 128"),
         ({"order": ["seeds"]}, "order"),
         ({"train_flags": "--seed=3"}, "--seed"),
+        ({"train_flags": "--lr-scheduler fixed"}, "--lr-scheduler"),
         ({"method_flags": {"t5": "--lr 1"}}, "method_flags.t5.*--lr"),
         ({"also_on": "web"}, "no corpus 'web'"),
         ({"eval_lengths": ["x2"]}, "eval_lengths"),
@@ -123,3 +125,14 @@ def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
     for words in ((data, "--tokenizer", "words"), (study, "--seeds", "1"), ()):
         with pytest.raises(BadInput, match=r"[Gg]ive (it|a text)"):
             described(monkeypatch, *words)
+
+
+def test_linear_schedule_ends_with_each_training(tmp_path):
+    values = {"corpora": [CORPUS], "methods": "alibi", "lr": [0.1, 0.2], "tune_share": 0.25}
+    comparison = from_mapping({**values, "updates": 80, "lr_schedule": "linear"})
+    (run,) = runs_of(comparison, tmp_path)
+    for training, updates in ((run, "80"), *((trial, "20") for trial in run.tuning.trials)):
+        flags = training.flags
+        assert flags[flags.index("--lr-scheduler") + 1] == "polynomial_decay"
+        assert flags[flags.index("--total-num-update") + 1] == updates
+        assert flags[flags.index("--max-update") + 1] == updates
