@@ -45,8 +45,8 @@ class LoadedModel:
             ``layers, width, parameters, vocabulary``.
         max_length: longest window the model takes.
         memory_length: past states per layer that the model attends to; 0 without a memory.
-        shares_start: the windows at the start of a split may be one pass, because a token's score
-            does not depend on the tokens after it, nor on their number.
+        shares_start: True if one pass may score all windows at the start of a split, because no
+            score depends on the number of later tokens.
         bytes_per_input: estimated memory per input of a forward pass.
     """
 
@@ -162,7 +162,8 @@ def load_checkpoint(
         },
         max_length=model.max_positions(),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
-        shares_start=getattr(cfg.model, "alibi_scale", None) != "dynamic",
+        # fairseq's own position embeddings do not depend on the number of keys.
+        shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
         # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,

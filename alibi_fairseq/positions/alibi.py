@@ -136,6 +136,7 @@ class Alibi(PositionMethod):
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         self._divisor = slope_divisor(config.alibi_scale)
+        self.depends_on_key_count = self._divisor is None
         if not (config.alibi_bias_max > 0 and math.isfinite(config.alibi_bias_max)):
             raise BadInput(
                 f"--alibi-bias-max must be a positive number, not {config.alibi_bias_max}."

@@ -136,6 +136,9 @@ class PositionMethod(nn.Module):
     display_name: str = ""
     #: Number of past hidden states per layer that the method attends to; 0 for most methods.
     memory_length: int = 0
+    #: True if the score of a query and a key depends on the number of keys in the forward pass. Such
+    #: scores change when later tokens are appended, so evaluation computes each window separately.
+    depends_on_key_count: bool = False
 
     def __init__(self, config: PositionConfig):
         super().__init__()

@@ -128,6 +128,7 @@ class Rotary(PositionMethod):
         super().__init__(config)
         check_even_head_dim(config, "rotary")
         self._scaling = parse_scaling(config.rotary_scaling, config.train_length)
+        self.depends_on_key_count = self._scaling is not None and self._scaling.factor is None
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
         positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
