@@ -81,7 +81,8 @@ def progress(total: float | None, what: str, unit: str = "B", **more) -> tqdm:
     if sys.stderr.isatty():
         kind: dict = {"mininterval": 0.5, "dynamic_ncols": True}
     else:
-        kind = {"mininterval": 15, "file": _Log(sys.stderr)}
+        # tqdm moves the cursor to bars at other positions than 0.
+        kind = {"mininterval": 15, "file": _Log(sys.stderr), "position": 0}
     return tqdm(total=total, desc=what, unit=unit, **{"unit_scale": True, **kind, **more})
 
 

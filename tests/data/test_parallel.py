@@ -1,8 +1,10 @@
 import os
+import re
 import signal
 import time
 
 import pytest
+from tqdm import tqdm
 
 from alibi_fairseq.data import parallel
 
@@ -59,3 +61,21 @@ def alive(pid):
         return False
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().split()[2] != "Z"
+
+
+def test_progress_log_has_plain_lines(capsys):
+    """Three bars at once, as of runs side by side; tqdm moves the cursor between bars."""
+    with (
+        parallel.progress(10, "one") as one,
+        parallel.progress(10, "two") as two,
+        parallel.progress(10, "three") as three,
+    ):
+        for bar in (one, two, three):
+            bar.update(10)
+            bar.refresh()
+            tqdm.write("between")
+    captured = capsys.readouterr().err
+    assert not re.search(r"[\r\x1b]", captured)
+    lines = captured.splitlines()
+    assert all(re.match(r"(one|two|three): +(0|100)%", line) for line in lines), lines
+    assert {line.split(":")[0] for line in lines if "100%" in line} == {"one", "two", "three"}
