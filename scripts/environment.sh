@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the other scripts. Makes .venv with the pinned packages and this project when there is
-# none, or when what it was made from has changed, and puts it first on the PATH.
+# Sourced by the other scripts. Finds or makes the Python environment that they run in.
 #
 #   ensure_environment [EXTRA]     EXTRA is an extra of setup.py, such as "test"
 
@@ -9,6 +8,21 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 fail() {
   echo "error: $1" >&2
   exit 2
+}
+
+# Identifies what an environment is installed from. scripts/install.sh writes it, and the extras, to
+# the file alibi-fairseq-installed of the environment.
+installed_from() {
+  cat "$root"/{setup.py,constraints.txt,scripts/install.sh} | cksum
+}
+
+# Return 0 if an environment is up to date and holds an extra.
+#
+#   is_installed ENVIRONMENT [EXTRA]
+is_installed() {
+  local stamp="$1/alibi-fairseq-installed"
+  [ -f "$stamp" ] && [ "$(head -n 1 "$stamp")" = "$(installed_from)" ] || return 1
+  [ -z "${2:-}" ] || grep --quiet --line-regexp --fixed-strings "$2" "$stamp"
 }
 
 # Python 3.12 first: fairseq has a binary wheel for it and must be compiled for the others.
@@ -22,27 +36,20 @@ find_python() {
       return
     fi
   done
-  fail "${PYTHON:-no command of the PATH} is not Python 3.10, 3.11, 3.12 or 3.13 with the venv module; install one or set PYTHON=/path/to/python3.12."
+  fail "${PYTHON:-no command of the PATH} is not Python 3.10, 3.11, 3.12 or 3.13 with the venv module. Install one or set PYTHON=/path/to/python3.12."
 }
 
+# Put .venv first on the PATH. Make or update it if it is missing or was installed from other files.
 ensure_environment() {
-  local extra="${1:-}" wanted stamp
-  wanted="$(cat "$root"/{setup.py,constraints.txt,scripts/install.sh} | cksum)"
-  for stamp in "$root/.venv/installed-test" "$root/.venv/installed-$extra"; do
-    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-      export PATH="$root/.venv/bin:$PATH"
-      return
+  local extra="${1:-}" python
+  if ! is_installed "$root/.venv" "$extra"; then
+    if [ ! -x "$root/.venv/bin/python" ]; then
+      python="$(find_python)"
+      echo "Making .venv with $("$python" --version)."
+      "$python" -m venv "$root/.venv" || fail "$python could not make a virtual environment."
     fi
-  done
-  if [ ! -x "$root/.venv/bin/python" ]; then
-    local python
-    python="$(find_python)"
-    echo "Making .venv with $("$python" --version) …"
-    "$python" -m venv "$root/.venv" || fail "$python could not make a virtual environment."
+    PYTHON="$root/.venv/bin/python" "$root/scripts/install.sh" ${extra:+"$extra"} || exit
   fi
-  echo "Installing the pinned packages into .venv (about two minutes, once) …"
-  PYTHON="$root/.venv/bin/python" "$root/scripts/install.sh" ${extra:+"$extra"} || exit
-  echo "$wanted" > "$root/.venv/installed-$extra"
   export PATH="$root/.venv/bin:$PATH"
 }
 

@@ -8,12 +8,8 @@
 # needs another fairseq, gets the newest versions that agree with it instead of the pinned ones.
 set -euo pipefail
 
-root="$(cd "$(dirname "$0")/.." && pwd)"
-
-fail() {
-  echo "install.sh: error: $1" >&2
-  exit 2
-}
+# shellcheck source=scripts/environment.sh
+source "$(dirname "$0")/environment.sh"
 
 case "${1:-}" in
   -h | --help)
@@ -23,10 +19,21 @@ case "${1:-}" in
   -*) fail "unknown option $1; see --help." ;;
 esac
 extra="${1:-}"
-python="$(command -v "${PYTHON:-python}")" || fail "${PYTHON:-python} was not found; activate an environment or set PYTHON."
+python="$(command -v "${PYTHON:-python}")" || fail "${PYTHON:-python} was not found. Activate an environment or set PYTHON."
 "$python" -c 'import sys, pip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2> /dev/null ||
   fail "$python is not Python 3.10, 3.11, 3.12 or 3.13 with pip."
+environment="$("$python" -c 'import sys; print(sys.prefix)')"
 
+# The stamp goes before the first change: an interrupted installation must not look finished.
+stamp="$environment/alibi-fairseq-installed"
+extras=()
+if is_installed "$environment"; then
+  mapfile -t extras < <(tail -n +2 "$stamp")
+fi
+[ -z "$extra" ] || is_installed "$environment" "$extra" || extras+=("$extra")
+rm -f "$stamp"
+
+log="$(mktemp -t alibi-fairseq-install.XXXXXX)"
 constraints="$(mktemp)"
 trap 'rm -f "$constraints"' EXIT
 if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
@@ -37,28 +44,38 @@ else
   fairseq="fairseq-fixed"
   cp "$root/constraints.txt" "$constraints"
 fi
+pytorch="PyTorch and the other packages (0.2 to 3 GB to download, by the PyTorch build; minutes)"
 if "$python" -c 'import torch' 2> /dev/null; then
   sed -i '/^torch==/d' "$constraints"
+  pytorch="the other packages next to the installed PyTorch (0.2 GB to download; a minute)"
 fi
 
 # Bytecode is compiled at the end, on all cores.
 pip_install() {
-  "$python" -m pip install --disable-pip-version-check --no-compile --no-build-isolation \
-    --constraint "$constraints" "$@" || fail "pip failed; see its output above."
+  if ! "$python" -m pip install --disable-pip-version-check --no-compile --no-build-isolation \
+    --no-color --progress-bar off --constraint "$constraints" "$@" >> "$log" 2>&1; then
+    grep '^ *ERROR: ' "$log" >&2 || tail -n 5 "$log" >&2
+    fail "pip failed. Its output is in $log."
+  fi
 }
 
-echo "Installing the build requirements …"
-pip_install --quiet pip setuptools wheel Cython numpy
+echo "Installing into $environment, in three steps:"
+echo "1. the build requirements (seconds)"
+pip_install pip setuptools wheel Cython numpy
 # Compiled here where there is no binary wheel (Python 3.11), and before anything that PyTorch's
 # build tools would slow down: with them, this step takes minutes instead of seconds.
-echo "Installing fairseq …"
-PYTHONPATH="$root/scripts/fairseq_build" pip_install --quiet --no-deps "$fairseq"
-echo "Installing PyTorch and everything else …"
+echo "2. fairseq (up to a minute, where it must be compiled)"
+PYTHONPATH="$root/scripts/fairseq_build" pip_install --no-deps "$fairseq"
+echo "3. $pytorch"
 pip_install --editable "$root${extra:+[$extra]}"
 # fairseq requires torchaudio, which language models do not use. Where it does not match the
 # installed PyTorch it cannot be loaded, and everything that looks for it fails (transformers does).
 if ! "$python" -c 'import torchaudio' 2> /dev/null; then
-  "$python" -m pip uninstall --yes --quiet torchaudio 2> /dev/null || true
+  "$python" -m pip uninstall --yes torchaudio >> "$log" 2>&1 || true
 fi
 "$python" -m compileall -q -j 0 "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" > /dev/null 2>&1 || true
+if [ -w "$environment" ]; then
+  printf '%s\n' "$(installed_from)" ${extras[@]+"${extras[@]}"} > "$stamp"
+fi
+rm -f "$log"
 echo "Installed. \`alibi-fairseq --help\` lists the commands."

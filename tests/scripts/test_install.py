@@ -1,0 +1,109 @@
+"""scripts/install.sh and the environment that the other scripts run in, with a stand-in for pip."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A Python of an environment. Its pip appends its arguments to pip.txt and prints a lot.
+STAND_IN = """#!/usr/bin/env bash
+environment="$(cd "$(dirname "$0")/.." && pwd)"
+case "$*" in
+  "-m pip install"*)
+    echo "$*" >> "$environment/pip.txt"
+    seq 100
+    if [ -n "${PIP_ERROR:-}" ]; then echo "ERROR: $PIP_ERROR" >&2; exit 1; fi
+    ;;
+  "-m "*) ;;
+  *sys.prefix*) echo "$environment" ;;
+  *"import torch"*) ;;
+  *) exec "$REAL" "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Clone with a .venv of the stand-in."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / "scripts", clone / "scripts")
+    for name in ("setup.py", "constraints.txt"):
+        shutil.copy(ROOT / name, clone)
+    python = clone / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(STAND_IN)
+    python.chmod(0o755)
+    return clone
+
+
+def run(clone, line, **variables):
+    fixed = {
+        "PATH": f"{clone}/.venv/bin:{os.environ['PATH']}",
+        "REAL": sys.executable,
+        "TMPDIR": str(clone),
+    }
+    return subprocess.run(
+        ["bash", "-euc", line],
+        cwd=clone,
+        env={**os.environ, **fixed, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def requests(clone):
+    """Return the arguments of the pip calls since the last look."""
+    log = clone / ".venv" / "pip.txt"
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return lines
+
+
+def ensured(clone, extra=""):
+    """Return the pip calls of a script that needs an extra."""
+    done = run(clone, f"source scripts/environment.sh; ensure_environment {extra}")
+    assert done.returncode == 0, done.stderr
+    return requests(clone)
+
+
+def test_environment_of_install_is_recognized(clone):
+    assert run(clone, "./scripts/install.sh").returncode == 0
+    assert requests(clone)
+    assert ensured(clone) == []
+    assert "[test]" in ensured(clone, "test")[-1]
+    assert ensured(clone) == ensured(clone, "test") == []
+
+
+def test_changed_constraints_are_installed(clone):
+    ensured(clone, "test")
+    with (clone / "constraints.txt").open("a") as file:
+        file.write("another==1\n")
+    assert ensured(clone)
+    assert ensured(clone) == []
+    assert ensured(clone, "test")
+
+
+def test_install_keeps_pip_output_out(clone):
+    done = run(clone, "./scripts/install.sh")
+    assert len(done.stdout.splitlines()) < 8
+    assert not list(clone.glob("alibi-fairseq-install.*"))
+
+
+def test_failed_install_names_its_log(clone):
+    ensured(clone)
+    done = run(clone, "./scripts/install.sh test", PIP_ERROR="No space left on device")
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    (log,) = clone.glob("alibi-fairseq-install.*")
+    assert str(log) in done.stderr
+    assert re.search("^100$", log.read_text(), re.MULTILINE)
+    assert ensured(clone)  # an interrupted installation is not taken for a complete one
