@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
@@ -56,7 +57,7 @@ def documented(*programs: str):
     ]
 
 
-def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys):
+def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     (tmp_path / "texts").mkdir()
@@ -73,7 +74,11 @@ def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys):
         elif program == "fairseq-train":
             in_process("train", *arguments, *TOY_TRAINING)
         elif program == "fairseq-eval-lm":
-            in_process("eval_lm", *arguments, "--cpu", "--num-workers", "0")
+            caplog.clear()
+            with caplog.at_level("INFO"):
+                in_process("eval_lm", *arguments, "--cpu", "--num-workers", "0")
+            window = int(arguments[arguments.index("--tokens-per-sample") + 1])
+            check_both_evaluators_agree(caplog.text, tmp_path / "runs" / "alibi-512.json", window)
         else:
             continue
         ran.append(arguments[0] if program == "alibi-fairseq" else program)
@@ -85,6 +90,14 @@ def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys):
     model = variables["model"]
     tokens = model.encode("The history of")  # text, not pieces
     assert model.src_dict.unk() not in tokens and model.decode(tokens) == "The history of"
+
+
+def check_both_evaluators_agree(log: str, results: Path, window: int) -> None:
+    """fairseq's loss is that of ``alibi-fairseq eval`` at the same length, to all printed digits."""
+    cells = json.loads(results.read_text(encoding="utf-8"))["cells"]
+    (ours,) = [cell["loss_bits"] for cell in cells if cell["length"] == window]
+    (theirs,) = re.findall(r"Loss \(base 2\): ([\d.]+)", log)
+    assert ours == pytest.approx(float(theirs), abs=1e-4)
 
 
 @pytest.mark.parametrize("words", documented("alibi-fairseq"))
