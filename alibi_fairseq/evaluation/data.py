@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from ..results.schema import read_json
 from .measure import Stream
 from .windows import Span
 
+#: File in a data folder with the first positions of each split's documents.
+DOCUMENTS_FILE = "documents.json"
 #: How documents are told apart.
 DOCUMENTS = {
     "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
@@ -157,14 +160,13 @@ def document_starts(data: Path, split: Split, kind: str) -> list[int]:
         kind: otherwise, a key of ``DOCUMENTS``.
 
     Raises:
-        BadInput: there are not even two documents.
+        BadInput: there are not even two documents, or ``documents.json`` is invalid.
     """
+    listed = read_document_starts(data / DOCUMENTS_FILE, split)
+    if listed is not None:
+        return listed
     tokens, dictionary = split.tokens, split.dictionary
-    listed = data / "documents.json"
-    known = read_json(listed) if listed.is_file() else {}
-    if split.name in known:
-        starts = np.array(known[split.name], dtype=np.int64)
-    elif kind == "titles":
+    if kind == "titles":
         # " = Title = " has one mark on either side, " = = Section = = " two.
         ends = np.append(split.line_starts[1:], len(tokens))
         lines = split.line_starts[ends - split.line_starts >= 4]
@@ -175,12 +177,50 @@ def document_starts(data: Path, split: Split, kind: str) -> list[int]:
         ended = np.concatenate([[True, True], tokens == dictionary.eos()])
         starts = np.flatnonzero(ended[1:-1] & ended[:-2] & ~ended[2:])
     starts = np.union1d([0], starts)
-    if len(starts) < 2 or starts[0] < 0 or starts[-1] >= len(tokens):
+    if len(starts) < 2:
         raise BadInput(
-            f"--per-document {kind} finds {len(starts)} documents in the {len(tokens)} tokens of "
+            f"--per-document {kind} finds one document in the {len(tokens)} tokens of "
             f"'{split.name}' in '{data}'; leave it out, or tell them apart in another way."
         )
     return starts.tolist()
+
+
+def read_document_starts(path: Path, split: Split) -> list[int] | None:
+    """Read the first positions of a split's documents from ``documents.json``.
+
+    Returns:
+        Increasing positions from 0, or None if there is no file or it does not name the split.
+
+    Raises:
+        BadInput: the file is invalid.
+    """
+    if not path.is_file():
+        return None
+    starts_by_split = read_json(path)
+    if not isinstance(starts_by_split, dict):
+        raise BadInput(
+            f"'{path}' must be an object with a list of positions for each split, such as "
+            '{"test": [0, 2051]}. Correct or remove it.'
+        )
+    if split.name not in starts_by_split:
+        return None
+    starts = starts_by_split[split.name]
+    # Not isinstance, because True and False are instances of int.
+    is_valid = (
+        isinstance(starts, list)
+        and len(starts) >= 2
+        and all(type(start) is int for start in starts)
+        and all(start < following for start, following in pairwise(starts))
+        and starts[0] == 0
+        and starts[-1] < len(split.tokens)
+    )
+    if not is_valid:
+        raise BadInput(
+            f"'{split.name}' in '{path}' must list where at least two documents begin: increasing "
+            f"integers from 0 to at most {len(split.tokens) - 1}, the last token of the split. "
+            "Correct or remove it."
+        )
+    return starts
 
 
 def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:

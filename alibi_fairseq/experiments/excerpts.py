@@ -18,14 +18,12 @@ from ..data.parallel import cores
 from ..data.sources import text_files, texts
 from ..data.tokenisers import SentencePiece, Tokeniser, train_sentencepiece
 from ..errors import BadInput
-from ..evaluation.data import load_dictionary, load_split
+from ..evaluation.data import DOCUMENTS_FILE, load_dictionary, load_split
 from ..files import atomic_folder, atomic_write, sha256_file
 from ..results import manifest as manifests
 from ..results.stamps import Stamp
 from .comparison import Corpus, Excerpt
 
-#: Beside binary data: where the documents of a split begin, in tokens, by split.
-DOCUMENTS = "documents.json"
 #: Where an article of WikiText begins: at " = Title = "; " = = Section = = " has two marks.
 TITLE = re.compile(rb"(?=^ ?= (?!= ).* = ?$)", re.MULTILINE)
 
@@ -117,7 +115,7 @@ def cut(prepared: Path, out: Path, kept: Excerpt) -> None:
 
     splits = {"train": first(kept.train), "valid": first(kept.valid), "test": beginnings}
     excerpt(prepared, out, splits)
-    with atomic_write(out / DOCUMENTS) as stream:
+    with atomic_write(out / DOCUMENTS_FILE) as stream:
         json.dump({"test": starts}, stream)
     whole = manifests.load(prepared)
     assert whole is not None

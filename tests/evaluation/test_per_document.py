@@ -162,3 +162,39 @@ def test_on_the_command_line(trained, data, tmp_path, refuse):
         assert (cell["documents"], cell["score_from"]) == ("empty-lines", 32)
     assert f'"document_tokens": [{", ".join(map(str, cell["document_tokens"]))}]' in out.read_text()
     assert "score_from" in refuse(*command, "--per-document", "--score-from", "16")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("5", "null", "[0, 8]", "{", '"test"'),
+        *('{"test": 5}', '{"test": null}', '{"test": {"0": 1}}', '{"test": "0, 8"}'),
+        *('{"test": []}', '{"test": [0]}', '{"test": [5, 8]}', '{"test": [-1, 0, 8]}'),
+        *('{"test": [0, 1.7, 8]}', '{"test": [0, 1e400]}', '{"test": [0, NaN]}'),
+        *('{"test": [0, 8, 5]}', '{"test": [0, 8, 8]}', '{"test": [0, "8"]}'),
+        *('{"test": [false, 8]}', '{"test": [0, true]}', '{"test": [0, [8]]}'),
+        *('{"test": [0, 20]}', f'{{"test": [0, {10**30}]}}'),
+    ],
+)
+def test_invalid_documents_file_is_rejected(tmp_path, content):
+    (tmp_path / "documents.json").write_text(content)
+    split = Split("test", np.full(20, 5), np.array([0]), dictionary_of(3), TextSize())
+    with pytest.raises(BadInput, match=r"documents\.json"):
+        document_starts(tmp_path, split, "empty-lines")
+
+
+@pytest.mark.parametrize("content", ["null", '{"valid": [0, 1e400]}'])
+def test_invalid_documents_file_ends_eval_with_code_2(trained, tmp_path, refuse, content):
+    data = shutil.copytree(trained.data, tmp_path / "data")
+    (data / "documents.json").write_text(content)
+    out = tmp_path / "out.json"
+    command = ["eval", data, "--path", trained("alibi"), "--lengths", "16", "--out", out]
+    assert "documents.json" in refuse(*command, "--per-document")
+    assert not out.exists()
+
+
+def test_documents_file_without_the_split_is_ignored(tmp_path):
+    (tmp_path / "documents.json").write_text('{"valid": [0, 9]}')
+    tokens = np.array([5, 2, 2, 5, 2])
+    split = Split("test", tokens, np.array([0, 2, 3]), dictionary_of(3), TextSize())
+    assert document_starts(tmp_path, split, "empty-lines") == [0, 3]
