@@ -13,7 +13,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerDecoderBase
-from omegaconf import OmegaConf, open_dict
+from omegaconf import open_dict
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -128,14 +128,14 @@ def load_checkpoint(
         precision: a key of ``PRECISIONS``.
 
     Raises:
-        BadInput: the file is not a fairseq checkpoint, the dictionaries differ, or an override names
-            no option.
+        BadInput: the file is not a fairseq checkpoint, the dictionaries differ, or an override is not
+            a model option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(
         str(path), {**(overrides or {}), "data": str(data)}
     )
     with wrong_parts(path):
-        add_later_options(state, overrides or {})
+        check_overrides(state, overrides or {})
         check_dictionary(state, path, data)
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], state=state
@@ -170,13 +170,13 @@ def load_checkpoint(
     )
 
 
-def add_later_options(state: dict, overrides: dict) -> None:
-    """Apply overrides of options that our models have had only since a checkpoint's training.
+def check_overrides(state: dict, overrides: dict) -> None:
+    """Validate overrides, and apply those of options newer than the checkpoint.
 
-    fairseq applies only those that the stored configuration has, and ignores all others.
+    fairseq has applied all others. It ignores options that the stored configuration lacks.
 
     Raises:
-        BadInput: an override names no option at all.
+        BadInput: an override is not a model option.
     """
     cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
@@ -185,9 +185,10 @@ def add_later_options(state: dict, overrides: dict) -> None:
         if name in ours and name not in model:
             with open_dict(cfg):
                 model[name] = value
-        elif not any(name in group for group in cfg.values() if OmegaConf.is_dict(group)):
+        elif name not in model or name in ("_name", "arch"):
             raise BadInput(
-                f"The checkpoint has no option '{name}' to override; correct --model-overrides."
+                f"--model-overrides names '{name}', which is not an option of the checkpoint's model. "
+                "Correct or remove it."
             )
 
 

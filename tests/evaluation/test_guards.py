@@ -23,6 +23,8 @@ from alibi_fairseq.results import manifest
         {"overrides": {"no_such_option": 1}},
         {"overrides": {"model": 5}},
         {"overrides": {"task": {"tokens_per_sample": 8}}},
+        # Options of the task, of fairseq, of the training, and the model's name.
+        *({"overrides": {name: "x"}} for name in ("data", "user_dir", "max_tokens", "_name")),
         {"overrides": {"decoder_layers_to_keep": "x"}},
         {"model": "stock", "lengths": [64]},  # beyond its positions
         {"model": "transformer-xl", "strides": [4]},
