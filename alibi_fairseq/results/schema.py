@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,8 +23,8 @@ from alibi_fairseq.files import atomic_write
 #: Document that a training writes into its save folder.
 TRAINING_FILE = "training.json"
 
-# Perplexity is 2^loss_bits; logs round it to two decimals, which near 1 is this many bits.
-_PERPLEXITY_TOLERANCE_BITS = 0.01
+# Share of a number by which computations in float64 may differ.
+_FLOAT_ERROR = 1e-9
 
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hold
@@ -32,6 +33,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
+TotalBits = Annotated[float, Field(ge=0, lt=2**73)]  # of any number of tokens
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
 Date = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
@@ -96,10 +98,14 @@ class Cell(JsonObject):
     model_overrides: Json[dict] = _ABSENT
     shard: None = None  # earlier versions wrote parts of an evaluation
     tokens: PositiveCount = _ABSENT
+    words: PositiveCount = _ABSENT
+    bytes: PositiveCount = _ABSENT
     loss_bits: Bits = _ABSENT
     perplexity: Positive = _ABSENT
     word_perplexity: Positive | None = None
     bits_per_byte: NotNegative | None = None
+    document_tokens: list[Count] = _ABSENT
+    document_bits: list[TotalBits] = _ABSENT
     processes: PositiveCount = _ABSENT
     parameters: PositiveCount = _ABSENT
     layers: PositiveCount = _ABSENT
@@ -121,11 +127,78 @@ class Cell(JsonObject):
     def _agrees_with_itself(self) -> Cell:
         if self.stride is not None and self.length is not None and self.stride > self.length:
             raise ValueError("stride must not be larger than length")
-        if self.perplexity is None or self.loss_bits is None:
-            return self
-        if abs(math.log2(self.perplexity) - self.loss_bits) > _PERPLEXITY_TOLERANCE_BITS:
-            raise ValueError("perplexity must be 2^loss_bits; the loss must be in bits")
+        if self.loss_bits is not None:
+            self._check_loss(self.loss_bits)
+        if self.document_tokens is not None and self.document_bits is not None:
+            self._check_documents(self.document_tokens, self.document_bits)
         return self
+
+    def _check_loss(self, loss_bits: float) -> None:
+        """Check the other measures of the loss, within the precision that they are printed with."""
+        loss = _interval(loss_bits)
+        if self.perplexity is not None and not _overlap(loss, _log2_interval(self.perplexity)):
+            raise ValueError(
+                f"perplexity must be 2^loss_bits, not {self.perplexity!r} with a loss of {loss_bits!r}; "
+                "the loss must be in bits"
+            )
+        if self.tokens is None:
+            return
+        if self.word_perplexity is not None and self.words is not None:
+            per_word = _scaled(loss, self.tokens / self.words)
+            if not _overlap(per_word, _log2_interval(self.word_perplexity)):
+                raise ValueError(
+                    f"word_perplexity must be 2^(loss_bits × tokens / words), not {self.word_perplexity!r}"
+                )
+        if self.bits_per_byte is not None and self.bytes is not None:
+            per_byte = _scaled(loss, self.tokens / self.bytes)
+            if not _overlap(per_byte, _interval(self.bits_per_byte)):
+                raise ValueError(
+                    f"bits_per_byte must be loss_bits × tokens / bytes, not {self.bits_per_byte!r}"
+                )
+
+    def _check_documents(self, tokens: list[int], bits: list[float]) -> None:
+        """Check that the documents add up to the whole."""
+        if len(tokens) != len(bits):
+            raise ValueError("document_tokens and document_bits must have the same length")
+        if self.tokens is not None and sum(tokens) != self.tokens:
+            raise ValueError(f"document_tokens must add up to tokens, not to {sum(tokens)}")
+        if self.tokens is None or self.loss_bits is None or not bits:
+            return
+        # The numbers of a list have the same number of decimals; the last ones may be zeros.
+        rounding = len(bits) * min(_rounding(each) for each in bits)
+        total = math.fsum(bits)
+        whole = _scaled(_interval(self.loss_bits), self.tokens)
+        if not _overlap(whole, (total - rounding, total + rounding)):
+            raise ValueError(f"document_bits must add up to loss_bits × tokens, not to {total!r}")
+
+
+def _rounding(value: float) -> float:
+    """Return half a unit of the last digit of a number as JSON writes it."""
+    exponent = Decimal(repr(value)).as_tuple().exponent
+    assert isinstance(exponent, int)  # the schema has no infinities
+    return 10.0**exponent / 2
+
+
+def _interval(value: float) -> tuple[float, float]:
+    """Return the smallest and the largest number that is printed as ``value``."""
+    return value - _rounding(value), value + _rounding(value)
+
+
+def _log2_interval(value: float) -> tuple[float, float]:
+    """Return the base-2 logarithms of :func:`_interval` of a positive number."""
+    low, high = _interval(value)
+    return math.log2(low), math.log2(high)
+
+
+def _scaled(interval: tuple[float, float], factor: float) -> tuple[float, float]:
+    low, high = interval
+    return low * factor, high * factor
+
+
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Return True if two intervals share a number, up to the error of float64."""
+    slack = _FLOAT_ERROR * max(1.0, abs(one[1]), abs(other[1]))
+    return one[0] <= other[1] + slack and other[0] <= one[1] + slack
 
 
 _LOSS = ("position_method", "train_length", "subset", "loss_bits")
@@ -209,6 +282,8 @@ def check(model: type[BaseModel], content: object, source: str) -> None:
         if wrong["type"] == "missing":
             raise BadInput(f"{source}: {place} is missing.") from error
         what = wrong["msg"].removeprefix("Value error, ").rstrip(".")
+        if wrong["type"] == "value_error" and isinstance(wrong["input"], dict):
+            raise BadInput(f"{source}: {place} contradicts itself: {what}.") from error
         value = "null" if wrong["input"] is None else repr(wrong["input"])
         value = value if len(value) <= 60 else value[:57] + "..."
         raise BadInput(f"{source}: {place} is {value}: {what}.") from error

@@ -77,6 +77,50 @@ def test_one_sentence_names_the_wrong_key(path, value, named):
     assert message.startswith("results.json: ") and "\n" not in message and message[-1] == "."
 
 
+def cell_with_all_losses(decimals: int | None = None) -> dict:
+    """A cell of 1,000 tokens in three documents, all measures rounded alike."""
+    document_bits = [1234.56789, 300.05123, 2765.43219]
+    loss_bits = sum(document_bits) / 1000
+    losses = {
+        "loss_bits": loss_bits,
+        "perplexity": 2**loss_bits,
+        "word_perplexity": 2 ** (loss_bits * 1000 / 600),
+        "bits_per_byte": loss_bits * 1000 / 3000,
+    }
+    if decimals is not None:
+        losses = {key: round(loss, decimals) for key, loss in losses.items()}
+        document_bits = [round(bits, decimals) for bits in document_bits]
+    documents = {"document_tokens": [500, 100, 400], "document_bits": document_bits}
+    return evaluation_cell() | losses | documents | {"words": 600, "bytes": 3000}
+
+
+@pytest.mark.parametrize("decimals", [None, 6, 4, 2, 1])
+def test_rounded_measures_of_a_loss_agree(decimals):
+    schema.validate_document(document(cell_with_all_losses(decimals)))
+
+
+@pytest.mark.parametrize("decimals", [None, 4])
+@pytest.mark.parametrize(
+    ("key", "wrong", "rule"),
+    [
+        ("perplexity", 16.1, r"2\^loss_bits, not 16\.1"),
+        ("word_perplexity", 101.7, r"2\^\(loss_bits × tokens / words\), not 101\.7"),
+        ("bits_per_byte", 1.4347, r"loss_bits × tokens / bytes, not 1\.4347"),
+        ("document_bits", [1234.5679, 300.0512, 2766.4322], r"add up to loss_bits × tokens"),
+        ("document_bits", [1234.5679, 3065.4322], "same length"),
+        ("document_tokens", [500, 100, 401], "add up to tokens, not to 1001"),
+    ],
+)
+def test_measures_that_contradict_the_loss(decimals, key, wrong, rule):
+    contradictory = document(evaluation_cell(length=64), cell_with_all_losses(decimals))
+    contradictory["cells"][1][key] = wrong
+    with pytest.raises(BadInput, match=rule) as caught:
+        schema.validate_document(contradictory, "results.json")
+    message = str(caught.value)
+    assert message.startswith("results.json: cells[1] contradicts itself: ")
+    assert "\n" not in message
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
