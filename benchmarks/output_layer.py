@@ -1,7 +1,7 @@
 """The step around attention beside fairseq's: ``python -m benchmarks.output_layer``.
 
 The same model with the same weights, in turns in one process: with fairseq's loss, with our chunked
-one, and with the chunked one and ``--optimizer fused_adam`` or ``--compile``. Peak memory is that of
+one, and with the chunked one and ``--optimizer fused_adam``. Peak memory is that of
 one model in a process of its own (on a GPU: of its own allocations).
 
 On the CPU: 3 layers of width 192 with an adaptive softmax over 120,180 words, 8,192 tokens per step,
@@ -46,12 +46,10 @@ def variants(shape: models.Shape) -> dict[str, tuple]:
     """Arguments of :func:`models.stepper`: fairseq's criterion, ours, and ours with an option."""
     ours = f"chunked_{shape.criterion}"
     chunked = replace(shape, criterion=ours)
-    compiled = replace(chunked, flags=(*shape.flags, "--compile"))
     return {
         shape.criterion: ("alibi", shape, LENGTH),
         ours: ("alibi", chunked, LENGTH),
         f"{ours}, --optimizer fused_adam": ("alibi", chunked, LENGTH, 0.0, 1, fused_adam),
-        f"{ours}, --compile": ("alibi", compiled, LENGTH),
     }
 
 

@@ -25,7 +25,7 @@ from .rope_parameters import rope_parameters
 NAME = "alibi_lm"
 #: Options of ours that an exported model holds, or that say nothing about what it computes.
 HELD = {
-    *("position_method", "attention_backend", "compile", "train_length", "train_seed"),
+    *("position_method", "attention_backend", "train_length", "train_seed"),
     *("mem_len", "attention_window", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
     *Rotary.options,
 }

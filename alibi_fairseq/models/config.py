@@ -117,10 +117,6 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=128,
         metadata={"help": "t5: all distances from this one on share a bucket, at most that many"},
     )
-    compile: bool = field(
-        default=False,
-        metadata={"help": "in training, compile all of a layer but its attention (torch.compile)"},
-    )
     # The training length, under a name of its own: the authors' evaluation commands override
     # tokens_per_sample and max_target_positions.
     train_length: int = II("task.tokens_per_sample")

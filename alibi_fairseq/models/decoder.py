@@ -5,8 +5,6 @@ Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -34,10 +32,6 @@ UNBOUNDED = 10**9
 class DecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer with our attention and an optional memory."""
 
-    def __init__(self, cfg, no_encoder_attn=False):
-        super().__init__(cfg, no_encoder_attn)
-        self.is_compiled = cfg.compile
-
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         return SelfAttention(
             embed_dim,
@@ -56,23 +50,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
         if self_attn_mask.memory is not None and self.normalize_before:
             memory = self.self_attn_layer_norm(self_attn_mask.memory)
             self_attn_mask = replace(self_attn_mask, memory=memory)
-        is_compiled = self.is_compiled and self.training
-        run = compiled() if is_compiled else TransformerDecoderLayerBase.forward
-        return run(self, x, *args, self_attn_mask=self_attn_mask, **kwargs)
-
-
-@functools.cache
-def compiled() -> Callable:
-    """fairseq's forward pass of a layer, for all layers and lengths at once.
-
-    Dropout draws the numbers that it draws without compilation. Attention is left out: each backend is
-    compiled by itself, or chooses by what it is given.
-    """
-    # Not a decorator of it, which would import the compiler, a second of each command's start.
-    SelfAttention.forward = torch.compiler.disable(SelfAttention.forward)  # type: ignore[method-assign]
-    return torch.compile(
-        TransformerDecoderLayerBase.forward, dynamic=True, options={"fallback_random": True}
-    )
+        return super().forward(x, *args, self_attn_mask=self_attn_mask, **kwargs)
 
 
 class AlibiDecoder(TransformerDecoder):

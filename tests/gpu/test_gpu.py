@@ -111,7 +111,6 @@ ADAPTIVE = (
         (*ADAPTIVE, "--fp16"),
         ("--optimizer", "fused_adam", "--fp16"),
         ("--optimizer", "fused_adam", "--bf16"),
-        ("--compile", "--fp16"),
         ("--checkpoint-activations",),
         ("--num-workers", "2"),
         ("--ddp-backend", "fully_sharded", "--fp16"),
