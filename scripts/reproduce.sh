@@ -4,8 +4,8 @@
 #   scripts/reproduce.sh table5 --corpus wikitext-103=wikitext-103-v1.zip
 #   scripts/reproduce.sh all --dry-run                  every command
 #   scripts/reproduce.sh table5 --scale smoke …         the whole chain on the CPU, tiny
-#   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip --corpus books=books.tar.xz
-#                                                       the claims, with small models (docs/experiments.md)
+#   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip
+#                                                       small models (studies/small_models/protocol.md)
 #
 # Rerun the same command to resume; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
 # exit code is then 75. --help says what can be chosen, docs/experiments.md what each table takes.
@@ -15,6 +15,7 @@ set -euo pipefail
 source "$(dirname "$0")/environment.sh"
 ensure_training_environment
 if [ "${1:-}" = study ]; then
-    exec python -m alibi_fairseq "$@"
+    cd "$root"
+    exec python -m studies.small_models "${@:2}"
 fi
 exec python -m alibi_fairseq reproduce "$@"

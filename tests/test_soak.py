@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200 * (KILLS + 1))]
 COMMANDS = {
     "compare": "compare tales --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
     "--tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
-    "study": "study study.yaml --corpus tales=tales --work-dir {out}/work "
+    "study": "study.yaml --corpus tales=tales --work-dir {out}/work "
     "--results {out}/results --parallel 2",
     "reproduce": "reproduce table15 --scale smoke --cpu 1 --allow-other-text "
     "--corpus wikitext-103=wikitext --work-dir {out}",
@@ -81,8 +81,9 @@ def run(name: str, out: Path, moment: tuple[float, signal.Signals, bool] | None 
         moment: after how many seconds to send which signal, and whether to all of its processes.
     """
     log, allowed = out.with_suffix(".log"), {0}
+    module = "studies.small_models" if name == "study" else "alibi_fairseq"
     process = psutil.Popen(
-        [sys.executable, "-m", "alibi_fairseq", *COMMANDS[name].format(out=out).split()],
+        [sys.executable, "-m", module, *COMMANDS[name].format(out=out).split()],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         cwd=out.parent,
         stdout=log.open("w"),

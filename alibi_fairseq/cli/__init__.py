@@ -32,7 +32,6 @@ VERBS = {
         "paper:Reproduce",
         "make a table or figure of the paper, from text to report",
     ),
-    "study": ("paper:StudyVerb", "test the paper's claims with small models"),
     "import-checkpoint": ("convert:ImportCheckpoint", "convert a released ALiBi checkpoint"),
     "import-hf": ("convert:ImportHf", "convert a Hugging Face model to a checkpoint"),
     "export": ("convert:Export", "export a checkpoint to Hugging Face format"),

@@ -1,6 +1,5 @@
 """The paper's runs: ``alibi-fairseq launch`` trains one of them, on this machine or as one node of several;
-``reproduce`` makes a table or figure, from the text to the report; ``study`` tests the claims with small models;
-``models`` lists the models there are.
+``reproduce`` makes a table or figure, from the text to the report; ``models`` lists the models there are.
 """
 
 from __future__ import annotations
@@ -190,37 +189,6 @@ class Reproduce(ExperimentOptions):
         if not there:
             raise BadInput(NO_GPU)
         return Machine(there)
-
-
-@dataclass(kw_only=True)
-class StudyVerb(ExperimentOptions):
-    """A study as its description lists it (docs/experiments.md)."""
-
-    description: Path | None = option(
-        "what to train and to evaluate (default: configs/study.yaml)", nargs="?", metavar="YAML"
-    )
-    corpus: list[str] = corpus_option(
-        "text of one of the study's corpora, or a folder of binary data prepared from it; models "
-        "on corpora that are not given are not trained"
-    )
-    cells: str = option(
-        "only cells with such names, e.g. 'wikipedia-alibi-*'", "*", metavar="PATTERN"
-    )
-    work_dir: Path = option("for data and checkpoints", Path("runs/study"), metavar="FOLDER")
-    results: Path = option(
-        "of finished cells and the page; cells found there are done",
-        Path("runs/study/results"),
-        metavar="FOLDER",
-    )
-
-    def __call__(self) -> int:
-        from ..experiments.comparison import load
-        from ..experiments.study import Description, Study
-
-        description = load(self.description or Path("configs/study.yaml"), Description)
-        texts = corpus_paths(self.corpus, [corpus["name"] for corpus in description.corpora])
-        study = Study(description, texts, self.work_dir, self.results, self.cells)
-        return self.run_experiment(study)
 
 
 @dataclass

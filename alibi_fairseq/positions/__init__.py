@@ -8,7 +8,6 @@ from .bam import Bam
 from .base import (
     GateBias,
     NoPositions,
-    PendingGates,
     PlaceBias,
     PositionConfig,
     PositionMethod,
@@ -90,7 +89,6 @@ __all__ = [
     "METHODS",
     "METHOD_OPTIONS",
     "GateBias",
-    "PendingGates",
     "PlaceBias",
     "PositionConfig",
     "PositionMethod",

@@ -51,12 +51,7 @@ class PositionConfig:
     alibi_bias_max: float = 8.0
     alibi_slopes: str = "paper"
     clamp_learned_positions: bool = False
-    rotary_base: float = 10000.0
-    rotary_percent: float = 1.0
-    p_rope: float = 1.0
     rotary_scaling: str = "none"
-    longrope_short_factors: str = "none"
-    longrope_long_factors: str = "none"
     t5_max_distance: int = 128
     seed: int = 1
 
@@ -132,15 +127,6 @@ class GateBias(ScoreBias):
         return near[..., first:last, None] - near[..., None, :]
 
 
-@dataclass(frozen=True)
-class PendingGates(ScoreBias):
-    """Placeholder for the bias of a method with gates, which depends on the input of each layer.
-
-    Attention rejects it until ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of the
-    layer, so that gates are never left out by mistake.
-    """
-
-
 class PositionMethod(nn.Module):
     """Base class of all methods. It acts nowhere, which is what "no positions" means."""
 
@@ -174,20 +160,19 @@ class PositionMethod(nn.Module):
         return None
 
     def bias(self, layer: int, keys: int) -> ScoreBias | None:
-        """Return the score bias of one layer, or None; :class:`PendingGates` of a method with gates.
+        """What to add to the scores of one layer, or None.
 
         Layers with equal biases share one mask, which is built once per forward pass with ``keys``
         keys.
         """
-        has_gates = type(self).gate is not PositionMethod.gate
-        return PendingGates() if has_gates else None
+        return None
 
     def gate(self, layer: int, x: Tensor) -> Tensor | None:
         """The logarithm of each token's gate in one layer, (B, H, T) in fp32 or wider, or None.
 
         The score of key j and query i gets the sum of the gates of tokens j + 1 … i, see
-        :class:`GateBias`. The running sums are cached next to the keys. A method with gates
-        does not override ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
+        :class:`GateBias`. The running sums are cached beside the keys. A method with gates has no
+        ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
         """
         return None
 

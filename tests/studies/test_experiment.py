@@ -1,4 +1,4 @@
-"""A study: from texts to the JSON that is kept, and back; commands are real where they are slow."""
+"""The small-model study's experiment: from texts to kept results and back."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alibi_fairseq.cli import main
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.comparison import Cell, at_length, load, tokens_at
+from alibi_fairseq.experiments.comparison import at_length, load, tokens_at
 from alibi_fairseq.experiments.excerpts import TITLE, documents_in
 from alibi_fairseq.experiments.runner import tasks_of
-from alibi_fairseq.experiments.study import Description, Study, load_results, name_of
-from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.results.schema import load_document
+from studies.small_models.__main__ import main
+from studies.small_models.experiment import Study, StudyConfig
+from studies.small_models.losses import load_losses
 
+STUDIES = Path(__file__).parents[2] / "studies"
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
 DESCRIPTION = {
     "title": "Twice",
@@ -60,9 +61,10 @@ def texts(tmp_path, monkeypatch) -> dict[str, Path]:
     return {name: tmp_path / name for name in ("tales", "wiki")}
 
 
-def test_models_come_once_in_the_order_of_the_parts(texts):
-    study = Study(load("study.yaml", Description), texts, Path("work"), Path("results"))
-    assert [name_of(cell) for cell in study.cells()] == [
+def test_models_are_listed_once_in_order(texts):
+    results = Path("results")
+    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, results)
+    assert [run.name for run in study.runs] == [
         *("tales-alibi-16-seed1", "tales-t5-16-seed1"),
         *("wiki-alibi-16-seed1", "wiki-t5-16-seed1"),
         *("tales-alibi-16-seed2", "tales-t5-16-seed2"),
@@ -81,26 +83,26 @@ def test_models_come_once_in_the_order_of_the_parts(texts):
     assert not replace(study, texts={}).runs
     # Other settings would train again what an earlier version has trained.
     run = runs["tales-alibi-16-seed1"]
-    options = run.made_of["options"]
+    options = run.result_settings["options"]
     assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
     cut, points = {"score_from": 64, "score_to": 80, "per_document": "empty-lines"}, [16, 32]
     full = [("test", length, length) for length in points]
-    assert run.made_of["evaluations"] == [
+    assert run.result_settings["evaluations"] == [
         {"name": "", "points": full, **cut},
         {"name": "", "points": [("test", 16, 1)], **cut},
         {"name": "limited", "points": full, **cut, "overrides": {"attention_window": 16}},
         {"name": "on wiki", "points": full, **cut},
     ]
-    assert run.made_of["data"] == dict.fromkeys(
+    assert run.result_settings["data"] == dict.fromkeys(
         ("train.bin", "dict.txt", "test.bin", "on wiki test.bin")
     )
     assert run.kept == Path("results/cells/tales-alibi-16-seed1")
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("study*.yaml")), ids=lambda path: path.name)
-def test_windows_divide_what_is_scored_in_the_descriptions_that_are_shipped(path):
-    parts = load(path, Description).comparisons({})
-    assert len({cell for part in parts for cell in part.cells()}) >= 7
+@pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
+def test_shipped_windows_divide_scored_tokens(path):
+    parts = load(path, StudyConfig).comparisons({})
+    assert {cell for part in parts for cell in part.cells()}
     for part in parts:
         scored = part.score_to - part.score_from
         for length in (each for each in part.eval_lengths if isinstance(each, int)):
@@ -119,12 +121,15 @@ def test_bad_descriptions(tmp_path, changes, named):
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(DESCRIPTION | changes))
     with pytest.raises(BadInput, match=named):
-        load(path, Description)
+        load(path, StudyConfig)
 
 
-def test_one_dictionary_needs_all_texts(texts, capsys):
-    assert main(["study", "study.yaml", "--corpus", "tales=tales"]) == 2
-    assert "--corpus wiki=PATH" in capsys.readouterr().err
+def test_shared_dictionary_needs_all_texts(texts):
+    with pytest.raises(BadInput, match="--corpus wiki=PATH"):
+        Study(
+            *(load("study.yaml", StudyConfig), {"tales": texts["tales"]}),
+            *(Path("work"), Path("results"), Path("results")),
+        ).prepare()
 
 
 def test_lengths_and_flags_by_training_length():
@@ -143,21 +148,21 @@ def test_documents():
 
 
 @pytest.mark.slow
-def test_a_cell_repeated_elsewhere_has_the_same_numbers(texts, capsys):
+def test_repeated_model_has_same_numbers(texts, capsys):
     corpora = ["--corpus", "tales=tales", "--corpus", "wiki=wiki"]
     for name in ("one", "two"):
         folders = ["--work-dir", f"runs-{name}", "--results", f"results-{name}"]
-        words = [*corpora, *folders, "--cells", "tales-alibi-*-seed1"]
-        assert main(["study", "study.yaml", *words]) == 0
+        words = [*corpora, *folders, "--models", "tales-alibi-*-seed1"]
+        assert main(["study.yaml", *words]) == 0
     name = "tales-alibi-16-seed1"
-    one, two = (Path(f"results-{n}/cells/{name}") for n in ("one", "two"))
+    one, two = (Path(f"results-{n}/study/cells/{name}") for n in ("one", "two"))
     keys = ("corpus", "label", "length", "stride", "loss_bits", "document_bits", "lr")
     for file in ("evaluation.json", "evaluation-on-wiki.json"):
         cells = [load_document(folder / file)["cells"] for folder in (one, two)]
         numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
         assert numbers[0] == numbers[1] and numbers[0]
         assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
-    found = load_results({Cell("tales", "alibi", 16, 1): one}, Path("none")).losses
+    found = load_losses(Path("results-one/study"))
     cases = {(e.tested_on, e.length, e.stride, e.variant) for e in found}
     tested = {("tales", 16, 16), ("tales", 32, 32)}
     assert cases == {
@@ -167,11 +172,11 @@ def test_a_cell_repeated_elsewhere_has_the_same_numbers(texts, capsys):
     # Kept, with its learning rate: done without the checkpoints, and on a machine without texts.
     capsys.readouterr()
     words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]
-    assert main(["study", "study.yaml", *words, "--cells", name]) == 0
+    assert main(["study.yaml", *words, "--models", name]) == 0
     assert "All 1 runs are done" in capsys.readouterr().out
     outcome = json.loads((one / "cell.json").read_text())["tuning"]
     assert outcome["lr"] in (0.002, 0.004) and len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}
     Path("study.yaml").write_text(yaml.safe_dump(changed))
-    assert main(["study", "study.yaml", *words, "--cells", name]) == 2
-    assert "holds a cell that was made with other settings" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="that was made with other settings"):
+        main(["study.yaml", *words, "--models", name])

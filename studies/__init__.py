@@ -1,0 +1,1 @@
+"""Studies that use the package; not installed with it."""

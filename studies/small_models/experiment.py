@@ -1,0 +1,229 @@
+"""Training and evaluation of the study's models.
+
+Checkpoints and data stay in the work folder. The results folder keeps the JSON of finished models in
+``cells/NAME/``, with their settings in ``cell.json``. A model whose settings are found there is not
+trained again, whatever machine it was trained on.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pydantic.dataclasses
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.experiments.command import HERE, Place
+from alibi_fairseq.experiments.comparison import STRICT, Cell, Comparison, Corpus, from_mapping
+from alibi_fairseq.experiments.comparison_runs import runs_of, sha256_if_there
+from alibi_fairseq.experiments.corpora import is_prepared, prepare
+from alibi_fairseq.experiments.run import Run
+from alibi_fairseq.experiments.runner import Experiment
+from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results.schema import (
+    TRAINING_FILE,
+    load_document,
+    merge_documents,
+    save_document,
+)
+from alibi_fairseq.results.stamps import check_settings, read_stamp
+
+from .page import write_page
+
+SETTINGS_FILE = "cell.json"
+EVALUATION_FILE = "evaluation.json"
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
+class StudyConfig:
+    """A YAML file of models: comparisons that share corpora, training, and evaluation.
+
+    Attributes:
+        corpora: corpora as in a comparison, without the paths of their texts.
+        parts: comparisons, in the order of training.
+        training: keys that all parts share.
+        evaluation: likewise.
+    """
+
+    title: str
+    corpora: list[dict]
+    parts: list[dict]
+    training: dict = field(default_factory=dict)
+    evaluation: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.comparisons({})
+
+    def comparisons(self, texts: Mapping[str, Path]) -> tuple[Comparison, ...]:
+        """Return the parts as comparisons.
+
+        Args:
+            texts: path of the text of each corpus; a missing one is replaced by a placeholder.
+        """
+        corpora = []
+        for corpus in self.corpora:
+            name = str(corpus.get("name"))
+            text = texts.get(name, Path(name.upper()))
+            key = "data" if (text / "dict.txt").is_file() else "text"
+            corpora.append({**corpus, key: str(text)})
+        shared = {**self.training, **self.evaluation, "corpora": corpora}
+        return tuple(from_mapping({**shared, **part}) for part in self.parts)
+
+
+def run_name(cell: Cell) -> str:
+    """Return the name of a model's folder in the results."""
+    return f"{cell.corpus}-{cell.method}-{cell.train_length}-seed{cell.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRun(Run):
+    """Run that is complete once its results exist.
+
+    Attributes:
+        part: the comparison that the run belongs to.
+        corpus: name of the corpus it is trained on.
+        kept: folder of its results.
+    """
+
+    part: Comparison
+    corpus: str
+    kept: Path
+
+    @property
+    def result_settings(self) -> dict:
+        """Settings that determine the results.
+
+        A tuned learning rate is given by its grid. Hashes of data are None before the data exists.
+        """
+        options = list(self.settings["options"])
+        if len(self.part.lr) > 1:
+            rates = ",".join(map(str, self.part.lr))
+            options[options.index("--lr") + 1] = f"{rates} for {self.part.tune_share}"
+        data = {"train.bin": self.settings["train"], "dict.txt": self.settings["dictionary"]}
+        evaluations = []
+        for step in self.evaluations:
+            file = Path(step.data or self.data) / f"{step.subset}.bin"
+            name = f"{step.name} {file.name}" if step.data else file.name
+            data[name] = sha256_if_there(file)
+            points = sorted(step.points)
+            evaluations.append({"name": step.name, "points": points, **step.settings})
+        return {"options": options, "evaluations": evaluations, "data": data}
+
+    @property
+    def done(self) -> bool:
+        """True if the results exist."""
+        return read_stamp(self.kept / SETTINGS_FILE) is not None
+
+    def check_kept_results(self) -> None:
+        """Reject results of the same name that were made with other settings.
+
+        Raises:
+            BadInput: a setting differs. Hashes are not compared before the data exists.
+        """
+        kept = read_stamp(self.kept / SETTINGS_FILE)
+        if kept is None:
+            return
+        wanted = self.result_settings
+        if None in wanted["data"].values():
+            wanted["data"] = kept["settings"]["data"]
+        advice = "choose another --results or move that folder away"
+        check_settings(kept["settings"], wanted, f"{self.kept} holds a model that was made", advice)
+
+    def evaluate(self, place: Place = HERE) -> None:
+        """Run the evaluations that are missing, and keep the results."""
+        if self.done:
+            self.check_kept_results()
+            return
+        super().evaluate(place)
+        command = self.command().line
+        rate = float(self.flags[self.flags.index("--lr") + 1])
+        files: dict[str, list[dict]] = {}
+        for step in self.evaluations:
+            tested_on = step.name.removeprefix("on ") if step.data else self.corpus
+            facts = {"corpus": tested_on, "lr": rate, "train_command": command}
+            document = step.document()
+            cells = [cell | facts for cell in document["cells"]]
+            name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
+            files.setdefault(name, []).append({**document, "cells": cells})
+        for name, documents in files.items():
+            save_document(merge_documents(documents), self.kept / name)
+        record = load_document(self.folder / TRAINING_FILE)
+        record["provenance"]["command"] = command  # without this machine's interpreter
+        save_document(record, self.kept / TRAINING_FILE)
+        outcome = self.tuning.outcome if self.tuning else None
+        kept = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
+        with atomic_write(self.kept / SETTINGS_FILE) as stream:  # last: it marks the results
+            json.dump(kept, stream, indent=1)
+            stream.write("\n")
+
+
+@dataclass(frozen=True)
+class Study(Experiment):
+    """The models of a study's YAML file.
+
+    Attributes:
+        texts: path of the text of each corpus.
+        folder: data and checkpoints.
+        results: JSON of finished models.
+        page_folder: the page is written here, from the results of all YAML files.
+        pattern: glob pattern of models to train.
+    """
+
+    config: StudyConfig
+    texts: Mapping[str, Path]
+    folder: Path
+    results: Path
+    page_folder: Path
+    pattern: str = "*"
+
+    threads = 1
+    partial = True
+
+    @cached_property
+    def parts(self) -> tuple[Comparison, ...]:
+        return self.config.comparisons(self.texts)
+
+    @property
+    def corpora(self) -> list[Corpus]:
+        """The corpora whose text is given."""
+        return [corpus for corpus in self.parts[0].corpora if corpus.name in self.texts]
+
+    @property
+    def prepared(self) -> bool:
+        return all(is_prepared(corpus, (), self.folder) for corpus in self.corpora)
+
+    def prepare(self) -> None:
+        """Prepare the data, and reject kept results with other settings."""
+        first = self.parts[0]
+        missing = [corpus.name for corpus in first.corpora if corpus.name not in self.texts]
+        if missing and self.corpora and first.shared_vocabulary:
+            flags = " ".join(f"--corpus {name}=PATH" for name in missing)
+            raise BadInput(f"The dictionary is learned from all texts. Pass {flags} as well.")
+        prepare(self.corpora, (), first.shared_vocabulary, self.folder)
+        for run in self.runs:
+            run.check_kept_results()
+
+    @property
+    def runs(self) -> list[StudyRun]:
+        """The models whose text is given and whose name matches, in the order of training."""
+        available = {corpus.name for corpus in self.corpora}
+        runs: dict[str, StudyRun] = {}
+        for part in self.parts:
+            part_runs = runs_of(part, self.folder, self.results / "tuning")
+            for cell, run in zip(part.cells(), part_runs):
+                name = run_name(cell)
+                if cell.corpus not in available or not fnmatch.fnmatch(name, self.pattern):
+                    continue
+                if name not in runs:
+                    fields = {**vars(run), "name": name}
+                    kept = self.results / "cells" / name
+                    runs[name] = StudyRun(**fields, part=part, corpus=cell.corpus, kept=kept)
+        return list(runs.values())
+
+    def report(self) -> None:
+        """Write the page."""
+        print(f"\n{write_page(self.page_folder)}")

@@ -1,0 +1,137 @@
+"""Losses by article of the study's models, read from their results files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.results.schema import TRAINING_FILE, load_document
+
+
+@dataclass(frozen=True)
+class EvaluationKey:
+    """One evaluation of the models of a method and training length.
+
+    Attributes:
+        corpus: the text that the models were trained on.
+        length: tokens per evaluation window.
+        stride: tokens scored per window; equal to ``length`` without overlap.
+        variant: name of a set of overridden options; empty as trained.
+        tested_on: the text of the test split.
+    """
+
+    corpus: str
+    method: str
+    train_length: int
+    length: int
+    stride: int
+    variant: str = ""
+    tested_on: str = ""
+
+
+@dataclass(frozen=True)
+class ArticleLosses:
+    """Mean loss of each article under the models of several seeds.
+
+    Attributes:
+        model: corpus, method, and training length; equal for evaluations of the same models.
+        seeds: (S,) seeds in ascending order.
+        nats: (S, K) mean loss per scored token of K articles.
+        bits_per_byte: (S,) over all articles.
+    """
+
+    model: tuple[str, str, int]
+    seeds: tuple[int, ...]
+    nats: np.ndarray
+    bits_per_byte: np.ndarray
+
+    @property
+    def perplexity(self) -> float:
+        """Geometric mean over seeds and articles."""
+        return math.exp(self.nats.mean())
+
+
+Losses = Mapping[EvaluationKey, ArticleLosses]
+
+
+def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
+    """Read the losses of all finished models.
+
+    Args:
+        folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/evaluation*.json``.
+
+    Raises:
+        BadInput: the seeds of a model were tested on different articles, or articles have
+            different numbers of scored tokens.
+    """
+    records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
+    for path in sorted(folder.glob("cells/*/evaluation*.json")):
+        corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
+        for record in load_document(path)["cells"]:
+            if "document_bits" not in record:
+                continue
+            key = EvaluationKey(
+                corpus=corpus,
+                method=method,
+                train_length=int(train_length),
+                length=record["length"],
+                stride=record["stride"],
+                variant=record.get("label", ""),
+                tested_on=record["corpus"],
+            )
+            records[key][record["seed"]] = record
+    return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
+
+
+def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleLosses:
+    seeds = tuple(sorted(records))
+    tokens = np.array([records[seed]["document_tokens"] for seed in seeds])
+    if (tokens != tokens[0, 0]).any():
+        raise BadInput(f"{key}: all articles need the same number of scored tokens.")
+    bits = np.array([records[seed]["document_bits"] for seed in seeds])
+    return ArticleLosses(
+        model=(key.corpus, key.method, key.train_length),
+        seeds=seeds,
+        nats=bits * math.log(2) / tokens,
+        bits_per_byte=np.array([records[seed]["bits_per_byte"] for seed in seeds]),
+    )
+
+
+def load_curves(folder: Path) -> dict[tuple[str, str, int], dict[int, list[float]]]:
+    """Read the validation losses during training.
+
+    Returns:
+        (corpus, method, training length) -> tokens trained on -> bits per token of each seed.
+    """
+    curves: dict[tuple[str, str, int], dict[int, list[float]]] = {}
+    for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
+        corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
+        curve = curves.setdefault((corpus, method, int(train_length)), {})
+        for record in load_document(path)["cells"]:
+            curve.setdefault(record["updates"], []).append(record["loss_bits"])
+    return curves
+
+
+def load_provenance(folder: Path) -> dict[str, dict]:
+    """Read the provenance of the training of each finished model, by the model's name."""
+    return {
+        path.parent.name: load_document(path)["provenance"]
+        for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}"))
+    }
+
+
+def load_tuning(folder: Path) -> dict[str, dict]:
+    """Read the outcome of each choice of a learning rate, by ``CORPUS/METHOD-LENGTH``."""
+    outcomes = {}
+    for path in sorted(folder.glob("tuning/*/*-tuning.json")):
+        name = path.name.removesuffix("-tuning.json")
+        outcome = json.loads(path.read_text(encoding="utf-8"))["result"]
+        outcomes[f"{path.parent.name}/{name}"] = outcome
+    return outcomes

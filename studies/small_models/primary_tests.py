@@ -1,0 +1,228 @@
+"""The six primary tests of ``protocol.md``, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from statsmodels.stats.multitest import multipletests
+
+from .estimates import Estimate, estimate_change, percent_to_nats
+from .losses import EvaluationKey, Losses
+
+CORPUS = "wikipedia"
+#: Training length of all tests but the last.
+LENGTH = 128
+#: Seeds per model; fewer count as "not run".
+SEEDS = 3
+#: Family-wise error rate of the six tests.
+ALPHA = 0.05
+
+SUPPORTED = "supported"
+NOT_SUPPORTED = "not supported"
+INCONCLUSIVE = "inconclusive"
+BASELINE_NOT_TRAINED = "baseline not trained"
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of a test.
+
+    Attributes:
+        description: what is compared.
+        estimate: the change; None while models are missing.
+        low: lower end of the range in which the change is claimed to lie, in nats; None: no end.
+        high: upper end; None: no end.
+    """
+
+    description: str
+    estimate: Estimate | None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def p_value(self) -> float:
+        """p value of "the change lies outside the range"."""
+        assert self.estimate is not None
+        sides = []
+        if self.low is not None:
+            sides.append(self.estimate.p_above(self.low))
+        if self.high is not None:
+            sides.append(self.estimate.p_below(self.high))
+        return max(sides)
+
+    def is_outside(self, level: float) -> bool:
+        """Return True if the whole interval at this level lies outside the range."""
+        assert self.estimate is not None
+        lowest, highest = self.estimate.interval(level)
+        below = self.low is not None and highest < self.low
+        above = self.high is not None and lowest > self.high
+        return below or above
+
+
+@dataclass(frozen=True)
+class PrimaryTest:
+    """A primary test and what came of it.
+
+    Attributes:
+        name: ``E1`` to ``E6``.
+        statement: what is tested.
+        conditions: must all hold.
+        baseline_trained: False if the baseline has not learned positions.
+        adjusted_p: p value after Holm's correction; None while models are missing.
+    """
+
+    name: str
+    statement: str
+    conditions: tuple[Condition, ...]
+    baseline_trained: bool = True
+    adjusted_p: float | None = None
+
+    @property
+    def complete(self) -> bool:
+        """True if all models have all seeds."""
+        estimates = [condition.estimate for condition in self.conditions]
+        return all(estimate is not None and min(estimate.seeds) >= SEEDS for estimate in estimates)
+
+    @property
+    def p_value(self) -> float:
+        """p value of the intersection-union test: the largest of its conditions."""
+        return max(condition.p_value for condition in self.conditions)
+
+    @property
+    def outcome(self) -> str:
+        """The outcome, by the rules of the protocol."""
+        if not self.complete or self.adjusted_p is None:
+            return NOT_RUN
+        if not self.baseline_trained:
+            return BASELINE_NOT_TRAINED
+        if self.adjusted_p < ALPHA:
+            return SUPPORTED
+        level = 1 - ALPHA / len(self.conditions)
+        if any(condition.is_outside(level) for condition in self.conditions):
+            return NOT_SUPPORTED
+        return INCONCLUSIVE
+
+
+def run_tests(losses: Losses) -> list[PrimaryTest]:
+    """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
+    tests = [test(losses) for test in TESTS]
+    p_values = [test.p_value if test.complete else 1.0 for test in tests]
+    _, adjusted, _, _ = multipletests(p_values, alpha=ALPHA, method="holm")
+    return [
+        replace(test, adjusted_p=float(p)) if test.complete else test
+        for test, p in zip(tests, adjusted)
+    ]
+
+
+def _key(method: str, length: int, stride: int = 0, variant: str = "", trained: int = LENGTH):
+    return EvaluationKey(CORPUS, method, trained, length, stride or length, variant, CORPUS)
+
+
+def _change(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> Estimate | None:
+    if first not in losses or second not in losses:
+        return None
+    return estimate_change(losses[first], losses[second])
+
+
+def does_not_get_worse(losses: Losses) -> PrimaryTest:
+    """E1: ALiBi does not get worse beyond its training length."""
+    conditions = []
+    for multiple in (2, 4, 16):
+        change = _change(losses, _key("alibi", multiple * LENGTH), _key("alibi", LENGTH))
+        description = f"ALiBi at {multiple} L against L"
+        conditions.append(Condition(description, change, high=percent_to_nats(0.5)))
+    statement = "ALiBi at 2, 4, and 16 L is at most 0.5% worse than at L"
+    return PrimaryTest("E1", statement, tuple(conditions))
+
+
+def baselines_get_worse(losses: Losses) -> PrimaryTest:
+    """E2: sinusoidal and rotary embeddings get worse beyond their training length."""
+    conditions = []
+    for method, name in (("sinusoidal", "Sinusoidal"), ("rotary", "Rotary")):
+        change = _change(losses, _key(method, 4 * LENGTH), _key(method, LENGTH))
+        conditions.append(Condition(f"{name} at 4 L against L", change, low=percent_to_nats(5)))
+    statement = "Sinusoidal and rotary embeddings at 4 L are more than 5% worse than at L"
+    return PrimaryTest("E2", statement, tuple(conditions))
+
+
+def methods_are_ordered(losses: Losses) -> PrimaryTest:
+    """E3: at 4 L the methods are ordered as in the paper."""
+    order = (
+        ("sinusoidal", "Sinusoidal"),
+        ("rotary", "Rotary"),
+        ("t5", "T5 bias"),
+        ("alibi", "ALiBi"),
+    )
+    conditions = []
+    for (worse, worse_name), (better, better_name) in zip(order, order[1:]):
+        change = _change(losses, _key(worse, 4 * LENGTH), _key(better, 4 * LENGTH))
+        description = f"{worse_name} against {better_name} at 4 L"
+        conditions.append(Condition(description, change, low=percent_to_nats(2)))
+    statement = (
+        "At 4 L, perplexity falls from sinusoidal to rotary to T5 bias to ALiBi, each step over 2%"
+    )
+    return PrimaryTest("E3", statement, tuple(conditions))
+
+
+def sliding_windows_are_level(losses: Losses) -> PrimaryTest:
+    """E4: with sliding windows, longer windows do not help ALiBi."""
+    stride = LENGTH // 8
+    conditions = []
+    for multiple in (2, 4):
+        change = _change(
+            losses, _key("alibi", multiple * LENGTH, stride), _key("alibi", LENGTH, stride)
+        )
+        description = f"ALiBi at {multiple} L against L, S = {stride}"
+        margin = percent_to_nats(0.5)
+        conditions.append(Condition(description, change, low=-margin, high=margin))
+    statement = "With S = L/8, ALiBi at 2 and 4 L is within 0.5% of L"
+    return PrimaryTest("E4", statement, tuple(conditions))
+
+
+def limited_attention_is_level(losses: Losses) -> PrimaryTest:
+    """E5: ALiBi does not use context beyond its training length."""
+    conditions = []
+    for multiple in (2, 4):
+        length = multiple * LENGTH
+        change = _change(losses, _key("alibi", length, variant="limited"), _key("alibi", length))
+        description = f"ALiBi at {multiple} L: attention limited to L against unlimited"
+        margin = percent_to_nats(0.5)
+        conditions.append(Condition(description, change, low=-margin, high=margin))
+    statement = "Limiting ALiBi's attention to L changes 2 and 4 L by at most 0.5%"
+    return PrimaryTest("E5", statement, tuple(conditions))
+
+
+def short_beats_long(losses: Losses) -> PrimaryTest:
+    """E6: ALiBi trained short beats sinusoidal embeddings trained long."""
+    longer = 4 * LENGTH
+    sinusoidal = _key("sinusoidal", longer, trained=longer)
+    change = _change(losses, _key("alibi", longer), sinusoidal)
+    condition = Condition("ALiBi (L) against sinusoidal (4 L), at 4 L", change, high=0.0)
+    statement = "ALiBi trained at L beats sinusoidal embeddings trained at 4 L"
+    recovered = recovered_gain(losses, longer)
+    trained = recovered is not None and recovered >= 0.5
+    return PrimaryTest("E6", statement, (condition,), baseline_trained=trained)
+
+
+def recovered_gain(losses: Losses, length: int) -> float | None:
+    """Return the fraction of ALiBi's gain over no positions that sinusoidal embeddings have.
+
+    All three are trained and evaluated at ``length``; None while one of them is missing.
+    """
+    keys = [_key(method, length, trained=length) for method in ("none", "sinusoidal", "alibi")]
+    if any(key not in losses for key in keys):
+        return None
+    none, sinusoidal, alibi = (losses[key].nats.mean() for key in keys)
+    return float((none - sinusoidal) / (none - alibi))
+
+
+TESTS: tuple[Callable[[Losses], PrimaryTest], ...] = (
+    does_not_get_worse,
+    baselines_get_worse,
+    methods_are_ordered,
+    sliding_windows_are_level,
+    limited_attention_is_level,
+    short_beats_long,
+)
