@@ -26,7 +26,6 @@ text="$out/python-documentation.txt"
 [ -f "$text" ] || python scripts/python_documentation.py "$text"
 set -- compare "$text" --methods alibi,sinusoidal --train-lengths 64 --lr 0.002 "${options[@]}" \
   --title "Small models trained on 64 tokens" --out "$out" "$@"
-printf 'alibi-fairseq'
-printf ' %q' "$@"
-printf '\n%s\n' "The numbers will be perplexities: how many tokens a model hesitates between, so lower is better."
+python -c 'import shlex, sys; print(shlex.join(sys.argv[1:]))' alibi-fairseq "$@"
+echo "The numbers will be perplexities: how many tokens a model hesitates between, so lower is better."
 exec python -m alibi_fairseq "$@"
