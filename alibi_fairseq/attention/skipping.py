@@ -12,7 +12,7 @@ and the total weight of all keys at a distance greater than w is at most
 times the weight of the query's own key, hence at most that share of the row. If the share is below
 ε/8 (machine epsilon of the dtype of the queries), these keys change no output by more than half a
 unit in the last place of the largest value: |Δo| ≤ 2·share·max|v|, and |Δ(∂L/∂s_ij)| likewise.
-Solving for w gives one window per sequence and head. Nothing is assumed about the weights: large queries and keys
+Solving for w gives one window per sequence and head; a head without a bias (m = 0) has no limit. Nothing is assumed about the weights: large queries and keys
 widen the windows, and a window as long as the sequence is the dense computation.
 
 Prior art: Adaptive Computation Pruning (https://arxiv.org/abs/2504.06949) bounds the scores of the
@@ -88,7 +88,7 @@ class Certificate(NamedTuple):
 
 @torch.no_grad()
 def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
-    """Bounds and windows of queries (B, H, T, D), unscaled, and keys (B, H, S, D); slopes (H,) > 0."""
+    """Bounds and windows of queries (B, H, T, D), unscaled, and keys (B, H, S, D); slopes (H,) ≥ 0."""
     precise = torch.promote_types(q.dtype, torch.float32)
     keys, scale = k.shape[2], q.shape[-1] ** -0.5
     share = torch.finfo(q.dtype).eps / 8
@@ -105,7 +105,7 @@ def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
     rise = (reach - own_centred).amax(dim=2)  # (B, H)
     slopes = slopes.to(precise)
     tail = -torch.log(-torch.expm1(-slopes))  # ln Σ_d e^(−m·d)
-    windows = torch.ceil((rise + tail - math.log(share)) / slopes)
+    windows = torch.ceil((rise + tail - math.log(share)) / slopes)  # infinite for a slope of 0
     # NaN (overflow in the norms) compares false, which disables skipping.
     windows = torch.where(windows < keys, windows, keys)
     return Certificate(own, rise, windows)
@@ -122,7 +122,7 @@ def typical_share(slopes: list[float], queries: int, keys: int) -> float:
     visible = queries * (first + keys) / 2
     share = 0.0
     for slope in slopes:
-        window = min(keys, TYPICAL_REACH / slope)
+        window = min(keys, TYPICAL_REACH / slope) if slope > 0 else keys
         growing = max(0.0, min(window, keys) - first)  # queries that see fewer keys than the window
         seen = growing * (first + window) / 2 + (queries - growing) * min(window, keys)
         share += min(1.0, seen / visible) / len(slopes)

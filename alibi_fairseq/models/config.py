@@ -52,7 +52,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default="paper",
         metadata={
             "help": "alibi: paper, trainable (one parameter per head), random (from an exponential "
-            "distribution, by --seed), or a file with one number per head"
+            "distribution, by --seed), or numbers or a file with one number per head, 0 for a head without a bias"
         },
     )
     score_scaling: str = field(

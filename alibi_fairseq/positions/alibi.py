@@ -26,6 +26,8 @@ differs from one pass over the whole text; with a fixed factor it does not.
   the mean of the paper's slopes for that number of heads (the paper does not give its mean). The draw
   depends only on the seed of the training, which is stored with the model.
 
+A head whose given slope is 0 has no bias: it attends to every key alike, at any distance.
+
 The authors' code writes the bias as +m·j, which is equivalent to −m·(i − j) under softmax in exact
 arithmetic. In fp16 that form rounds to multiples of whole tokens past position 2048; the relative
 form used here is small, hence precise, near the query, where most of the attention is.
@@ -173,6 +175,15 @@ def positive(text: str) -> float | None:
     return number if number > 0 and math.isfinite(number) else None
 
 
+def non_negative(text: str) -> float | None:
+    """Return a text as a number, or None if it is no number of at least 0."""
+    try:
+        is_zero = float(text) == 0
+    except ValueError:
+        return None
+    return 0.0 if is_zero else positive(text)
+
+
 def slope_divisor(alibi_scale: str) -> float | None:
     """The divisor of the slopes that ``alibi_scale`` asks for; None if it depends on the length.
 
@@ -201,13 +212,13 @@ def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
     """Numbers separated by commas or white space, as a model stores them.
 
     Raises:
-        BadInput: they are not positive numbers, one per head.
+        BadInput: if they are not numbers of at least 0, one per head.
     """
-    slopes = [positive(word) for word in option.replace(",", " ").split()]
+    slopes = [non_negative(word) for word in option.replace(",", " ").split()]
     if None in slopes or len(slopes) != num_heads:
         raise BadInput(
-            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} positive numbers, one per "
-            f"head, not {option[:60]!r} (in YAML give the numbers themselves, separated by commas, and "
+            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} numbers, one per head, each "
+            f"positive or 0 (no bias), not {option[:60]!r} (in YAML give the numbers themselves, separated by commas, and "
             "not a file)."
         )
     return tuple(slope for slope in slopes if slope is not None)

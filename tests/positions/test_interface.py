@@ -71,7 +71,7 @@ BAD = [
     *(("alibi", "alibi_bias_max", value) for value in (0.0, -8.0, math.inf, math.nan)),
     *(("alibi", "alibi_scale", value) for value in ("dynamc", "-1", "0", "nan", "inf", "")),
     *(("alibi", "alibi_slopes", value) for value in ("papier", "0.5,0.25", "none.txt")),
-    *(("alibi", "alibi_slopes", f"{value},1,1,1,1,1,1,1") for value in ("0", "-1", "nan", "inf")),
+    *(("alibi", "alibi_slopes", f"{value},1,1,1,1,1,1,1") for value in ("x", "-1", "nan", "inf")),
     *(("rotary", "rotary_scaling", value) for value in ("yarn", "yarn:", "yarn:0.5", "pi:-2", "")),
     *(("rotary", "rotary_scaling", value) for value in ("ntk:nan", "linear:4", "pi:4:0", "pi:4:x")),
     ("transformer_xl", "mem_len", -3),

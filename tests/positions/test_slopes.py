@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 from attention_calls import Call, assert_same_gradients
+from conftest import small_model
 from fairseq import checkpoint_utils
 from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.attention import FutureMask, attend
+from alibi_fairseq.attention.skipping import certify, typical_share
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.evaluation.checkpoint import position_method
+from alibi_fairseq.huggingface import conversion
 from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import random_slopes, slopes_option
 
@@ -32,6 +35,7 @@ def slopes_of(model) -> torch.Tensor:
 
 
 GIVEN = "3.7,1e-4,0.123456,0.9,0.5,0.01,0.3,0.07"
+WITHOUT_BIAS = "0.5,0,0.25,0,0.0,0.125,-0.0,0.0625"  # in half of the heads
 
 
 @pytest.mark.parametrize("cached", [0, 170])
@@ -39,7 +43,8 @@ GIVEN = "3.7,1e-4,0.123456,0.9,0.5,0.01,0.3,0.07"
     ("slopes", "backend"),
     [
         *(("trainable", name) for name in ("eager", "sdpa")),
-        *((GIVEN, name) for name in ("eager", "sdpa", "fold", "skipping")),
+        *((GIVEN, name) for name in ("eager", "sdpa", "fold", "skipping", "auto")),
+        *((WITHOUT_BIAS, name) for name in ("eager", "sdpa", "fold", "skipping", "auto")),
     ],
 )
 def test_values_and_gradients_equal_the_formula(slopes, backend, cached):
@@ -62,6 +67,56 @@ def test_values_and_gradients_equal_the_formula(slopes, backend, cached):
     out, _ = attend(q, k, v, mask, backend=backend, strict=True)
     assert (out - expected).abs().max() < 5e-6 * expected.abs().max()
     assert_same_gradients(out, expected, inputs, exact)
+
+
+@pytest.mark.parametrize("scale", ["none", "4", "dynamic"])
+def test_heads_without_bias_are_not_skipped(scale):
+    """The certificate of the others is what it is without them."""
+    module = method("0.5,0,0.25,-0.0", heads=4, alibi_scale=scale)
+    call = Call(heads=4, length=500)
+    q, k, _, _ = call.tensors()
+    slopes = module.bias(0, 500).slopes(torch.device("cpu"))
+    windows = certify(q, k, slopes).windows  # (B, H)
+    assert windows[:, [1, 3]].eq(500).all()
+    biased = certify(q[:, ::2], k[:, ::2], slopes[::2]).windows
+    assert torch.equal(windows[:, ::2], biased)
+    if scale == "none":
+        assert (biased < 500).all()
+    share = typical_share(slopes.tolist(), 500, 500)
+    alone = typical_share(slopes[::2].tolist(), 500, 500)
+    assert share == pytest.approx((1 + alone) / 2)
+
+
+@pytest.mark.parametrize("name", ["eager", "sdpa"])
+def test_heads_without_bias_obey_a_window(name):
+    """With an attention window the heads without a bias weigh all visible keys by content alone."""
+    call = Call(window=90)
+    q, k, v, _ = call.tensors()
+    bias = method(WITHOUT_BIAS).bias(0, call.keys)
+    found, _ = attend(q, k, v, FutureMask(bias, 300, 300, window=90), backend=name)
+    numbers = torch.tensor([float(word) for word in WITHOUT_BIAS.split(",")]).double()
+    distance = torch.arange(300)[:, None] - torch.arange(300)
+    scores = q.double() @ k.double().mT / 4 - numbers.view(-1, 1, 1) * distance
+    hidden = (distance < 0) | (distance >= 90)
+    expected = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v.double()
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_heads_without_bias_on_flex():
+    call = Call(length=130)
+    q, k, v, _ = call.tensors()
+    bias = method(WITHOUT_BIAS).bias(0, call.keys)
+    mask = FutureMask(bias, 130, 130)
+    exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
+    found, _ = attend(q, k, v, mask, backend="flex", strict=True)
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
+
+
+def test_heads_without_bias_are_not_exported():
+    decoder = small_model("alibi", "--alibi-slopes", WITHOUT_BIAS).decoder
+    with pytest.raises(BadInput, match="--alibi-slopes"):
+        conversion.describe(decoder, "alibi", 32)
 
 
 def test_trainable_slopes_start_at_the_papers_and_serve_every_backend_once_trained():
