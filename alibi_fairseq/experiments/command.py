@@ -258,5 +258,6 @@ def advance(bar: tqdm, line: str) -> None:
     _, brace, rest = line.partition("| train_inner | {")
     if brace:
         seen = json.loads("{" + rest)
+        # Not refreshed: in a log, each refresh is a line.
+        bar.set_postfix_str(f"loss {seen['loss']} bits", refresh=False)
         bar.update(int(seen["num_updates"]) - bar.n)
-        bar.set_postfix_str(f"loss {seen['loss']} bits")

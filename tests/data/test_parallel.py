@@ -7,6 +7,7 @@ import pytest
 from tqdm import tqdm
 
 from alibi_fairseq.data import parallel
+from alibi_fairseq.experiments.command import advance
 
 
 def square(n):
@@ -79,3 +80,11 @@ def test_progress_log_has_plain_lines(capsys):
     lines = captured.splitlines()
     assert all(re.match(r"(one|two|three): +(0|100)%", line) for line in lines), lines
     assert {line.split(":")[0] for line in lines if "100%" in line} == {"one", "two", "three"}
+
+
+def test_training_log_has_few_progress_lines(capsys):
+    with parallel.progress(40, "training", "update") as bar:
+        for updates in range(1, 41):
+            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) < 5 and "loss 9 bits" in lines[-1]
