@@ -19,7 +19,7 @@ from ..experiments import torchrun
 from ..experiments.command import execute
 from ..experiments.paper_data import Data
 from ..experiments.paper_tables import Machine, PaperTables
-from ..experiments.run import ALIBI, has_reached
+from ..experiments.run import ALIBI
 from ..paper import tables
 from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
 from ..positions import METHODS
@@ -89,9 +89,6 @@ class Launch(Verb):
         command = [ALIBI[0], *several, *ALIBI[1:], "train", *train]
         if self.dry_run:
             print(shlex.join(command))
-            return 0
-        if has_reached(args.save_dir, args.max_update):
-            print(f"{args.save_dir} has reached {args.max_update:,} updates; nothing to do.")
             return 0
         return execute(command)
 

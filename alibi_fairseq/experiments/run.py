@@ -92,8 +92,7 @@ class Run:
         for updates in self._untrained():
             self._check(updates)
             write_settings(self._settings_file, self.settings)
-            if not has_reached(self.folder, updates):
-                self.command(updates).run(place)
+            self.command(updates).run(place)
             self._keep(updates)
 
     def evaluate(self, place: Place = HERE) -> None:
@@ -121,7 +120,7 @@ class Run:
             problem = "it holds checkpoints of another training"
         elif self.trained(updates).path.is_file():
             problem = f"{self.model(updates).name} is missing or was changed after the training"
-        elif has_reached(self.folder, updates + 1):
+        elif updates_made(self.folder) > updates:
             problem = f"it is past {updates:,} updates without a checkpoint of them"
         if problem:
             raise BadInput(f"{self.folder}: {problem}; move that folder away to train again.")
@@ -229,11 +228,11 @@ def trials_left(runs: Iterable[Run]) -> list[Run]:
     return [trial for trial in all_trials(runs) if not trial.done]
 
 
-def has_reached(save_dir: str | os.PathLike, updates: int) -> bool:
-    """Whether the last checkpoint is that far; fairseq, started again, would make one update more."""
-    path = Path(save_dir) / "checkpoint_last.pt"
+def updates_made(save_dir: Path) -> int:
+    """Return the number of updates of the last checkpoint; 0 without one."""
+    path = save_dir / "checkpoint_last.pt"
     if not path.is_file():
-        return False
+        return 0
     from ..checkpoints.loading import updates_of
 
-    return updates_of(path) >= updates
+    return updates_of(path)

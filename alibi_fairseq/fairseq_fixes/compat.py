@@ -20,7 +20,7 @@ from fairseq.distributed import utils as distributed_utils
 
 from ..checkpoints.loading import wrong_parts
 from ..errors import FOLDER, PACKAGE, BadInput, is_command
-from . import around, reading_data, resuming, starting, stopping  # noqa: F401
+from . import around, loading_data, reading_data, resuming, starting, stopping  # noqa: F401
 from .loading_safely import no_eval_in_fairseq
 from .training_record import record
 
@@ -68,6 +68,7 @@ def saving_on_a_signal(load_checkpoint, cfg, trainer, **keywords):
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     record(trainer, extra_state)
     stopping.save_and_stop_on_request(trainer, epochs)
+    stopping.skip_finished_training(trainer, epochs, extra_state)
     return extra_state, epochs
 
 

@@ -6,8 +6,9 @@ All processes agree on it by summing their flags; the loop is then made to belie
 up (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch and returns. The
 command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
 
-Longest delay between the signal and the start of the save: one update with all its passes; if a
-validation or another save is in progress, the rest of it and one more update. A second Ctrl-C
+Longest delay between the signal and the start of the save: one update with all its passes, and the
+validation that is due after it, if any; if a validation or another save is in progress, the rest of
+it and one more update. A second Ctrl-C
 interrupts at once and loses what came after the last checkpoint.
 """
 
@@ -78,6 +79,11 @@ class StopRequest:
 _current = StopRequest()
 
 
+def current_request() -> StopRequest:
+    """Return the request of the command that runs in this process."""
+    return _current
+
+
 @contextmanager
 def listening() -> Iterator[StopRequest]:
     """Handle signals inside the block as above; afterwards they do what they did before."""
@@ -102,6 +108,9 @@ def save_and_stop_on_request(trainer, epochs) -> None:
     """Make SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
 
     Also creates the file that :func:`updates_expected` looks for, after the first update.
+
+    Args:
+        epochs: fairseq's iterator over the batches of the epoch to train next.
     """
     global _current
     if _current.training:  # a second training in this process
@@ -109,21 +118,53 @@ def save_and_stop_on_request(trainer, epochs) -> None:
     request = _current
     request.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
     request.training = True
-    update, before, limits = trainer.train_step, trainer.get_num_updates(), trainer.cfg.optimization
-    none_left = before >= (limits.max_update or math.inf)
-    if none_left or epochs.next_epoch_idx > (limits.max_epoch or math.inf):
-        logger.info(f"nothing to train: this checkpoint has made all of its {before} updates")
-        _note_update()
+    update, before = trainer.train_step, trainer.get_num_updates()
+    get_iterator, current_epochs = trainer.get_train_iterator, epochs
+
+    def get_train_iterator(*arguments, **keywords):
+        nonlocal current_epochs
+        current_epochs = get_iterator(*arguments, **keywords)
+        return current_epochs
 
     def train_step(samples, raise_oom=False):
         output = update(samples, raise_oom)
         if trainer.get_num_updates() > before:
             _note_update()
         if stop_requested(request, trainer):
-            stop_after_this_update(request, trainer)
+            stop_after_this_update(request, trainer, current_epochs)
         return output
 
-    trainer.train_step = train_step
+    trainer.train_step, trainer.get_train_iterator = train_step, get_train_iterator
+
+
+def skip_finished_training(trainer, epochs, extra_state: dict | None) -> None:
+    """Leave a training alone whose checkpoint has reached one of its limits.
+
+    fairseq compares with the limits after an update, so each rerun makes one more and saves it (no
+    issue is known). Make its loop end before the first epoch.
+
+    Args:
+        extra_state: of the checkpoint that the trainer has loaded; None without one.
+    """
+    limits, seconds = trainer.cfg.optimization, (extra_state or {}).get("previous_training_time", 0)
+    hours_are_up = 0 < limits.stop_time_hours < seconds / 3600
+    rate_is_low = trainer.get_lr() <= limits.stop_min_lr
+    resumed = trainer.get_num_updates() > 0
+    if is_finished(trainer, epochs) or (resumed and (hours_are_up or rate_is_low)):
+        updates = trainer.get_num_updates()
+        logger.info(f"nothing to train: this checkpoint has made all of its {updates} updates")
+        limits.max_epoch = -1  # 0 is no limit
+        trainer.cfg.dataset.disable_validation = True
+        _note_update()
+
+
+def is_finished(trainer, epochs) -> bool:
+    """Return True if ``--max-update`` or ``--max-epoch`` has been reached."""
+    limits = trainer.cfg.optimization
+    updates = trainer.get_num_updates()
+    return updates >= (limits.max_update or math.inf) or epochs.next_epoch_idx > (
+        limits.max_epoch or math.inf
+    )
 
 
 def _note_update() -> None:
@@ -163,16 +204,39 @@ def stop_requested(request: StopRequest, trainer) -> bool:
     return requests.item() > 0
 
 
-def stop_after_this_update(request: StopRequest, trainer) -> None:
-    """Tell the loop that its time is up, without a last validation, which could take too long."""
-    updates, last = trainer.get_num_updates(), trainer.cfg.optimization.max_update
-    request.stopped_early = not last or updates < last
+def stop_after_this_update(request: StopRequest, trainer, epochs) -> None:
+    """Tell the loop that its time is up.
+
+    fairseq validates before it saves. It does so now only if an undisturbed run would, since the
+    resumed run does not repeat this update.
+    """
+    updates = trainer.get_num_updates()
+    request.stopped_early = not is_finished(trainer, epochs)
+    if not validation_is_due(trainer, epochs):
+        trainer.cfg.dataset.disable_validation = True
     trainer.cfg.optimization.stop_time_hours = 1e-9
-    trainer.cfg.dataset.disable_validation = True
     reason = request.signal.name if request.signal else "a signal to another process"
     logger.info(
         f"stopping because of {reason}: saving after update {updates}; run the same command to resume"
     )
+
+
+def validation_is_due(trainer, epochs) -> bool:
+    """Return True if fairseq validates after the current update without being stopped.
+
+    As in ``validate_and_save`` of ``fairseq_cli/train.py``.
+    """
+    updates, data = trainer.get_num_updates(), trainer.cfg.dataset
+    if updates < data.validate_after_updates:
+        return False
+    if is_finished(trainer, epochs):
+        return True
+    if data.validate_interval_updates > 0 and updates % data.validate_interval_updates == 0:
+        return True
+    if epochs.end_of_epoch():
+        return epochs.epoch % data.validate_interval == 0
+    interval = trainer.cfg.checkpoint.save_interval_updates
+    return interval > 0 and updates % interval == 0
 
 
 def exit_code(request: StopRequest, environment: Mapping[str, str] = os.environ) -> int:

@@ -18,7 +18,7 @@ from commands import ROOT
 from alibi_fairseq.errors import STOPPED_EARLY, BadInput
 from alibi_fairseq.experiments import command as module
 from alibi_fairseq.experiments.command import Command, Failed, Place, execute
-from alibi_fairseq.experiments.run import has_reached
+from alibi_fairseq.experiments.run import updates_made
 from alibi_fairseq.experiments.runner import Task, exit_code, run_all
 
 # Saves when it is asked to stop. It listens from the moment on when the file .began has its number.
@@ -226,14 +226,13 @@ def test_nohup_is_respected(tmp_path):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_finished_run_is_recognised_by_its_last_checkpoint(tmp_path):
-    assert not has_reached(tmp_path, 1)
+def test_updates_of_the_last_checkpoint(tmp_path):
+    assert updates_made(tmp_path) == 0
     torch.save({"optimizer_history": [{"num_updates": 7}]}, tmp_path / "checkpoint_last.pt")
-    assert has_reached(tmp_path, 7)
-    assert not has_reached(tmp_path, 8)
+    assert updates_made(tmp_path) == 7
     torch.save({"optimizer_history": []}, tmp_path / "checkpoint_last.pt")
     with pytest.raises(BadInput, match="does not say how many updates"):
-        has_reached(tmp_path, 7)
+        updates_made(tmp_path)
 
 
 def task(name, *commands, after=()):

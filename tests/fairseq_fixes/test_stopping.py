@@ -11,6 +11,7 @@ from fairseq.trainer import Trainer
 from fairseq_runs import run_train, same_training_state, write_corpus
 
 from alibi_fairseq.fairseq_fixes import stopping
+from alibi_fairseq.results.schema import TRAINING_FILE, load_document
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 
@@ -59,6 +60,7 @@ def started(train_step=None) -> SimpleNamespace:
     limits = SimpleNamespace(max_update=5, max_epoch=0)
     trainer = SimpleNamespace(
         train_step=train_step,
+        get_train_iterator=None,
         data_parallel_world_size=1,
         get_num_updates=lambda: 0,
         cfg=SimpleNamespace(optimization=limits),
@@ -122,11 +124,72 @@ class TestStopRequest:
         ("updates", "last", "early"), [(4, 5, True), (5, 5, False), (9, 0, True)]
     )
     def test_a_signal_after_the_last_update_stops_nothing(self, caplog, updates, last, early):
-        options = SimpleNamespace(max_update=last, stop_time_hours=0)
-        cfg = SimpleNamespace(optimization=options, dataset=SimpleNamespace())
+        limits = SimpleNamespace(max_update=last, max_epoch=0, stop_time_hours=0)
+        data = SimpleNamespace(validate_after_updates=0, validate_interval_updates=0)
+        saving = SimpleNamespace(save_interval_updates=0)
+        cfg = SimpleNamespace(optimization=limits, dataset=data, checkpoint=saving)
         trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates)
+        epochs = SimpleNamespace(next_epoch_idx=1, end_of_epoch=lambda: False)
         request = stopping.StopRequest()
         with caplog.at_level("INFO", logger="alibi_fairseq"):
-            stopping.stop_after_this_update(request, trainer)
+            stopping.stop_after_this_update(request, trainer, epochs)
         assert request.stopped_early == early
         assert f"saving after update {updates}" in caplog.text
+
+
+def files_of(folder) -> dict:
+    """Contents and modification times of the files in a folder."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        ("--max-update", "20"),
+        ("--max-epoch", "2"),
+        ("--max-update", "63"),  # an epoch has 32 updates, the last of which is smaller
+        ("--max-update", "64"),
+        ("--stop-time-hours", "1e-9"),
+        ("--max-update", "20", "--stop-min-lr", "1"),
+    ],
+    ids="-".join,
+)
+def test_finished_training_changes_nothing(data, tmp_path, limit):
+    first = run_train(data, tmp_path, *FLAGS, *limit[:2])
+    before = files_of(tmp_path)
+    again = run_train(data, tmp_path, *FLAGS, *limit)
+    assert files_of(tmp_path) == before
+    assert first["optimizer_history"] == again["optimizer_history"]
+
+
+def test_finished_training_continues_to_a_higher_limit(whole, data, tmp_path):
+    run_train(data, tmp_path, *FLAGS, "--max-update", "20")
+    run_train(data, tmp_path, *FLAGS, "--max-update", "20")
+    assert same_training_state(whole, run_train(data, tmp_path, *FLAGS, "--max-update", "40"))
+
+
+@pytest.mark.parametrize(
+    ("update", "interval"),
+    [
+        (10, "--validate-interval-updates"),
+        (10, "--save-interval-updates"),
+        (32, "--save-interval-updates"),  # the end of an epoch
+        (40, "--save-interval-updates"),  # the end of the training
+    ],
+)
+def test_signal_skips_no_validation_of_the_run(monkeypatch, data, tmp_path, update, interval):
+    flags = (*FLAGS, "--max-update", "40", interval, "5", "--keep-interval-updates", "1")
+    undisturbed = run_train(data, tmp_path / "whole", *flags)
+    with monkeypatch.context() as patch:
+        signal_at_update(patch, update - 1, signal.SIGTERM)
+        run_train(data, tmp_path / "stopped", *flags)
+    resumed = run_train(data, tmp_path / "stopped", *flags)
+    assert same_training_state(undisturbed, resumed)
+    for part in ("best", "val_loss"):
+        assert undisturbed["extra_state"][part] == resumed["extra_state"][part]
+    names = [{path.name for path in (tmp_path / run).iterdir()} for run in ("whole", "stopped")]
+    assert names[0] == names[1]
+    cells = [load_document(tmp_path / run / TRAINING_FILE)["cells"] for run in ("whole", "stopped")]
+    losses = [[(cell["updates"], cell["loss_bits"]) for cell in each] for each in cells]
+    assert losses[0] == losses[1]
