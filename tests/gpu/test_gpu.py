@@ -46,7 +46,8 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
 )
 def test_attention(call, backend):
     """Values and gradients of every method on every backend that supports it, also where attention
-    stays within documents.
+    stays within documents. CoPE's are compared away from whole counts, where its gradient jumps
+    (``WHOLE_COUNT_MARGIN`` in tests/attention_calls.py).
     """
     if backend not in supporting(call):
         pytest.skip(f"{backend} does not support this call here")

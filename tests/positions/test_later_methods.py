@@ -164,6 +164,30 @@ def test_cope_adds_the_vector_of_the_count_to_the_key(heads, dtype):
     assert_same_gradients(ours[seen], expected[seen], (q, k, vectors), exact, tolerance)
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_cope_gradient_jumps_at_whole_counts(side):
+    """One query and two keys, whose count of the first is less than 1e-8 from 1.
+
+    Its derivative by the first key is then that of the one piece or of the other, which differ by far
+    more than rounding: interpolation has a kink at each whole number.
+    """
+    cope = method("cope", 1).double()
+    vectors = cope.layers[1].vectors
+    vectors.data.normal_()
+    q = torch.ones(1, 1, 1, 8, dtype=torch.float64)
+    product = side * 1e-8  # of the query and the first key; the last key has none, σ(0) = 1/2
+    first = torch.full((8,), product / 8**0.5, dtype=torch.float64)
+    k = torch.stack([first, torch.zeros_like(first)]).view(1, 1, 2, 8).requires_grad_()
+    bias = cope.bias(1, 2).block(q, k, 1)[0, 0, 0, 0]
+    (found,) = torch.autograd.grad(bias, k)
+    # σ'(0) = 1/4; the bias is that of the vector 0, 1 or 2.
+    values = q[0, 0, 0] @ vectors[:, :3] / 8**0.5
+    below, above = values.diff() / 4 / 8**0.5
+    expected = above if side > 0 else below
+    torch.testing.assert_close(found[0, 0, 0], expected.expand(8), rtol=1e-6, atol=0)
+    assert (above - below).abs() > 0.01
+
+
 @HEADS_AND_TYPES
 def test_bam_is_a_generalised_gaussian(heads, dtype):
     bam = method("bam", heads)
