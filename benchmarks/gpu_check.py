@@ -93,6 +93,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/gpu-check"), metavar="DIR")
     parser.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], metavar="PART",
                         help="only these, such as the ones that an earlier call left out")  # fmt: skip
+    parser.add_argument("--tests", metavar="EXPRESSION",
+                        help="names of the tests to run, as in pytest -k (default: all)")  # fmt: skip
     parser.add_argument("--rehearse", action="store_true", help="run on the CPU")
     args = parser.parse_args()
     if not args.rehearse and not torch.cuda.is_available():
@@ -157,7 +159,10 @@ def command(part: Part, args: argparse.Namespace, limit: float) -> list[str]:
         # pytest sums up when it ends: let it stop by itself, between two tests.
         options = "-q -rfE --no-header -m gpu -p no:cacheprovider tests/gpu "
         options += f"tests/models/test_every_method.py --session-timeout={0.8 * limit:.0f}"
-        return [sys.executable, "-m", "pytest", *options.split()]
+        words = options.split()
+        if args.tests:
+            words += ["-k", args.tests]
+        return [sys.executable, "-m", "pytest", *words]
     options = (part.rehearsal if args.rehearse else part.options).split()
     options += ["--out", str(args.out / f"{part.name}.json")]
     return [sys.executable, "-m", f"benchmarks.{part.name}", *options]

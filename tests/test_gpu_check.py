@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import pytest
@@ -71,3 +72,9 @@ def test_without_a_gpu_it_must_be_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(SystemExit, match="2"):
         gpu_check.main()
+
+
+def test_tests_are_selected_by_name(tmp_path):
+    args = argparse.Namespace(rehearse=True, out=tmp_path, tests="decoding or loss")
+    words = gpu_check.command(gpu_check.PARTS[0], args, limit=60)
+    assert words[-2:] == ["-k", "decoding or loss"]
