@@ -24,7 +24,13 @@ from alibi_fairseq.attention import BACKENDS, FutureMask, flex
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.models.language_model import AdaptiveInput
-from alibi_fairseq.positions import METHODS, PositionConfig, alibi, build_position_method
+from alibi_fairseq.positions import (
+    METHODS,
+    GateBias,
+    PositionConfig,
+    alibi,
+    build_position_method,
+)
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
 BATCH, LENGTH, WORDS = 2, 24, 200
@@ -66,7 +72,8 @@ def test_backends(gpu, method, cached):
     keys = 300 + cached
     with DEVICE:
         module = build_position_method(method, PositionConfig(64, 4, 2, 32))
-    bias = module.bias(0, keys)
+        gates = module.gate(0, torch.empty(keys, 2, 64))
+    bias = module.bias(0, keys) if gates is None else GateBias(gates.double().cumsum(2))
     trained = bias is not None and bias.needs_grad
     left_out = {"flash"} | ({"flex"} if trained else set()) | ({"fold"} if cached else set())
     q, k, v = (

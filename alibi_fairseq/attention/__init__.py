@@ -37,8 +37,12 @@ def attend(
         Output (B, H, T, D), and weights (B, H, T, S) in at least fp32 or None.
 
     Raises:
-        BadInput: if ``strict`` and the backend cannot compute this call.
+        ValueError: if there is no such backend, if the shapes do not fit the mask, or if the mask
+            lacks the gates of the position method.
+        BadInput: a ValueError, if ``strict`` and the backend cannot compute this call.
     """
+    check_backend(backend)
+    mask.check(q, k, v)
     if need_weights:
         return eager.attend_with_weights(q, k, v, mask, dropout_p)
     name = choose(backend, q, k, v, mask, dropout_p, strict)

@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..positions.base import PlaceBias, RelativeBias, ScoreBias, token_positions
+from ..positions.base import (
+    GateBias,
+    PendingGates,
+    PlaceBias,
+    RelativeBias,
+    ScoreBias,
+    token_positions,
+)
 
 #: What ends a document: nothing, every ``</s>`` (a document per line), or an empty line, which is a
 #: ``</s>`` behind another one (the rule of ``--sample-break-mode complete_doc``).
@@ -43,6 +50,10 @@ class FutureMask:
         document_start: (B, S) int64, position of the first key of each key's document, see
             :func:`document_starts`. A query attends only to its own document. None if there is one
             document.
+
+    Raises:
+        ValueError: if there are more queries than keys, or if ``key_padding`` or ``document_start`` has
+            another number of keys.
     """
 
     bias: ScoreBias | None
@@ -57,6 +68,18 @@ class FutureMask:
     _shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
+        if self.queries > self.keys:
+            raise ValueError(
+                f"A causal mask cannot have more queries ({self.queries}) than keys ({self.keys}): "
+                "the queries are those of the last keys."
+            )
+        for name in ("key_padding", "document_start"):
+            given = getattr(self, name)
+            if given is not None and given.shape[1] != self.keys:
+                raise ValueError(
+                    f"{name} must be (B, {self.keys}) for a mask of {self.keys} keys, not "
+                    f"{tuple(given.shape)}."
+                )
         self.offset = self.keys - self.queries
         if self.window >= self.keys:
             self.window = 0
@@ -66,6 +89,33 @@ class FutureMask:
         """True if the mask is the causal triangle and nothing else."""
         whole = self.key_padding is None and self.document_start is None and self.window == 0
         return self.bias is None and self.offset == 0 and whole
+
+    def check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        """Check that this mask and these tensors belong together.
+
+        Raises:
+            ValueError: if their shapes do not fit, or if gates are missing.
+        """
+        if isinstance(self.bias, PendingGates):
+            raise ValueError(
+                "This position method acts through gates, which the mask lacks: pass "
+                "mask.with_bias(GateBias(...)) with the running sums of positions.gate(layer, x)."
+            )
+        if k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
+            raise ValueError(
+                "Attention needs q (B, H, T, D) and k and v (B, H, S, D), not "
+                f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
+            )
+        if (q.shape[2], k.shape[2]) != (self.queries, self.keys):
+            raise ValueError(
+                f"The mask is for {self.queries} queries and {self.keys} keys, but q has "
+                f"{q.shape[2]} and k has {k.shape[2]}: make a FutureMask for each pair of lengths."
+            )
+        if isinstance(self.bias, GateBias) and self.bias.total.shape != k.shape[:3]:
+            raise ValueError(
+                f"The running sums of gates must be (B, H, S) = {tuple(k.shape[:3])}, not "
+                f"{tuple(self.bias.total.shape)}: include those of cached keys."
+            )
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:
         """The same mask of a method without a bias, with one that belongs to a single layer."""

@@ -8,6 +8,7 @@ from .bam import Bam
 from .base import (
     GateBias,
     NoPositions,
+    PendingGates,
     PlaceBias,
     PositionConfig,
     PositionMethod,
@@ -89,6 +90,7 @@ __all__ = [
     "METHODS",
     "METHOD_OPTIONS",
     "GateBias",
+    "PendingGates",
     "PlaceBias",
     "PositionConfig",
     "PositionMethod",

@@ -127,6 +127,15 @@ class GateBias(ScoreBias):
         return near[..., first:last, None] - near[..., None, :]
 
 
+@dataclass(frozen=True)
+class PendingGates(ScoreBias):
+    """Placeholder for the bias of a method with gates, which depends on the input of each layer.
+
+    Attention rejects it until ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of the
+    layer, so that gates are never left out by mistake.
+    """
+
+
 class PositionMethod(nn.Module):
     """Base class of all methods. It acts nowhere, which is what "no positions" means."""
 
@@ -160,19 +169,20 @@ class PositionMethod(nn.Module):
         return None
 
     def bias(self, layer: int, keys: int) -> ScoreBias | None:
-        """What to add to the scores of one layer, or None.
+        """Return the score bias of one layer, or None; :class:`PendingGates` of a method with gates.
 
         Layers with equal biases share one mask, which is built once per forward pass with ``keys``
         keys.
         """
-        return None
+        has_gates = type(self).gate is not PositionMethod.gate
+        return PendingGates() if has_gates else None
 
     def gate(self, layer: int, x: Tensor) -> Tensor | None:
         """The logarithm of each token's gate in one layer, (B, H, T) in fp32 or wider, or None.
 
         The score of key j and query i gets the sum of the gates of tokens j + 1 … i, see
-        :class:`GateBias`. The running sums are cached beside the keys. A method with gates has no
-        ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
+        :class:`GateBias`. The running sums are cached next to the keys. A method with gates
+        does not override ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
         """
         return None
 

@@ -1,10 +1,15 @@
-"""The examples of attention in other models run without fairseq and compute what they say."""
+"""The examples of attention in other models run without fairseq and equal the model's own layers."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
+import torch
 from commands import ROOT, as_process
+from conftest import random_tokens, small_model
+
+from alibi_fairseq.positions import METHODS
 
 HIDDEN = ("fairseq", "fairseq_cli", "hydra", "omegaconf", "numpy")  # the core needs torch alone
 HIDE = f"import sys; sys.modules.update(dict.fromkeys({HIDDEN}))\n"
@@ -29,18 +34,13 @@ assert layers[0].self_attn.in_proj_weight.grad is not None
 """,
     """
 torch.manual_seed(0)
-for method in ("rotary", "xpos", "alibi", "t5", "kerple", "sandwich", "none", "transformer_xl"):
-    attention = CausalAttention(64, 8, 1, method).eval()
-    x = torch.randn(2, 40, 64)
-    whole, _ = attention(x)
-    first, cache = attention(x[:, :25])
-    second, cache = attention(x[:, 25:39], cache)
-    third, cache = attention(x[:, 39:], cache)
-    steps = torch.cat([first, second, third], 1)
-    torch.testing.assert_close(steps, whole, rtol=0, atol=1e-5)
-    moved = x.clone()
-    moved[:, -1] += 1
-    torch.testing.assert_close(attention(moved)[0][:, :-1], whole[:, :-1])
+config = PositionConfig(64, 8, num_layers=2, train_length=128)
+attention = CausalAttention(build_position_method("fox", config), 1).eval()
+x = torch.randn(2, 40, 64)
+whole, _ = attention(x)
+moved = x.clone()
+moved[:, -1] += 1
+torch.testing.assert_close(attention(moved)[0][:, :-1], whole[:, :-1])
 """,
 ]
 
@@ -50,3 +50,94 @@ def test_examples_run_without_fairseq():
     code = code.replace("x = torch.randn(4, 128, 64)", "start = x = torch.randn(4, 128, 64)")
     done = as_process("-c", code + "\nprint('done')")
     assert done.stdout == "done\n", done.stderr[-1500:]
+
+
+def recorded_calls(decoder, *args, **kwargs) -> list[dict]:
+    """Run a decoder; return the input, the context, and the output of each layer's attention."""
+    calls: list[dict] = []
+
+    def record(module, args, given, output):
+        calls.append(
+            {"x": given["query"], "context": given["attn_mask"], "output": output[0]}  # (T, B, C)
+        )
+
+    hooks = [
+        layer.self_attn.register_forward_hook(record, with_kwargs=True) for layer in decoder.layers
+    ]
+    decoder(*args, **kwargs)
+    for hook in hooks:
+        hook.remove()
+    return calls
+
+
+def documented_attention(page, decoder, layer: int):
+    """The page's module with the weights of a decoder's layer."""
+    module = page["CausalAttention"](decoder.embed_positions, layer, decoder.score_scale)
+    for name, ours in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "out")):
+        projection = getattr(decoder.layers[layer].self_attn, f"{ours}_proj")
+        getattr(module, name).load_state_dict(projection.state_dict())
+    return module.eval()
+
+
+def moved_off_zero(model):
+    """A model whose position method changes its output also where it starts from zero."""
+    for parameter in model.decoder.embed_positions.parameters():
+        if not parameter.any():
+            torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+@pytest.fixture(scope="module")
+def page() -> dict:
+    """The definitions of the documented module."""
+    definitions: dict = {}
+    exec(EXAMPLES[1], definitions)
+    return definitions
+
+
+@pytest.mark.parametrize("scaling", ["none", "logn", "ssmax"])
+@pytest.mark.parametrize("method", sorted(METHODS))
+@torch.no_grad()
+def test_documented_module_equals_decoder_layer(page, method, scaling):
+    """In one pass and in parts, with the decoder's input embeddings, past the training length."""
+    options = ["--score-scaling", scaling]
+    if method == "learned":
+        options.append("--clamp-learned-positions")
+    decoder = moved_off_zero(small_model(method, *options)).decoder
+    tokens = random_tokens(2, 40)
+    calls = recorded_calls(decoder, tokens)
+
+    tokens_only = decoder.embed_scale * decoder.embed_tokens(tokens)
+    embedded = page["embed_positions"](decoder.embed_positions, tokens_only)
+    later = page["embed_positions"](decoder.embed_positions, tokens_only[:, 25:], start=25)
+    first_input = decoder.layers[0].self_attn_layer_norm(embedded)
+    torch.testing.assert_close(first_input.transpose(0, 1), calls[0]["x"], rtol=0, atol=1e-6)
+    torch.testing.assert_close(later, embedded[:, 25:], rtol=0, atol=1e-6)
+
+    for layer, call in enumerate(calls):
+        attention = documented_attention(page, decoder, layer)
+        x = call["x"].transpose(0, 1)  # (B, T, C)
+        expected = call["output"].transpose(0, 1)
+        found, _ = attention(x)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        parts = []
+        cache = None
+        for start, stop in ((0, 25), (25, 39), (39, 40)):
+            part, cache = attention(x[:, start:stop], cache)
+            parts.append(part)
+        torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_documented_module_attends_to_memory(page):
+    model = small_model("transformer_xl", "--mem-len", "12", sequential=True)
+    decoder = model.decoder
+    memory = decoder(random_tokens(2, 20))[1]["memory"]
+    calls = recorded_calls(decoder, random_tokens(2, 9), memory=memory)
+    for layer, call in enumerate(calls):
+        remembered = call["context"].memory.transpose(0, 1)  # (B, M, C)
+        assert remembered.shape == (2, 12, 64)
+        attention = documented_attention(page, decoder, layer)
+        found, _ = attention(call["x"].transpose(0, 1), memory=remembered)
+        expected = call["output"].transpose(0, 1)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
