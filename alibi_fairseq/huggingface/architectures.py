@@ -32,7 +32,7 @@ ACTIVATIONS = {
 #: Fields of :class:`AlibiLmConfig` that only our own files hold, unless they have their defaults.
 OWN = (
     *("embedding_bands", "softmax_bands", "alibi_scale", "alibi_bias_max"),
-    *("clamp_learned_positions", "sliding_window", "memory_length"),
+    *("clamp_learned_positions", "rotary_parameters", "sliding_window", "memory_length"),
 )
 #: Fields that all of them have under the same name.
 COMMON = (
@@ -192,10 +192,6 @@ class GptNeoX(Architecture):
         "train_length": "max_position_embeddings",
         "dropout": "hidden_dropout",
     }
-    only = {  # what our decoder has, of several
-        "use_parallel_residual": False,
-        **{"partial_rotary_factor": 1.0, "rope_type": "default", "rope_theta": 10000.0},
-    }
     modules = {
         "embed_tokens": "embed_in",
         "layers.{}.self_attn.qkv_proj": "layers.{}.attention.query_key_value",
@@ -207,21 +203,28 @@ class GptNeoX(Architecture):
         "layer_norm": "final_layer_norm",
     }
 
+    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
+        return {**super().required(model), "rotary_parameters": model.rotary_parameters}
+
     def position_method(self, config: PreTrainedConfig) -> str:
-        found = {"partial_rotary_factor": 1.0, **config.rope_parameters}
-        found["use_parallel_residual"] = config.use_parallel_residual
-        if found["partial_rotary_factor"] == 0:
-            return "none"
-        for key, value in self.only.items():
-            if found[key] != value:
-                raise BadInput(
-                    f"This {self.name} model has {key} = {found[key]}; our decoder has only {value}."
-                )
-        return "rotary"
+        return "none" if config.rope_parameters.get("partial_rotary_factor") == 0 else "rotary"
 
     def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
-        more |= {"rotary_pct": float(model.position_method == "rotary")}
+        if model.rotary_parameters is None:
+            more["rotary_pct"] = float(model.position_method == "rotary")
+        else:
+            more["rope_parameters"] = dict(model.rotary_parameters)
         return super().config(model, use_parallel_residual=False, **more)
+
+    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        if config.use_parallel_residual:
+            raise BadInput(
+                f"This {self.name} model has use_parallel_residual = True; our decoder has only False."
+            )
+        model = super().read(config)
+        if model.position_method == "rotary":
+            model.rotary_parameters = dict(config.rope_parameters)
+        return model
 
 
 class Opt(Architecture):

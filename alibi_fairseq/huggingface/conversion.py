@@ -14,16 +14,20 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
+from ..positions import PositionConfig
+from ..positions.rotary import Rotary
 from .architectures import ACTIVATIONS, NATIVE, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .positions_alibi_lm import POSITIONS
+from .rope_parameters import rope_parameters
 
 NAME = "alibi_lm"
 #: Options of ours that an exported model holds, or that say nothing about what it computes.
 HELD = {
     *("position_method", "attention_backend", "train_length", "train_seed"),
     *("mem_len", "attention_window", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
+    *Rotary.options,
 }
 #: All others beyond those of fairseq's plain transformer, and their defaults.
 NOT_HELD = {
@@ -68,6 +72,11 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
         model = AutoModelForCausalLM.from_config(native.config(config))
         converted = native.exported(config, decoder.state_dict())
         name, reason = native.name, f"{native.name} computes the same, without code of ours."
+    elif config.rotary_parameters is not None:
+        raise BadInput(
+            f"Only {NATIVE['rotary'].name} holds rotary positions with options, and it would have fit "
+            f"a model with {', '.join(needed)}. Train without {' or '.join(changed_options(decoder))}."
+        )
     else:
         model = AlibiLmForCausalLM(config)
         converted = own_weights(decoder)
@@ -156,6 +165,7 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         alibi_scale=None if scale == "dynamic" else float(scale if scale != "none" else 1),
         alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
         clamp_learned_positions=getattr(args, "clamp_learned_positions", False),
+        rotary_parameters=rotary_parameters(decoder),
         sliding_window=window or None,
         memory_length=memory,
         dropout=args.dropout,
@@ -163,6 +173,23 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         activation_dropout=args.activation_dropout,
         tie_word_embeddings=tied,
     )
+
+
+def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
+    """Return transformers' description of a rotation with options; None without any."""
+    return rope_parameters(decoder.embed_positions) if changed_options(decoder) else None
+
+
+def changed_options(decoder: Any) -> list[str]:
+    """Return the flags of rotary options that a decoder does not leave at their defaults."""
+    if not isinstance(decoder.embed_positions, Rotary):
+        return []
+    config = decoder.embed_positions.config
+    return [
+        "--" + option.replace("_", "-")
+        for option in Rotary.options
+        if getattr(config, option) != getattr(PositionConfig, option)
+    ]
 
 
 def own_weights(decoder: Any) -> Weights:

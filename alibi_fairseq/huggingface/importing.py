@@ -33,6 +33,7 @@ from ..results.schema import read_json
 from .architectures import ACTIVATIONS, NATIVE, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare
+from .rope_parameters import rotary_options
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
 #: Options of fairseq-train by the field of :class:`AlibiLmConfig` that they hold.
@@ -170,6 +171,8 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
             f"have (it has {', '.join(sorted(set(ACTIVATIONS.values())))})."
         )
     options = {name: getattr(model, field) for field, name in OPTIONS.items()}
+    if model.rotary_parameters is not None:
+        options |= rotary_options(model.rotary_parameters, model.train_length)
     options["activation_fn"] = ACTIVATIONS[model.hidden_act]
     options["no_decoder_final_norm"] = not model.final_norm
     options["no_scale_embedding"] = model.embedding_scale == 1

@@ -78,13 +78,40 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=False,
         metadata={"help": "learned: reuse the last position embedding past the training length"},
     )
+    rotary_base: float = field(
+        default=10000.0,
+        metadata={"help": "rotary: base of the frequencies, base^(-2i/features)"},
+    )
+    rotary_percent: float = field(
+        default=1.0,
+        metadata={
+            "help": "rotary: fraction of the features of each head that rotate, the first ones"
+        },
+    )
+    p_rope: float = field(
+        default=1.0,
+        metadata={
+            "help": "rotary: fraction of the pairs of features that rotate, the fastest ones (p-RoPE)"
+        },
+    )
     rotary_scaling: str = field(
         default="none",
         metadata={
-            "help": "rotary: slow the rotation down past the training length: pi, ntk or yarn with a "
-            "factor or 'dynamic' (yarn:4, ntk:dynamic) and, when a model is continued, the length it "
-            "was trained at before (yarn:4:512)"
+            "help": "rotary: slow the rotation down past the training length: pi, ntk, yarn, llama3 "
+            "or longrope with a factor or, but for longrope, 'dynamic' (yarn:4, ntk:dynamic) and, "
+            "when a model is continued, the length it was trained at before (yarn:4:512)"
         },
+    )
+    longrope_short_factors: str = field(
+        default="none",
+        metadata={
+            "help": "rotary: with --rotary-scaling longrope, divisor of each frequency up to the "
+            "training length, separated by commas"
+        },
+    )
+    longrope_long_factors: str = field(
+        default="none",
+        metadata={"help": "rotary: the same for texts past the training length"},
     )
     t5_max_distance: int = field(
         default=128,

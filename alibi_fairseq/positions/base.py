@@ -51,7 +51,12 @@ class PositionConfig:
     alibi_bias_max: float = 8.0
     alibi_slopes: str = "paper"
     clamp_learned_positions: bool = False
+    rotary_base: float = 10000.0
+    rotary_percent: float = 1.0
+    p_rope: float = 1.0
     rotary_scaling: str = "none"
+    longrope_short_factors: str = "none"
+    longrope_long_factors: str = "none"
     t5_max_distance: int = 128
     seed: int = 1
 

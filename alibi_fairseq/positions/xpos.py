@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ..errors import BadInput
 from .base import PositionConfig, PositionMethod, Rotation
-from .rotary import apply_rotary, check_even_head_dim, pair_frequencies
+from .rotary import apply_rotary, check_even_head_dim
+from .rotary_frequencies import pair_frequencies
 
 UNIT = 512
 FASTEST_DECAY = 0.4 / 1.4  # z of pair 0

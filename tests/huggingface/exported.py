@@ -13,6 +13,8 @@ ADAPTIVE = (
     "--adaptive-softmax-cutoff 20,40 --adaptive-softmax-factor 2 --criterion adaptive_loss "
     "--no-share-decoder-input-output-embed"
 )
+#: Lists for the heads of 8 features that :func:`perturbed` makes.
+LONGROPE = "--longrope-short-factors 1,1,1.5,2 --longrope-long-factors 1,2,3,4"
 TIED = f"{ADAPTIVE} --tie-adaptive-weights --tie-adaptive-proj"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import build_model, random_tokens, small_model
-from exported import ADAPTIVE, BLOOM, TIED, converted, perturbed
+from exported import ADAPTIVE, BLOOM, LONGROPE, TIED, converted, perturbed
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.errors import BadInput
@@ -38,6 +38,14 @@ MODELS = [
     ("sinusoidal", "--no-share-decoder-input-output-embed", 5, "XGLM"),
     ("sinusoidal", "--no-decoder-final-norm", 8, "alibi_lm"),
     ("rotary", "", 6, "GPT-NeoX"),
+    ("rotary", "--rotary-base 500000", 8, "GPT-NeoX"),
+    ("rotary", "--rotary-percent 0.25", 6, "GPT-NeoX"),
+    ("rotary", "--p-rope 0.5", 8, "GPT-NeoX"),
+    ("rotary", "--p-rope 0.75 --rotary-scaling pi:4", 8, "GPT-NeoX"),
+    ("rotary", "--rotary-scaling ntk:4 --rotary-percent 0.5", 8, "GPT-NeoX"),
+    ("rotary", "--rotary-scaling yarn:4:16:2:16", 8, "GPT-NeoX"),
+    ("rotary", "--rotary-scaling llama3:8", 8, "GPT-NeoX"),
+    ("rotary", f"--rotary-scaling longrope:4 {LONGROPE}", 8, "GPT-NeoX"),
     ("rotary", TIED, 8, "alibi_lm"),
     ("rotary", "--attention-window 5", 8, "alibi_lm"),
     ("none", "", 8, "GPT-NeoX"),
@@ -73,6 +81,18 @@ def test_logits_and_architecture(method, flags, heads, architecture):
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, heads, 32))
 
 
+@torch.no_grad()
+def test_dynamic_ntk_grows_with_the_text():
+    """GPT-NeoX keeps the base of the longest text so far, until one is shorter than L."""
+    model = perturbed("rotary", "--rotary-scaling ntk:dynamic")
+    result = converted(model, "rotary")
+    assert result.architecture == "GPT-NeoX"
+    for length in (32, 100, 256, 31):
+        tokens = random_tokens(2, length)
+        theirs = result.model(tokens).logits
+        torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=3e-5)
+
+
 def test_every_method_is_among_them():
     assert {method for method, *_ in MODELS} == set(POSITIONS)
 
@@ -100,6 +120,9 @@ def test_models_of_fairseq_itself(method, flags):
         ("alibi", f"{BLOOM} --block-diagonal eos", "--block-diagonal"),
         ("alibi", "--score-scaling logn", "--score-scaling"),
         ("sinusoidal", "--scale-heads", "--scale-heads"),
+        ("rotary", f"{TIED} --rotary-base 500", "--rotary-base"),
+        ("rotary", "--rotary-scaling yarn:dynamic", "--rotary-scaling yarn:dynamic"),
+        ("rotary", "--rotary-scaling ntk:dynamic:16", "--rotary-scaling ntk:dynamic:16"),
         ("transformer_xl", "--mem-len 8 --attention-window 8", "--attention-window"),
     ],
 )

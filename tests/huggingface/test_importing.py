@@ -8,7 +8,8 @@ import pickle
 import pytest
 import torch
 from commands import in_process
-from exported import BLOOM, converted, perturbed
+from conftest import random_tokens
+from exported import BLOOM, LONGROPE, converted, perturbed
 from fairseq import checkpoint_utils
 from transformers import (
     AutoModelForCausalLM,
@@ -33,6 +34,9 @@ CONFIGS = {
     "opt-350m": OPTConfig(word_embed_proj_dim=16, do_layer_norm_before=False, **SMALL_OPT),
     "xglm": XGLMConfig(d_model=32, ffn_dim=48, **SMALL, **FAIRSEQS),
     "gpt-neox": GPTNeoXConfig(rotary_pct=1.0, **SMALL_NEOX, **TOKENS),
+    "partial rotary": GPTNeoXConfig(
+        rotary_pct=0.5, rotary_emb_base=500_000, **SMALL_NEOX, **TOKENS
+    ),
     "no positions": GPTNeoXConfig(rotary_pct=0.0, **SMALL_NEOX, **ONE),
 }
 
@@ -133,6 +137,12 @@ def test_a_pickle_is_read_for_its_values_alone(folder, tmp_path, capsys):
         ("learned", "--no-decoder-final-norm"),
         ("sinusoidal", ""),
         ("rotary", "--no-share-decoder-input-output-embed"),
+        ("rotary", "--rotary-base 50000 --rotary-percent 0.5"),
+        ("rotary", "--p-rope 0.75 --rotary-scaling pi:2"),
+        ("rotary", "--rotary-scaling ntk:dynamic"),
+        ("rotary", "--rotary-scaling yarn:4:16:2:16"),
+        ("rotary", "--rotary-scaling llama3:8"),
+        ("rotary", f"--rotary-scaling longrope:4 {LONGROPE}"),
     ],
 )
 def test_exported_and_imported_again(method, flags, tmp_path, capsys):
@@ -147,13 +157,21 @@ def test_exported_and_imported_again(method, flags, tmp_path, capsys):
     assert weights.keys() == again.state_dict().keys()
     for name, weight in again.state_dict().items():
         assert torch.equal(weight, weights[name]), name
+    tokens = random_tokens(2, 128)
+    if method != "learned":
+        torch.testing.assert_close(again(tokens)[0], model(tokens)[0], rtol=0, atol=1e-6)
 
 
-ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}
+AXIAL = {"rope_type": "axial", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
+MSCALE = {
+    **{"rope_type": "yarn", "rope_theta": 10000.0, "partial_rotary_factor": 1.0, "factor": 4.0},
+    **{"original_max_position_embeddings": 48, "mscale": 0.7, "mscale_all_dim": 0.7},
+}
 BAD_CONFIGS = [
     ({"model_type": "llama"}, "llama"),
     ({"use_parallel_residual": True}, "use_parallel_residual"),
-    ({"rope_parameters": ROPE}, "partial_rotary_factor"),
+    ({"rope_parameters": AXIAL}, "axial"),
+    ({"rope_parameters": MSCALE}, "mscale"),
     ({"hidden_act": "silu"}, "silu"),
     ({"num_hidden_layers": 3}, "config.json"),
     ({"intermediate_size": 64}, "model"),

@@ -14,7 +14,13 @@ VARIANTS = [(method,) for method in sorted(METHODS)]
 VARIANTS += [
     (m, "--score-scaling", kind) for m in ("alibi", "rotary", "fox") for kind in ("logn", "ssmax")
 ]
-VARIANTS += [("rotary", "--rotary-scaling", f"{kind}:4") for kind in ("pi", "ntk", "yarn")]
+VARIANTS += [
+    ("rotary", "--rotary-scaling", f"{kind}:4") for kind in ("pi", "ntk", "yarn", "llama3")
+]
+VARIANTS += [
+    ("rotary", "--rotary-percent", "0.5", "--rotary-base", "500"),
+    ("rotary", "--p-rope", "0.5"),
+]
 VARIANTS += [("alibi", "--attention-window", "5"), ("alibi", "--alibi-slopes", "trainable")]
 VARIANTS += [(method, "--block-diagonal", "eos") for method in ("alibi", "sinusoidal")]
 

@@ -74,12 +74,19 @@ BAD = [
     *(("alibi", "alibi_slopes", f"{value},1,1,1,1,1,1,1") for value in ("x", "-1", "nan", "inf")),
     *(("rotary", "rotary_scaling", value) for value in ("yarn", "yarn:", "yarn:0.5", "pi:-2", "")),
     *(("rotary", "rotary_scaling", value) for value in ("ntk:nan", "linear:4", "pi:4:0", "pi:4:x")),
+    *(("rotary", "rotary_scaling", value) for value in ("llama3:8:16:4:1", "yarn:4:16:1")),
+    *(("rotary", "rotary_scaling", value) for value in ("pi:4:16:1:4", "longrope:dynamic")),
+    *(("rotary", "rotary_base", value) for value in (0.5, 1.0, -1.0, math.inf, math.nan)),
+    *(("rotary", "rotary_percent", value) for value in (1.1, 0.0, -0.5, math.nan, 0.4, 0.1)),
+    *(("rotary", "p_rope", value) for value in (1.1, 0.0, -0.5, math.nan, 0.1)),
+    ("rotary", "longrope_short_factors", "1,1,1,1"),  # without the scaling
     ("transformer_xl", "mem_len", -3),
     # Options of another method.
     *((name, "rotary_scaling", "yarn:4") for name in ("alibi", "xpos")),
     *(("rotary", "alibi_slopes", "random"), ("alibi", "mem_len", 4)),
     # Odd head sizes cannot be turned in pairs.
     *((name, "decoder_embed_dim", 60) for name in ("rotary", "xpos")),
+    *(("xpos", option, 0.5) for option in ("rotary_base", "rotary_percent", "p_rope")),
     ("alibbi", "alibi", None),  # no method, with a hint
 ]
 
@@ -91,3 +98,19 @@ def test_refused(name, option, value):
     given = {option: value} if hasattr(PositionConfig, option) else {}
     with pytest.raises(BadInput, match=option.replace("_", "-")):
         build_position_method(name, PositionConfig(width, heads, 2, 16, **given))
+
+
+@pytest.mark.parametrize("factors", ["none", "", "1,1,1", "1,1,1,1,1", "1,1,1,0", "1,1,1,x"])
+@pytest.mark.parametrize("wrong", ["longrope_short_factors", "longrope_long_factors"])
+def test_longrope_lists_must_fit(wrong, factors):
+    lists = {"longrope_short_factors": "1,1,1,1", "longrope_long_factors": "1,2,3,4"}
+    lists[wrong] = factors
+    config = PositionConfig(64, 8, 2, 16, rotary_scaling="longrope:4", **lists)
+    with pytest.raises(BadInput, match="--" + wrong.replace("_", "-")):
+        build_position_method("rotary", config)
+
+
+def test_p_rope_is_not_combined_with_other_partial_rotations():
+    for other in ({"rotary_percent": 0.5}, {"rotary_scaling": "yarn:4"}):
+        with pytest.raises(BadInput, match="--p-rope cannot be combined"):
+            build_position_method("rotary", PositionConfig(64, 8, 2, 16, p_rope=0.5, **other))

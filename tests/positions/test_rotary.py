@@ -1,4 +1,4 @@
-"""Rotary and its scalings against Hugging Face's GPT-NeoX, transformers' frequencies and complex numbers."""
+"""Rotary and its options against transformers' frequencies and GPT-NeoX, and complex numbers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,53 @@ from transformers.models.gpt_neox.modeling_gpt_neox import (
 )
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
-from alibi_fairseq.positions.rotary import parse_scaling
 
 CPU = torch.device("cpu")
 LENGTH, HEAD_DIM = 32, 16
-THEIR_NAMES = {"none": "default", "pi": "linear", "ntk": "dynamic", "yarn": "yarn"}
+THEIR_NAMES = {
+    **{"none": "linear", "pi": "linear", "ntk": "dynamic", "yarn": "yarn"},
+    **{"llama3": "llama3", "longrope": "longrope"},
+}
 
 
-def rotary(heads: int = 1, **options):
-    config = PositionConfig(heads * HEAD_DIM, heads, 2, LENGTH, **options)
+def rotary(heads: int = 1, head_dim: int = HEAD_DIM, length: int = LENGTH, **options):
+    config = PositionConfig(heads * head_dim, heads, 2, length, **options)
     return build_position_method("rotary", config)
 
 
-def theirs(kind: str, factor: float, length: int, head_dim: int, heads: int = 2) -> GPTNeoXConfig:
+def factors(pairs: int) -> dict[str, list[float]]:
+    """The lists of longrope by their keys in ``rope_parameters``."""
+    short = [1 + pair / 10 for pair in range(pairs)]
+    return {"short_factor": short, "long_factor": [2 * factor for factor in short]}
+
+
+def longrope_options(pairs: int) -> dict[str, str]:
+    """The same lists as options of ours."""
+    return {
+        f"longrope_{key}s": ",".join(map(str, numbers)) for key, numbers in factors(pairs).items()
+    }
+
+
+def theirs(
+    kind: str,
+    factor: float = 1.0,
+    length: int = LENGTH,
+    head_dim: int = HEAD_DIM,
+    heads: int = 2,
+    base: float = 10000.0,
+    percent: float = 1.0,
+    **more,
+) -> GPTNeoXConfig:
     """Their NTK is dynamic alone: with a factor of 1 the base grows by the ratio of the lengths."""
-    parameters = {"rope_type": THEIR_NAMES[kind], "rope_theta": 10000, "partial_rotary_factor": 1.0}
+    parameters = {"rope_type": THEIR_NAMES.get(kind, kind), "rope_theta": base, **more}
+    parameters["partial_rotary_factor"] = percent
     parameters["factor"] = 1.0 if kind == "ntk" else factor
-    if kind == "yarn":
+    if kind in ("yarn", "llama3", "longrope"):
         parameters["original_max_position_embeddings"] = length
+    if kind == "llama3":
+        parameters = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, **parameters}
+    if kind == "longrope":
+        parameters |= factors(int(head_dim * percent) // 2)
     return GPTNeoXConfig(
         hidden_size=heads * head_dim,
         num_attention_heads=heads,
@@ -40,22 +69,78 @@ def theirs(kind: str, factor: float, length: int, head_dim: int, heads: int = 2)
     )
 
 
+def expected_frequencies(config: GPTNeoXConfig, keys: int) -> tuple[torch.Tensor, float]:
+    make = ROPE_INIT_FUNCTIONS[config.rope_parameters["rope_type"]]
+    return make(config, CPU, seq_len=keys)
+
+
 @pytest.mark.parametrize("start", [0, 1, 1000])
 @pytest.mark.parametrize("heads", [1, 12])
-@pytest.mark.parametrize("option", ["none", "pi:4", "ntk:dynamic", "yarn:4"])
-def test_values_and_gradients_equal_gpt_neox(option, heads, start):
+@pytest.mark.parametrize("percent", [1.0, 0.25])
+@pytest.mark.parametrize(
+    "option", ["none", "pi:4", "ntk:dynamic", "yarn:4", "llama3:4", "longrope:4"]
+)
+def test_values_and_gradients_equal_gpt_neox(option, percent, heads, start):
     kind = option.partition(":")[0]
     tokens = 4 * LENGTH
     if kind == "ntk" and start:
         pytest.skip("theirs goes by the length of the text")
     q, k = torch.randn(2, 2, heads, tokens, HEAD_DIM).requires_grad_()
-    embedding = GPTNeoXRotaryEmbedding(theirs(kind, 4.0, LENGTH, HEAD_DIM, heads))
+    factor = 1.0 if option == "none" else 4.0
+    embedding = GPTNeoXRotaryEmbedding(
+        theirs(kind, factor, heads=heads, base=500.0, percent=percent)
+    )
     positions = torch.arange(start, start + tokens)[None]
     expected = apply_rotary_pos_emb(q, k, *embedding(q, positions))
-    found = rotary(heads, rotary_scaling=option).rotation(start, tokens, CPU)(q, k)
+    options = {"rotary_scaling": option, "rotary_base": 500.0, "rotary_percent": percent}
+    if kind == "longrope":
+        options |= longrope_options(int(HEAD_DIM * percent) // 2)
+    found = rotary(heads, **options).rotation(start, tokens, CPU)(q, k)
     for ours_x, theirs_x, x in zip(found, expected, (q, k)):
         torch.testing.assert_close(ours_x, theirs_x)
         assert_same_gradients(ours_x, theirs_x, [x])
+
+
+@pytest.mark.parametrize("start", [0, 1000])
+@pytest.mark.parametrize(
+    "options, pairs, pair_dim",
+    [
+        ({}, 8, 16),
+        ({"rotary_base": 500000.0}, 8, 16),
+        ({"rotary_percent": 0.75}, 6, 12),
+        ({"p_rope": 0.75}, 6, 16),
+    ],
+)
+def test_values_and_gradients_equal_complex_products(options, pairs, pair_dim, start):
+    """Pair (x_i, x_{i + r/2}) is a complex number times e^(i·position·frequency), in float64."""
+    q = torch.randn(2, 3, 50, HEAD_DIM, dtype=torch.float64, requires_grad=True)
+    base = options.get("rotary_base", 10000.0)
+    half = pairs if "rotary_percent" in options else HEAD_DIM // 2
+    frequencies = torch.zeros(half, dtype=torch.float64)
+    for pair in range(pairs):
+        frequencies[pair] = base ** (-2 * pair / pair_dim)
+    angles = torch.arange(start, start + 50, dtype=torch.float64)[:, None] * frequencies
+    numbers = torch.complex(q[..., :half], q[..., half : 2 * half])
+    turned = numbers * torch.polar(torch.ones_like(angles), angles)
+    expected = torch.cat([turned.real, turned.imag, q[..., 2 * half :]], dim=-1)
+    found, _ = rotary(3, **options).rotation(start, 50, CPU)(q, q)
+    # The angles are fp32: at position 1,000 they are exact to 1,000 · 2^-24.
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 * (start + 50))
+    weight = torch.randn_like(expected)
+    (ours,) = torch.autograd.grad((found * weight).sum(), q)
+    (reference,) = torch.autograd.grad((expected * weight).sum(), q)
+    torch.testing.assert_close(ours, reference, rtol=0, atol=1e-6 * (start + 50))
+
+
+def test_unrotated_features_are_left_as_they_are():
+    q = torch.randn(1, 2, 9, HEAD_DIM).bfloat16()
+    for options, kept in (
+        ({"rotary_percent": 0.25}, range(4, 16)),
+        ({"p_rope": 0.5}, [4, 5, 6, 7, 12, 13, 14, 15]),
+    ):
+        found, _ = rotary(2, **options).rotation(3, 9, CPU)(q, q)
+        same = (found == q).all(dim=2).all(dim=1)[0]
+        assert same.nonzero().flatten().tolist() == list(kept)
 
 
 def test_angles_keep_their_precision_in_bf16():
@@ -66,18 +151,71 @@ def test_angles_keep_their_precision_in_bf16():
     torch.testing.assert_close(at[1].float(), at[0], rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize("length", [16, 64, 512, 3072])
-@pytest.mark.parametrize("kind", ["pi", "ntk", "yarn"])
-def test_scaled_frequencies_equal_transformers(kind, length):
-    for head_dim in (4, 16, 64, 128):
-        for factor in (1.0, 1.5, 4.0, 16.0):
-            config, keys = theirs(kind, factor, length, head_dim), int(factor * length)
-            make = ROPE_INIT_FUNCTIONS[THEIR_NAMES[kind]]
-            expected, size = make(config, CPU, seq_len=keys)
-            for given, at in ((factor, 7), ("dynamic", keys)):
-                found, ours_size = parse_scaling(f"{kind}:{given}", length).at(at, head_dim, CPU)
+@pytest.mark.parametrize("base", [10000.0, 500000.0])
+@pytest.mark.parametrize("percent", [1.0, 0.5])
+@pytest.mark.parametrize("length", [16, 512, 8192])
+@pytest.mark.parametrize("kind", ["none", "pi", "ntk", "yarn", "llama3", "longrope"])
+def test_frequencies_equal_transformers(kind, length, percent, base):
+    for head_dim in (8, 64, 128):
+        options = {"rotary_base": base, "rotary_percent": percent}
+        if kind == "longrope":
+            options |= longrope_options(int(head_dim * percent) // 2)
+        for factor in (1.0,) if kind == "none" else (1.0, 1.5, 8.0, 32.0):
+            config = theirs(kind, factor, length, head_dim, base=base, percent=percent)
+            keys = int(factor * length)
+            expected, size = expected_frequencies(config, keys)
+            cases = [(f"{kind}:{factor}", keys), (f"{kind}:dynamic", keys)]
+            cases = {"none": [("none", 7)], "longrope": cases[:1]}.get(kind, cases)
+            for given, at in cases:
+                method = rotary(1, head_dim, length, rotary_scaling=given, **options)
+                found, ours_size = method.frequencies(at, CPU)
                 torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
                 assert ours_size == pytest.approx(size, rel=1e-6)
+
+
+@pytest.mark.parametrize("keys", [1, LENGTH, LENGTH + 1, 4 * LENGTH])
+def test_longrope_chooses_its_list_by_the_length_of_the_text(keys):
+    method = rotary(rotary_scaling="longrope:4", **longrope_options(HEAD_DIM // 2))
+    found, size = method.frequencies(keys, CPU)
+    expected, their_size = expected_frequencies(theirs("longrope", 4.0), keys)
+    torch.testing.assert_close(found, expected)
+    assert size == pytest.approx(their_size)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.7, 0.75])
+def test_p_rope_frequencies_equal_transformers(share):
+    for head_dim in (8, 16, 64, 128):
+        for scaling, factor in (("none", 1.0), ("pi:4", 4.0)):
+            config = theirs("proportional", factor, head_dim=head_dim, percent=share)
+            expected, _ = expected_frequencies(config, LENGTH)
+            method = rotary(1, head_dim, p_rope=share, rotary_scaling=scaling)
+            torch.testing.assert_close(method.frequencies(LENGTH, CPU)[0], expected)
+
+
+@pytest.mark.parametrize("few, many", [(1, 4), (2, 3), (0.5, 64)])
+@pytest.mark.parametrize(
+    "kind, few_key, many_key",
+    [("yarn", "beta_slow", "beta_fast"), ("llama3", "low_freq_factor", "high_freq_factor")],
+)
+def test_turns_equal_transformers_parameters(kind, few_key, many_key, few, many):
+    config = theirs(kind, 8.0, 512, 64, **{few_key: few, many_key: many})
+    expected, size = expected_frequencies(config, 512)
+    method = rotary(1, 64, 2048, rotary_scaling=f"{kind}:8:512:{few}:{many}")
+    found, ours_size = method.frequencies(512, CPU)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    assert ours_size == pytest.approx(size)
+
+
+@pytest.mark.parametrize(
+    "scaling, depends",
+    [("none", False), ("yarn:4", False), ("yarn:dynamic", True), ("longrope:4", True)],
+)
+def test_dependence_on_the_key_count(scaling, depends):
+    lists = longrope_options(HEAD_DIM // 2) if "longrope" in scaling else {}
+    method = rotary(rotary_scaling=scaling, **lists)
+    assert method.depends_on_key_count == depends
+    short, long = (method.frequencies(keys, CPU)[0] for keys in (LENGTH, 2 * LENGTH))
+    assert torch.equal(short, long) != depends
 
 
 @torch.no_grad()
@@ -93,7 +231,8 @@ def test_dynamic_changes_nothing_up_to_the_training_length_and_is_the_ratio_past
 
 
 def test_a_continued_model_keeps_the_length_it_was_trained_at():
-    at_first = parse_scaling("yarn:4", 512).at(100, 64, CPU)
-    continued = parse_scaling("yarn:4:512", 2048).at(100, 64, CPU)
+    at_first = rotary(1, 64, 512, rotary_scaling="yarn:4").frequencies(100, CPU)
+    continued = rotary(1, 64, 2048, rotary_scaling="yarn:4:512").frequencies(100, CPU)
     assert torch.equal(at_first[0], continued[0]) and at_first[1] == continued[1]
-    assert not torch.equal(at_first[0], parse_scaling("yarn:4", 2048).at(100, 64, CPU)[0])
+    other = rotary(1, 64, 2048, rotary_scaling="yarn:4").frequencies(100, CPU)
+    assert not torch.equal(at_first[0], other[0])

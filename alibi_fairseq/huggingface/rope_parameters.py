@@ -1,0 +1,133 @@
+"""Rotary options of ours and transformers' ``rope_parameters``, in both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import BadInput
+from ..positions.rotary import Rotary
+from ..positions.rotary_frequencies import BASE, TURNS, Scaling, ntk_base
+
+#: transformers' names of our scalings, but for ``ntk`` with a number, which is another base.
+ROPE_TYPES = {
+    "pi": "linear",
+    "ntk": "dynamic",
+    "yarn": "yarn",
+    "llama3": "llama3",
+    "longrope": "longrope",
+}
+#: transformers' names of the turns up to which a frequency is divided, and from which on it is kept.
+TURN_KEYS = {
+    "yarn": ("beta_slow", "beta_fast"),
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+}
+FACTOR_KEYS = {
+    "short_factor": "longrope_short_factors",
+    "long_factor": "longrope_long_factors",
+}
+
+
+def rope_parameters(method: Rotary) -> dict[str, Any]:
+    """Return the ``rope_parameters`` of the same rotation.
+
+    Raises:
+        BadInput: transformers has none.
+    """
+    config, scaling = method.config, method.scaling
+    parameters = {
+        "rope_type": "default",
+        "rope_theta": config.rotary_base,
+        "partial_rotary_factor": config.rotary_percent,
+    }
+    if config.p_rope < 1:
+        parameters["rope_type"] = "proportional"
+        parameters["partial_rotary_factor"] = config.p_rope
+        if scaling is not None:  # only pi can be combined with it
+            parameters["factor"] = _fixed_factor(scaling, config.rotary_scaling)
+        return parameters
+    if scaling is None:
+        return parameters
+    if scaling.kind == "ntk" and scaling.factor is not None:
+        base = ntk_base(config.rotary_base, scaling.factor, method.features)
+        parameters["rope_theta"] = base
+        return parameters
+    parameters["rope_type"] = ROPE_TYPES[scaling.kind]
+    if scaling.kind == "ntk":
+        if scaling.length != config.train_length:
+            raise _not_held(config.rotary_scaling)
+        parameters["factor"] = 1.0
+        return parameters
+    parameters["factor"] = _fixed_factor(scaling, config.rotary_scaling)
+    if scaling.kind != "pi":
+        parameters["original_max_position_embeddings"] = scaling.length
+    if scaling.kind in TURN_KEYS:
+        few, many = TURN_KEYS[scaling.kind]
+        parameters[few] = scaling.few_turns
+        parameters[many] = scaling.many_turns
+    if scaling.kind == "longrope":
+        parameters["short_factor"] = list(scaling.short_factors)
+        parameters["long_factor"] = list(scaling.long_factors)
+    return parameters
+
+
+def _fixed_factor(scaling: Scaling, given: str) -> float:
+    if scaling.factor is None:
+        raise _not_held(given)
+    return scaling.factor
+
+
+def _not_held(given: str) -> BadInput:
+    return BadInput(
+        f"transformers has no rotation that depends on the length of the text as "
+        f"--rotary-scaling {given} does. Override rotary_scaling with a fixed factor."
+    )
+
+
+def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, Any]:
+    """Return our options of a model with these ``rope_parameters``, without those at their defaults.
+
+    Raises:
+        BadInput: our decoder has no such rotation.
+    """
+    rest = {key: value for key, value in parameters.items() if value is not None}
+    rope_type = rest.pop("rope_type", "default")
+    base = rest.pop("rope_theta", BASE)
+    fraction = rest.pop("partial_rotary_factor", 1.0)
+    options: dict[str, Any] = {}
+    if base != BASE:
+        options["rotary_base"] = float(base)
+    if fraction != 1:
+        options["p_rope" if rope_type == "proportional" else "rotary_percent"] = float(fraction)
+    if rope_type == "proportional":
+        rope_type = "linear" if rest.get("factor", 1.0) != 1 else "default"
+    if rope_type == "default":
+        rest.pop("factor", None)
+    else:
+        options |= _scaling_options(rope_type, rest, train_length)
+    if rest:
+        raise BadInput(f"Our rotary positions have nothing like rope_parameters' {min(rest)}.")
+    return options
+
+
+def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) -> dict[str, str]:
+    """Return the options of a scaling, whose keys are removed from ``rest``."""
+    kinds = {theirs: ours for ours, theirs in ROPE_TYPES.items()}
+    kind = kinds.get(rope_type)
+    factor = rest.pop("factor", None)
+    if kind is None or factor is None or (kind == "ntk" and factor != 1):
+        raise BadInput(
+            f"Our rotary positions have nothing like rope_type = {rope_type} with factor = {factor}."
+        )
+    if kind == "ntk":
+        return {"rotary_scaling": "ntk:dynamic"}
+    length = rest.pop("original_max_position_embeddings", train_length)
+    scaling = f"{kind}:{factor}:{length}"
+    if kind in TURN_KEYS:
+        few_key, many_key = TURN_KEYS[kind]
+        few, many = TURNS[kind]
+        scaling += f":{rest.pop(few_key, few)}:{rest.pop(many_key, many)}"
+    options = {"rotary_scaling": scaling}
+    if kind == "longrope":
+        for key, option in FACTOR_KEYS.items():
+            options[option] = ",".join(str(number) for number in rest.pop(key))
+    return options

@@ -1,0 +1,202 @@
+"""Rotation frequencies of rotary position embeddings, and their scaling for longer texts.
+
+Pair i of r rotated features turns by θ^(−2i/r) per position, θ being the base. A scaling slows the
+rotation down, so that a text F times as long as those of training meets angles that were seen there.
+It is meant for evaluation, and for continuing a model at a longer length L → F·L:
+
+- ``pi``, position interpolation (Chen et al. 2023, https://arxiv.org/abs/2306.15595): all frequencies
+  are divided by F.
+- ``ntk`` (bloc97 2023, "NTK-aware scaled RoPE"): the base is multiplied by F^(r/(r − 2)), which divides
+  the slowest frequency by F and leaves the fastest as it is.
+- ``yarn`` (Peng et al. 2023, https://arxiv.org/abs/2309.00071): a pair that turns more than 32 times in
+  L tokens keeps its frequency, one that turns less than once is divided by F, and those between are
+  mixed linearly by their number; queries and keys are multiplied by 0.1·ln F + 1.
+- ``llama3`` (Dubey et al. 2024, https://arxiv.org/abs/2407.21783; the formula is in the code that
+  Llama 3.1 was released with): as ``yarn``, between 1 and 4 turns, mixed linearly by the number of
+  turns; queries and keys keep their size.
+- ``longrope`` (Ding et al. 2024, https://arxiv.org/abs/2402.13753): each frequency is divided by a
+  factor of its own, from a short list up to L tokens and from a long list beyond; queries and keys are
+  multiplied by √(1 + ln F / ln L).
+
+F is a number ≥ 1, or, except for ``longrope``, ``dynamic`` for max(1, S / L) in every forward pass over
+S tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import BadInput
+from .base import PositionConfig
+
+BASE = 10000.0
+SCALINGS = ("pi", "ntk", "yarn", "llama3", "longrope")
+#: Turns in L tokens up to which a frequency is divided by F, and from which on it is kept.
+TURNS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
+
+
+def pair_frequencies(
+    features: int, device: torch.device | None = None, base: float = BASE
+) -> Tensor:
+    """Return the angle per position of each pair of rotated features, (r/2,) in fp32."""
+    return 1.0 / _inverse_frequencies(features, device, base)
+
+
+def _inverse_frequencies(features: int, device: torch.device | None, base: float) -> Tensor:
+    exponents = torch.arange(0, features, 2, dtype=torch.float32, device=device) / features
+    return base**exponents
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Rotation slowed down for a longer text.
+
+    Attributes:
+        kind: one of ``SCALINGS``.
+        factor: F, or None for the ratio of the lengths.
+        length: L, tokens of the texts that the unscaled rotation was trained on.
+        few_turns, many_turns: of ``yarn`` and ``llama3``, see ``TURNS``.
+        short_factors, long_factors: of ``longrope``, one number per pair.
+    """
+
+    kind: str
+    factor: float | None
+    length: int
+    few_turns: float = 1.0
+    many_turns: float = 32.0
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+
+    @property
+    def depends_on_key_count(self) -> bool:
+        """True if a token's rotation depends on the number of tokens in the forward pass."""
+        return self.factor is None or self.kind == "longrope"
+
+    def at(
+        self, keys: int, features: int, device: torch.device, base: float = BASE
+    ) -> tuple[Tensor, float]:
+        """Return the frequencies for a text of ``keys`` tokens, and the factor of queries and keys.
+
+        Args:
+            features: r, features that rotate.
+            base: θ of the unscaled rotation.
+
+        Returns:
+            (r/2,) in fp32, and a number.
+        """
+        factor = max(1.0, keys / self.length) if self.factor is None else self.factor
+        plain = pair_frequencies(features, device, base)
+        if self.kind == "pi":
+            return plain / factor, 1.0
+        if self.kind == "ntk":
+            return pair_frequencies(features, device, ntk_base(base, factor, features)), 1.0
+        if self.kind == "longrope":
+            factors = self.long_factors if keys > self.length else self.short_factors
+            size = math.sqrt(1 + math.log(factor) / math.log(self.length))
+            divisors = torch.tensor(factors, device=device)
+            return 1.0 / (divisors * _inverse_frequencies(features, device, base)), size
+        if self.kind == "llama3":
+            turns = plain * self.length / (2 * math.pi)
+            kept = ((turns - self.few_turns) / (self.many_turns - self.few_turns)).clamp(0, 1)
+            return plain / factor * (1 - kept) + plain * kept, 1.0
+        low = max(math.floor(self._pair_that_turns(self.many_turns, features, base)), 0)
+        high = min(math.ceil(self._pair_that_turns(self.few_turns, features, base)), features - 1)
+        pairs = torch.arange(features // 2, dtype=torch.float32, device=device)
+        divided = ((pairs - low) / (high - low if high != low else 0.001)).clamp(0, 1)
+        return plain / factor * divided + plain * (1 - divided), 0.1 * math.log(factor) + 1
+
+    def _pair_that_turns(self, times: float, features: int, base: float) -> float:
+        """Return the pair, with a fraction, that turns so many times in L tokens."""
+        turned = math.log(self.length / (times * 2 * math.pi)) / math.log(base)
+        return features * turned / 2
+
+
+def ntk_base(base: float, factor: float, features: int) -> float:
+    """Return the base that divides the slowest of the frequencies by F."""
+    return base * factor ** (features / max(features - 2, 1))
+
+
+def parse_scaling(config: PositionConfig, features: int) -> Scaling | None:
+    """Return the scaling that ``rotary_scaling`` asks for, or None for ``none``.
+
+    Args:
+        features: r, features that rotate.
+
+    Raises:
+        BadInput: if it is not of the form KIND:F, KIND:F:L or KIND:F:L:FEW:MANY, or an option of
+            ``longrope`` is missing or left over.
+    """
+    given = config.rotary_scaling
+    kind, *values = given.split(":")
+    lists = (config.longrope_short_factors, config.longrope_long_factors)
+    if kind != "longrope" and lists != ("none", "none"):
+        raise BadInput(
+            "--longrope-short-factors and --longrope-long-factors require --rotary-scaling longrope. "
+            "Drop them."
+        )
+    if given == "none":
+        return None
+    scaling = _parse_numbers(kind, values, config.train_length)
+    if scaling is None:
+        raise BadInput(
+            f"--rotary-scaling must be none, or {', '.join(SCALINGS[:-1])} or {SCALINGS[-1]} with a "
+            "factor of at least 1, such as yarn:4, or (not longrope) 'dynamic', such as ntk:dynamic, "
+            f"not '{given}'. The length trained at before can follow (yarn:4:512), and for "
+            "yarn and llama3 the turns up to which a frequency is divided and from which on it is "
+            "kept (llama3:8:8192:1:4)."
+        )
+    if kind != "longrope":
+        return scaling
+    short_factors = _parse_factors("--longrope-short-factors", lists[0], features // 2)
+    long_factors = _parse_factors("--longrope-long-factors", lists[1], features // 2)
+    return Scaling(
+        kind,
+        scaling.factor,
+        scaling.length,
+        short_factors=short_factors,
+        long_factors=long_factors,
+    )
+
+
+def _parse_numbers(kind: str, values: list[str], train_length: int) -> Scaling | None:
+    """Return a scaling without its lists, or None if a value is missing, surplus or out of range."""
+    if kind not in SCALINGS or len(values) not in (1, 2, 4):
+        return None
+    few, many = TURNS.get(kind, (1.0, 32.0))
+    try:
+        factor = None if values[0] == "dynamic" else float(values[0])
+        length = int(values[1]) if len(values) > 1 else train_length
+        if len(values) == 4:
+            few, many = float(values[2]), float(values[3])
+    except ValueError:
+        return None
+    valid = length >= 1 and 0 < few < many < math.inf
+    if factor is not None:
+        valid = valid and 1 <= factor < math.inf
+    if kind == "longrope":
+        valid = valid and factor is not None and length >= 2
+    if kind not in TURNS:
+        valid = valid and len(values) < 4
+    return Scaling(kind, factor, length, few, many) if valid else None
+
+
+def _parse_factors(flag: str, given: str, pairs: int) -> tuple[float, ...]:
+    """Return the numbers of a list that is separated by commas, one per pair of features.
+
+    Raises:
+        BadInput: if there are more or fewer, or one is not a positive number.
+    """
+    try:
+        factors = tuple(float(number) for number in given.split(","))
+    except ValueError:
+        factors = ()
+    if len(factors) != pairs or not all(0 < factor < math.inf for factor in factors):
+        raise BadInput(
+            f"{flag} must be {pairs} positive numbers separated by commas, one for each pair of "
+            f"rotated features, not '{given}'."
+        )
+    return factors
