@@ -27,6 +27,7 @@ from ..results import manifest
 from ..results.provenance import collect_provenance
 from ..results.schema import (
     TRAINING_FILE,
+    identity,
     load_document,
     merge_documents,
     new_document,
@@ -149,9 +150,9 @@ class Results:
 
     def find(self, checkpoint: Path, case: dict) -> dict | None:
         """The cell of a measurement, None if it has not been made yet."""
-        point = {"checkpoint": str(checkpoint), **case}.items()
+        wanted = {*identity({**self.settings, "checkpoint": str(checkpoint), **case})}
         for cell in (cell for document in self._documents for cell in document["cells"]):
-            if point <= cell.items():
+            if wanted <= {*identity(cell)}:
                 if cell.get("checkpoint_sha256") != self._hashes[checkpoint]:
                     raise BadInput(
                         f"'{self.path}' contains results of another checkpoint with the name "

@@ -160,6 +160,8 @@ def why_not_comparable(corpus: str, point: Point) -> str | None:
         return f"the paper's model on {corpus} is {setting['model']}"
     if set(json.loads(point.model_overrides or "{}")) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
+    if point.score_from is not None or point.score_to is not None:
+        return "only a part of the tokens was scored"
     if setting["updates"] is None:
         return None
     if point.updates is None:

@@ -6,8 +6,11 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+from alibi_fairseq.results.schema import Role, identity
+from alibi_fairseq.results.training_command import model_options
 
 METHOD_NAMES = {
     "alibi": "ALiBi",
@@ -29,14 +32,28 @@ METHOD_NAMES = {
     "alibi_given_slopes": "ALiBi, other slopes",
 }
 
-Text = tuple[str, str | None, int | None]  # split, SHA-256 of the data, number of tokens
+
+class Text(NamedTuple):
+    """The tokens that were predicted; None is unknown, or in a score range no limit."""
+
+    subset: str
+    data_sha256: str | None
+    tokens: int | None
+    documents: str | None
+    score_from: int | None
+    score_to: int | None
+
+    @property
+    def scored(self) -> str:
+        """The score range in words."""
+        if self.score_from is None and self.score_to is None:
+            return "all scored"
+        end = "the end" if self.score_to is None else self.score_to
+        of = f" of each document ({self.documents})" if self.documents else ""
+        return f"tokens {self.score_from or 0} to {end}{of}"
 
 
-def _outcome() -> Any:
-    return field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Point:
     """The perplexity of one model on one split at one length and stride.
 
@@ -44,7 +61,7 @@ class Point:
     of a plugin's method. ``other_text`` says why perplexities are in other units than the paper's,
     ``unlike_paper`` why they must not stand beside its numbers. ``seeds`` and ``spread`` (standard
     deviation) are set where several seeds were averaged. Points are equal if they are the same
-    measurement, whatever its outcome.
+    measurement of the same run (:func:`.schema.identity`), whatever its outcome.
     """
 
     position_method: str
@@ -52,7 +69,7 @@ class Point:
     length: int
     stride: int
     subset: str
-    perplexity: float | None = _outcome()
+    perplexity: float | None = None
     corpus: str | None = None
     tokens: int | None = None
     data_sha256: str | None = None
@@ -68,9 +85,15 @@ class Point:
     parameters: int | None = None
     vocabulary: int | None = None
     seed: int | None = None
-    tokens_per_second: float | None = _outcome()
-    tokens_per_second_batch_1: float | None = _outcome()
-    bits_per_byte: float | None = _outcome()
+    lr: float | None = None
+    memory_length: int | None = None
+    train_command: str | None = None
+    documents: str | None = None
+    score_from: int | None = None
+    score_to: int | None = None
+    tokens_per_second: float | None = None
+    tokens_per_second_batch_1: float | None = None
+    bits_per_byte: float | None = None
     other_text: str = ""
     unlike_paper: str = ""
     status: str = ""
@@ -80,7 +103,23 @@ class Point:
     @property
     def text(self) -> Text:
         """The tokens that were predicted: only perplexities of the same ones compare."""
-        return self.subset, self.data_sha256, self.tokens
+        is_cut = self.score_from is not None or self.score_to is not None
+        documents = self.documents if is_cut else None
+        scored = (documents, self.score_from, self.score_to)
+        return Text(self.subset, self.data_sha256, self.tokens, *scored)
+
+    def identity(self, *roles: Role) -> tuple:
+        """Return :func:`.schema.identity`; that of a measurement includes the data's hash."""
+        found = identity(vars(self), *roles)
+        if not roles or Role.MEASUREMENT in roles:
+            found += (("data_sha256", self.data_sha256),)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and self.identity() == other.identity()
+
+    def __hash__(self) -> int:
+        return hash(self.identity())
 
     @property
     def nonoverlapping(self) -> bool:
@@ -169,14 +208,16 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
     """What tells each text apart from the others of the same split; empty for the only one."""
     of_split: dict[str, dict[Text, None]] = defaultdict(dict)
     for text in texts:
-        of_split[text[0]][text] = None
+        of_split[text.subset][text] = None
     names = {}
     for same_split in of_split.values():
-        _, hashes, counts = map(set, zip(*same_split, strict=True))
+        counts = {text.tokens for text in same_split}
+        hashes = {text.data_sha256 for text in same_split}
+        ranges = {text.scored for text in same_split}
         for text in same_split:
-            _, sha256, tokens = text
-            parts = [f"{tokens or 'unknown'} tokens"] if len(counts) > 1 else []
-            parts += [f"data {(sha256 or 'unknown')[:8]}"] if len(hashes) > 1 else []
+            parts = [f"{text.tokens or 'unknown'} tokens"] if len(counts) > 1 else []
+            parts += [f"data {(text.data_sha256 or 'unknown')[:8]}"] if len(hashes) > 1 else []
+            parts += [text.scored] if len(ranges) > 1 else []
             names[text] = ", ".join(parts)
     return names
 
@@ -185,8 +226,8 @@ def series(points: Iterable[Point]) -> list[Series]:
     """Points by model, in table order, each model's by length; seeds are averaged.
 
     Methods that tables do not know, such as a plugin's, keep their place in the order of the points.
-    Two checkpoints, update counts, precisions or overrides of one method, length and seed are
-    different models, told apart by what differs.
+    Models that differ in more than the seed have series of their own, named by the difference. So
+    have runs that are not known to be different seeds, or to be measured on the same text.
     """
     by_model: dict[tuple[str, int], list[Point]] = defaultdict(list)
     places, place = {}, (-1, 0)
@@ -206,38 +247,87 @@ def series(points: Iterable[Point]) -> list[Series]:
 
 
 def _variants(points: list[Point]) -> dict[str, list[Point]]:
-    """Points of one method and training length by what their label must add to tell them apart."""
-    described = {
-        point: (
-            point.label or "",
-            size_text(point.layers, point.width, point.parameters) or "of unknown size",
-            f"{point.updates} updates",
-            str(point.precision),
-            point.model_overrides or "as trained",
-            point.checkpoint or "unnamed",
-        )
-        for point in points
-    }
-    runs = {(point.seed, parts) for point, parts in described.items()}
+    """Return the points of one method and training length by what their label must add."""
+    described = dict(zip(points, _described(points)))
+    models = {point.identity(Role.MODEL) for point in points}
     needed: list[int] = []
     for place, values in enumerate(map(set, zip(*described.values()))):
-        names = {(seed, *(parts[each] for each in needed)) for seed, parts in runs}
+        names = {tuple(parts[each] for each in needed) for parts in described.values()}
         labelled = place == 0 and values != {""}
-        if labelled or (len(names) < len(runs) and len(values) > 1):
+        if labelled or (len(names) < len(models) and len(values) > 1):
             needed.append(place)
-    variants = defaultdict(list)
+    named: dict[str, list[Point]] = defaultdict(list)
     for point, parts in described.items():
-        variants[", ".join(filter(None, (parts[each] for each in needed)))].append(point)
+        named[", ".join(filter(None, (parts[each] for each in needed)))].append(point)
+    variants: dict[str, list[Point]] = defaultdict(list)
+    for name, members in named.items():
+        for point in members:
+            run = "" if _are_seeds(members) else _run_name(point, members)
+            variants[", ".join(filter(None, (name, run)))].append(point)
     return dict(sorted(variants.items()))
 
 
-def _average_seeds(points: list[Point]) -> list[Point]:
-    cases = defaultdict(list)
+def _described(points: list[Point]) -> list[tuple[str, ...]]:
+    """Return for each point what may set its model apart, in words, the plainest first."""
+    options = [dict(model_options(point.train_command or "")) for point in points]
+    names = sorted({name for each in options for name in each})
+    different = [name for name in names if len({each.get(name) for each in options}) > 1]
+    found: list[tuple[str, ...]] = []
+    for point, own in zip(points, options):
+        training = ", ".join(f"{name} {own[name]}".strip() for name in different if name in own)
+        found.append(
+            (
+                point.label or "",
+                size_text(point.layers, point.width, point.parameters) or "of unknown size",
+                f"{point.updates} updates",
+                str(point.precision),
+                point.model_overrides or "as trained",
+                f"memory of {point.memory_length or 0}",
+                point.model or "of unknown architecture",
+                f"dictionary of {point.vocabulary or 'unknown size'}",
+                f"lr {point.lr or 'unknown'}",
+                training if point.train_command else "trained by an unknown command",
+            )
+        )
+    return found
+
+
+def _are_seeds(points: list[Point]) -> bool:
+    """Return True if points of one model differ in nothing but known seeds wherever they meet."""
+    return all(
+        len(same) == 1
+        or (
+            same[0].data_sha256 is not None
+            and None not in (seeds := {point.seed for point in same})
+            and len(seeds) == len(same)
+        )
+        for same in _by_measurement(points)
+    )
+
+
+def _run_name(point: Point, points: list[Point]) -> str:
+    """Return what sets a run apart from the others of its model."""
+    checkpoint = point.checkpoint or "unnamed"
+    seed = "unknown seed" if point.seed is None else f"seed {point.seed}"
+    checkpoints = {each.checkpoint for each in points}
+    if len(checkpoints) == len({each.identity(Role.RUN) for each in points}):
+        return checkpoint if len(checkpoints) > 1 else ""
+    return f"{checkpoint}, {seed}" if len(checkpoints) > 1 else seed
+
+
+def _by_measurement(points: list[Point]) -> list[list[Point]]:
+    """Return the points of each measurement, in order of the length."""
+    cases: dict[tuple, list[Point]] = defaultdict(list)
     for point in points:
-        cases[point.length, not point.nonoverlapping, point.stride, point.subset].append(point)
+        order = (point.length, not point.nonoverlapping, point.stride, point.subset)
+        cases[order, point.identity(Role.MEASUREMENT)].append(point)
+    return [cases[case] for case in sorted(cases, key=lambda case: (case[0], str(case[1])))]
+
+
+def _average_seeds(points: list[Point]) -> list[Point]:
     averaged = []
-    for _, same in sorted(cases.items()):
-        if len(same) > 1:
+    for same in _by_measurement(points):
+        if len(same) > 1 and _are_seeds(same):
             means: dict = {"seeds": len(same), "seed": None}
             for key in ("bits_per_byte", "perplexity"):
                 values = [getattr(p, key) for p in same if getattr(p, key) is not None]

@@ -10,8 +10,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results.training_command import model_options
 
 #: Document that a training writes into its save folder.
 TRAINING_FILE = "training.json"
@@ -38,6 +40,14 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
 Date = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 _ABSENT: Any = None  # the key may be left out, but not be null
+
+
+class Role(Enum):
+    """What a key of a cell identifies; a key without a role is an outcome."""
+
+    MODEL = "the model as evaluated, whatever its seed"
+    RUN = "one training of the model"
+    MEASUREMENT = "what was measured of a model"
 
 
 class JsonObject(BaseModel):
@@ -84,20 +94,28 @@ class Cell(JsonObject):
     __pydantic_extra__: dict[str, Scalar | list[float]]
 
     name: Text = _ABSENT
-    position_method: Text = _ABSENT
+    position_method: Annotated[Text, Role.MODEL] = _ABSENT
     display_name: Text = _ABSENT
-    train_length: PositiveCount = _ABSENT
-    length: PositiveCount = _ABSENT
-    stride: PositiveCount = _ABSENT
-    subset: Text = _ABSENT
-    model: Text = _ABSENT
-    checkpoint: Text = _ABSENT
-    updates: Count = _ABSENT
-    seed: Count | None = None
-    precision: Text = _ABSENT
-    model_overrides: Json[dict] = _ABSENT
+    train_length: Annotated[PositiveCount, Role.MODEL] = _ABSENT
+    length: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
+    stride: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
+    subset: Annotated[Text, Role.MEASUREMENT] = _ABSENT
+    model: Annotated[Text, Role.MODEL] = _ABSENT
+    checkpoint: Annotated[Text, Role.RUN] = _ABSENT
+    updates: Annotated[Count, Role.MODEL] = _ABSENT
+    seed: Annotated[Count | None, Role.RUN] = None
+    precision: Annotated[Text, Role.MODEL] = _ABSENT
+    model_overrides: Annotated[Json[dict], Role.MODEL] = _ABSENT
+    label: Annotated[str | None, Role.MODEL] = None
+    lr: Annotated[float | None, Role.MODEL] = None
+    memory_length: Annotated[Count | None, Role.MODEL] = None
+    train_command: Annotated[str | None, Role.MODEL] = None
+    corpus: Annotated[str | None, Role.MEASUREMENT] = None
+    documents: Annotated[str | None, Role.MEASUREMENT] = None
+    score_from: Annotated[Count | None, Role.MEASUREMENT] = None
+    score_to: Annotated[Count | None, Role.MEASUREMENT] = None
     shard: None = None  # earlier versions wrote parts of an evaluation
-    tokens: PositiveCount = _ABSENT
+    tokens: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
     words: PositiveCount = _ABSENT
     bytes: PositiveCount = _ABSENT
     loss_bits: Bits = _ABSENT
@@ -107,10 +125,10 @@ class Cell(JsonObject):
     document_tokens: list[Count] = _ABSENT
     document_bits: list[TotalBits] = _ABSENT
     processes: PositiveCount = _ABSENT
-    parameters: PositiveCount = _ABSENT
-    layers: PositiveCount = _ABSENT
-    width: PositiveCount = _ABSENT
-    vocabulary: PositiveCount = _ABSENT
+    parameters: Annotated[PositiveCount, Role.MODEL] = _ABSENT
+    layers: Annotated[PositiveCount, Role.MODEL] = _ABSENT
+    width: Annotated[PositiveCount, Role.MODEL] = _ABSENT
+    vocabulary: Annotated[PositiveCount, Role.MODEL] = _ABSENT
     tokens_per_second: Positive = _ABSENT
     tokens_per_second_batch_1: Positive = _ABSENT
     gpu_hours: NotNegative = _ABSENT
@@ -118,7 +136,7 @@ class Cell(JsonObject):
     phase: Literal["train", "evaluate"] = _ABSENT
     baseline: Text | None = None
     ratio: Positive | None = None
-    depth: Share = _ABSENT
+    depth: Annotated[Share, Role.MEASUREMENT] = _ABSENT
     trials: PositiveCount = _ABSENT
     accuracy: Share = _ABSENT
     chance: Share = _ABSENT
@@ -223,25 +241,48 @@ class Document(JsonObject):
     cells: list[Cell]
 
 
-# The keys that say which measurement a cell is: no two cells of a document agree in all of them.
-_IDENTITY = (
-    *("model", "position_method", "train_length", "checkpoint", "updates", "seed"),
-    *("precision", "model_overrides", "documents", "score_from", "score_to"),
-    *("subset", "length", "stride", "depth"),
-)
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
 _MEASURED = (
     *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
 )
 
 
+def keys_of(*roles: Role) -> tuple[str, ...]:
+    """Return the keys of a cell that have one of these roles."""
+    fields = Cell.model_fields.items()
+    return tuple(key for key, info in fields if not {*roles}.isdisjoint(info.metadata))
+
+
+_KEYS = {role: keys_of(role) for role in Role}
+
+
+def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
+    """Return what identifies a model, a run or a measurement, as (key, value) pairs.
+
+    Every comparison of results uses it: two cells measure the same thing if they agree in all
+    roles, and two models differ at most in their seed if they agree in ``Role.MODEL``. Unknown
+    values are left out. Of a training command only the options that determine the model count, and
+    boundaries of documents only where they decide which tokens are scored.
+
+    Args:
+        facts: a cell, with the values of its document where these are to count.
+        roles: all by default.
+    """
+    found = {key: facts.get(key) for role in roles or Role for key in _KEYS[role]}
+    if facts.get("train_command") and "train_command" in found:
+        found["train_command"] = model_options(facts["train_command"])
+    if facts.get("score_from") is None and facts.get("score_to") is None:
+        found.pop("documents", None)
+    return tuple((key, value) for key, value in found.items() if value is not None)
+
+
 def cell_identity(kind: str, cell: dict) -> tuple:
-    """What distinguishes this cell from the others of its document, as (key, value) pairs."""
-    keys: Iterable[str] = _IDENTITY
-    if kind == "benchmark":
-        described = cell.keys() - {*_MEASURED}
-        keys = sorted(key for key in described if not isinstance(cell[key], float))
-    return tuple((key, cell[key]) for key in keys if cell.get(key) is not None)
+    """Return what distinguishes this cell from the others of its document."""
+    if kind != "benchmark":
+        return identity(cell)
+    described = cell.keys() - {*_MEASURED}
+    keys = sorted(key for key in described if not isinstance(cell[key], float))
+    return tuple((key, cell[key]) for key in keys if cell[key] is not None)
 
 
 def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
@@ -314,6 +355,12 @@ def merge_documents(documents: list[dict]) -> dict:
     first = documents[0]
     kind = first["kind"]
     cells: dict[tuple, dict] = {}
+    separate = [
+        key
+        for key in ("seed", "precision")
+        if None not in (values := {document["provenance"][key] for document in documents})
+        and len(values) > 1
+    ]
     for document in documents:
         for key in ("kind", "corpus", "data_sha256", "dictionary_sha256"):
             one, other = ((each | each["provenance"])[key] for each in (first, document))
@@ -322,6 +369,8 @@ def merge_documents(documents: list[dict]) -> dict:
                     f"Results with different {key} cannot be merged ({one} and {other})."
                 )
         for cell in document["cells"]:
+            if kind != "benchmark":  # what the merged provenance cannot say for all cells
+                cell = {key: document["provenance"][key] for key in separate} | cell
             kept = cells.setdefault(cell_identity(kind, cell), cell)
             if kept != cell:
                 which = ", ".join(f"{key} {value}" for key, value in cell_identity(kind, cell))

@@ -10,6 +10,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown, own_results
 from alibi_fairseq.reporting.paper_tables import perplexity_grid, table_rows
 from alibi_fairseq.results.points import document_points
+from alibi_fairseq.results.points import series as series_of
 from alibi_fairseq.results.schema import load_document
 
 
@@ -77,7 +78,7 @@ def test_bits_per_byte_are_shown_and_averaged_where_they_are_known():
     [
         (
             [{"updates": n, "checkpoint": c} for n, c in ((100, "a"), (900, "b"), (900, "c"))],
-            ["100 updates, a", "900 updates, b", "900 updates, c"],
+            ["100 updates", "900 updates, b", "900 updates, c"],
         ),
         ([{}, {"model_overrides": '{"x": 2}'}], ["as trained", '{"x": 2}']),
         (
@@ -90,6 +91,61 @@ def test_runs_that_differ_are_told_apart_and_never_averaged(runs, variants):
     rows = rows_of(*(evaluation_cell(10.0 + n, **run) for n, run in enumerate(runs)))
     expected = [f"ALiBi, L=64 ({variant})" for variant in variants]
     assert rows == [[name, f"{10 + n:.2f}"] for n, name in enumerate(expected)]
+
+
+TRAINING = "fairseq-train data --arch alibi_lm --lr {lr} --seed {seed} --save-dir runs/{seed} --cpu"
+
+
+def seeds(one: dict, other: dict):
+    return [evaluation_cell(10.0, seed=1) | one, evaluation_cell(12.0, seed=2) | other]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (
+            {"train_command": TRAINING.format(lr=0.1, seed=1)},
+            {"train_command": TRAINING.format(lr=0.2, seed=2)},
+            ["--lr 0.1", "--lr 0.2"],
+        ),
+        (
+            {"train_command": TRAINING.format(lr=0.1, seed=1)},
+            {},
+            ["arch alibi_lm", "trained by an unknown command"],
+        ),
+        ({"lr": 0.1}, {"lr": 0.2}, ["lr 0.1", "lr 0.2"]),
+        ({"seed": None}, {}, ["seed 2", "unknown seed"]),
+        ({"vocabulary": 100}, {"vocabulary": 200}, ["dictionary of 100", "dictionary of 200"]),
+        ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
+    ],
+)
+def test_models_that_differ_in_more_than_the_seed(one, other, names):
+    rows = rows_of(*seeds(one, other))
+    assert len(rows) == 2 and {row[1] for row in rows} == {"10.00", "12.00"}
+    assert all(name in row[0] for name, row in zip(names, rows))
+
+
+def test_seeds_of_one_training_command_are_averaged():
+    commands = [TRAINING.format(lr=0.1, seed=n) for n in (1, 2)]
+    commands[1] = commands[1].replace("fairseq-train", "python -m alibi_fairseq train")
+    rows = rows_of(*seeds(*({"train_command": command} for command in commands)))
+    assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
+
+
+def test_seeds_on_unknown_data_are_not_averaged():
+    measured = document_points(document(*seeds({}, {}), data_sha256=None))
+    rows = cells_of(own_results.length_table(measured))[1:]
+    assert rows == [["ALiBi, L=64 (seed 1)", "10.00"], ["ALiBi, L=64 (seed 2)", "12.00"]]
+
+
+def test_score_ranges_are_different_texts():
+    first, last = {"score_to": 500}, {"score_from": 500}
+    shown = length_table(*seeds(first, last))
+    assert "seeds" not in shown
+    assert "valid, non-overlapping, tokens 0 to 500:" in shown
+    assert "valid, non-overlapping, tokens 500 to the end:" in shown
+    (series,) = series_of(document_points(document(*seeds(first, last))))
+    assert {point.perplexity for point in series.points} == {10.0, 12.0}
 
 
 def test_methods_from_outside_keep_their_place_and_their_name():

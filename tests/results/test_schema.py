@@ -6,6 +6,7 @@ from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import BadInput
 from alibi_fairseq.results import schema
+from alibi_fairseq.results.points import Point
 from alibi_fairseq.results.schema import json_text
 
 
@@ -157,6 +158,29 @@ def test_merge_keeps_every_cell_once_and_every_origin():
     assert provenance["parts"] == [one["provenance"], two["provenance"]]
     again = schema.merge_documents([merged, document(evaluation_cell(9.0, length=64))])
     assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
+
+
+def test_merge_keeps_the_seed_of_each_document():
+    documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
+    merged = schema.merge_documents(documents)
+    assert merged["provenance"]["seed"] is None
+    assert [cell["seed"] for cell in merged["cells"]] == [1, 2]
+
+
+def test_point_has_every_key_that_identifies_a_result():
+    point = Point("alibi", 64, 128, 128, "valid")
+    assert {*schema.keys_of(*schema.Role)} - {"depth"} <= vars(point).keys()
+
+
+def test_identity_ignores_outcomes_and_unused_document_boundaries():
+    cell = evaluation_cell(seed=1)
+    assert schema.identity(cell) == schema.identity(cell | {"perplexity": 3.0, "seconds": 2.0})
+    assert schema.identity(cell) == schema.identity(cell | {"documents": "title"})
+    cut = cell | {"score_from": 8}
+    assert schema.identity(cut) != schema.identity(cut | {"documents": "title"})
+    assert schema.identity(cell, schema.Role.MODEL) == schema.identity(
+        cell | {"seed": 2, "checkpoint": "b.pt", "length": 64}, schema.Role.MODEL
+    )
 
 
 @pytest.mark.parametrize(
