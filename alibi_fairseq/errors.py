@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import errno
+import linecache
+import logging
 import os
 import re
 import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Iterable
-from contextlib import redirect_stderr
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from typing import Any
 
 #: This project's command, its package, and where that lies.
 PROGRAM, PACKAGE = "alibi-fairseq", "alibi_fairseq"
@@ -51,8 +55,34 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
+def usage_error(message: str, program: str) -> BadInput:
+    """Return the error for a message of argparse, with a suggestion for a misspelled choice."""
+    form = r"argument (.+?): invalid choice: '(.*)' \(choose from (.*)\)"
+    if found := re.fullmatch(form, message, re.DOTALL):
+        flag, value, listed = found.groups()
+        choices = [choice.strip("' ") for choice in listed.split(",")]
+        message = f"argument {flag}: there is no '{value}'.{did_you_mean(value, choices)}"
+        if len(choices) <= _FEW_CHOICES:
+            message += f" Choose from {', '.join(choices)}"
+        message = message.removesuffix(".")
+    return BadInput(f"{message}; see `{program} --help`.")
+
+
+def requirement(error: Mapping[str, Any]) -> str:
+    """Return what a value must be, from an error of pydantic: ``must be a valid number``."""
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return "there is no such key"
+    text = error["msg"].removeprefix("Value error, ").removesuffix(".")
+    text = re.sub(r"^(Input|String|Tuple|List|Dictionary) should", "must", text)
+    return re.sub(r", unable to parse.*| after validation, not \d+", "", text)
+
+
 def install_excepthook() -> None:
     """End a command with one sentence on an uncaught exception (:func:`report`)."""
+    # A log that cannot be written does not end a training, nor print a traceback for each line.
+    logging.raiseExceptions = False
     # Or Hydra prints its own report and exits with 1.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
@@ -86,8 +116,59 @@ def report(exception: BaseException) -> int:
     program = Path(sys.argv[0]).name
     program = program if program.startswith(("fairseq-", PROGRAM)) else PROGRAM
     # Not print, which fairseq replaces in the processes of a distributed run.
-    sys.stderr.write(f"{program}: {sentence}\n")
+    try:
+        sys.stderr.write(f"{program}: {sentence}\n")
+        sys.stderr.flush()
+    except OSError:
+        # stderr is closed or full, which may be the error itself.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        sys.stdout.write(f"{program}: {sentence}\n")
     return code
+
+
+@contextmanager
+def option_errors() -> Iterator[None]:
+    """Turn exceptions of fairseq's code into a BadInput where only options can be their reason.
+
+    fairseq checks few options. Any other wrong value raises a plain Python exception where it is
+    used first.
+    """
+    try:
+        yield
+    except Exception as error:
+        if explain(error) or (rejected := _option_error(error)) is None:
+            raise
+        logging.getLogger(__name__).debug("options cannot be used", exc_info=True)
+        raise rejected from error
+
+
+def _option_error(exception: Exception) -> BadInput | None:
+    """Return a sentence that names the line of fairseq that failed; None for any other exception."""
+    kind, message = _kind_and_message(exception)
+    type_of_child = getattr(builtins, kind, None)
+    named = type_of_child if isinstance(type_of_child, type) else type(exception)
+    if not (issubclass(named, _OPTION_ERRORS) or named is Exception):
+        return None
+    trace = "".join(traceback.format_exception(exception))  # with that of a child process
+    frames = re.findall(r'File "(.+?)", line (\d+), in', trace)
+    fairseq = [name for name in ("fairseq", "fairseq_cli") if name in sys.modules]
+    folders = [FOLDER, *(Path(sys.modules[name].__path__[0]) for name in fairseq)]
+    inner = [
+        (file, int(line))
+        for file, line in frames
+        if any(map(Path(file).is_relative_to, folders))
+        and not Path(file).is_relative_to(FOLDER / "fairseq_fixes")  # called in place of fairseq's
+    ]
+    if not inner or Path(inner[-1][0]).is_relative_to(FOLDER):
+        return None
+    statement = linecache.getline(*inner[-1]).strip()
+    reason = textwrap.shorten(message, 300, placeholder=" …").rstrip(".")
+    if not statement.startswith("raise"):
+        reason = f"{kind} in `{statement}`, {reason}"
+    return BadInput(
+        f"fairseq cannot run with these options: {reason}. Change the option that it names; "
+        "LOGLEVEL=DEBUG shows the traceback."
+    )
 
 
 def _unexpected(exception: BaseException) -> str:
@@ -126,6 +207,9 @@ def explain(exception: BaseException) -> str | None:
         message = f"{message.partition(';')[0]}: {exception.__context__}"
     sentence = " ".join(message.split())
     bases = {base.__name__ for base in type(exception).__mro__}
+    if "HydraException" in bases and exception.__cause__ is not None:
+        reason = str(exception.__cause__).partition("\n")[0]
+        return f"{sentence} ({' '.join(reason.split())})."
     if kind in ("BadInput", "BrokenFairseq") or "HydraException" in bases:
         return sentence
     if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
@@ -150,6 +234,13 @@ def _kind_and_message(exception: BaseException) -> tuple[str, str]:
     return kind.rsplit(".", 1)[-1], message.strip()
 
 
+#: Longest list of choices in a message.
+_FEW_CHOICES = 20
+#: Types of exceptions that Python raises for a value that fits nowhere.
+_OPTION_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(SyntaxError, TypeError, ValueError),
+)
 #: Errors of a disk, a folder or a name: nothing that a program could do about.
 _OF_THE_MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
@@ -174,7 +265,7 @@ _KNOWN = {
     "^Exception: The dataset is empty": "",
     "^ValueError: --finetune-from-model": "",
     "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "",
-    "nterpolation key 'task.tokens_per_sample'": (
+    "nterpolation key 'task.": (
         "this model is a language model: add --task language_modeling, since fairseq's default is "
         "translation"
     ),
@@ -185,6 +276,7 @@ _KNOWN = {
     "^IndexError: index out of range in self": (
         "the data holds a word number beyond its dictionary: prepare it again with this dict.txt"
     ),
+    "^UnicodeEncodeError: .*surrogates not allowed": "a file name is not UTF-8: rename it",
     "^UnpicklingError: Weights only load failed": (
         "it is not among the types that are safe to load, so the checkpoint was not read"
     ),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import logging
 import os
 import secrets
 import shutil
 import socket
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from .errors import BadInput
 
@@ -23,6 +25,27 @@ def is_plain_name(name: object) -> bool:
     """Whether a text names a file or folder in the folder it is used in, and nothing elsewhere."""
     plain = isinstance(name, str) and name == Path(name).name and "\0" not in name
     return plain and name not in ("", ".", "..")
+
+
+def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> Any:
+    """Open a file that the user named for reading.
+
+    Args:
+        mode, keywords: as for ``open``.
+
+    Raises:
+        BadInput: it is a folder, or a device or pipe, which may never end and is read only once; or
+            its name is not UTF-8.
+    """
+    name = os.fspath(path)
+    if name != name.encode(errors="replace").decode():
+        raise BadInput(f"The file name {name!a} is not UTF-8; rename it.")
+    kind = os.stat(path).st_mode
+    if stat.S_ISDIR(kind):
+        raise BadInput(f"{path} is a folder; name a file in it.")
+    if not stat.S_ISREG(kind):
+        raise BadInput(f"{path} is a device or a pipe; write its content to a file and name that.")
+    return open(path, mode, **keywords)
 
 
 @contextmanager
@@ -36,6 +59,8 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     Args:
         mode: ``"w"`` (UTF-8, line ends as written) or ``"wb"``.
 
+    Temporary files of earlier writers of ``path`` that were killed are removed.
+
     Raises:
         BadInput: there is a folder or a device of that name.
     """
@@ -43,12 +68,14 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     if target.exists() and not target.is_file():  # a device would be replaced by a file
         raise BadInput(f"{path} is not a file; name one to write.")
     target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
         # "x" instead of tempfile: the file gets the permissions the user's umask gives.
         exclusive = mode.replace("w", "x")
         with open(temporary, exclusive, encoding=encoding, newline=newline) as stream:
+            _mark_as_used(stream.fileno())
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -69,9 +96,12 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise BadInput(f"{path} is not an empty folder; name another one with --out.")
     target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     temporary.mkdir()
+    number = os.open(temporary, os.O_RDONLY)
     try:
+        _mark_as_used(number)
         yield temporary
         if target.is_dir():
             target.rmdir()
@@ -79,6 +109,33 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    finally:
+        os.close(number)
+
+
+def _mark_as_used(number: int) -> None:
+    """Lock a temporary file or folder until this process ends or closes it."""
+    with suppress(OSError):  # a file system without locks, where leftovers stay
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove temporary files and folders of ``target`` whose writers have been killed."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.{8 * '[0-9a-f]'}.tmp"):
+        try:
+            number = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError:
+            pass  # another process is writing it
+        finally:
+            os.close(number)
 
 
 @contextmanager
@@ -97,11 +154,12 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
     path, stream = Path(path), None
     while stream is None:
         stream = _try_to_lock(path, flag, work)
+    holder = f"process {os.getpid()} on {socket.gethostname()}\n"
     with stream:
-        stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        stream.flush()
         try:
+            with suppress(OSError):  # on a full disk the lock holds without the name of its holder
+                os.ftruncate(stream.fileno(), 0)
+                os.write(stream.fileno(), holder.encode())
             yield
         finally:
             path.unlink(missing_ok=True)
@@ -142,7 +200,7 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
     """SHA-256 of the bytes of several files one after the other, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in paths:
-        with open(path, "rb") as stream:
+        with open_input(path) as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)
     return digest.hexdigest()

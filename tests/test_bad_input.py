@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shlex
 import shutil
 import sys
 import tempfile
@@ -114,13 +115,22 @@ TRAINING = {
     "--finetune-from-model FOLDER": "--finetune-from-model",
     "--fp16": "--fp16",
     "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",
+    "--arch alibi_lm_tny": "Did you mean 'alibi_lm_tiny'?",
+    "--position-method my_method": "--user-dir",
+    # fairseq, NumPy or torch raise where they use it first.
+    "--adam-betas test": "self.cfg.adam_betas",
+    "--update-freq ' '": "ast.literal_eval",
+    "--seed 99999999999999999999999": "cfg.common.seed",
+    "--quant-noise-pq 0.1 --quant-noise-pq-block-size 0": "block_size",
+    "--criterion adaptive_loss --adaptive-softmax-cutoff 10,20": "--ddp-backend=legacy_ddp",
+    "--adaptive-input": "--adaptive-input-cutoff",
 }
 
 
-@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 14))
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 23))
 def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
     places = {"CHECKPOINT": checkpoint, "FOLDER": tmp_path}
-    words = [places.get(word, word) for word in flags.split()]
+    words = [places.get(word, word) for word in shlex.split(flags)]
     run = tmp_path / "run"
     assert TRAINING[flags] in refuse("train", data_bin, *SHORT, *words, "--save-dir", run)
     assert not run.exists()
@@ -128,10 +138,10 @@ def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
 
 #: Nobody checks these first: fairseq, NumPy or torch raise where they trip over them.
 UNEXPECTED = (
-    *("--adam-betas x", "--adam-betas (0.9)", "--lr =", "--criterion ctc", "--task masked_lm"),
+    *("--criterion ctc", "--adaptive-input --adaptive-input-cutoff 20,10"),
+    *("--adam-betas (0.9)", "--lr =", "--task masked_lm"),
     *("--log-file /nosuch/x", "--seed -1", "--update-freq 0", "--num-workers -1"),
-    *("--lr-scheduler inverse_sqrt --warmup-updates 0", "--adaptive-input"),
-    "--adaptive-input --adaptive-input-cutoff 20,10",
+    "--lr-scheduler inverse_sqrt --warmup-updates 0",
 )
 
 
@@ -161,12 +171,53 @@ def test_what_nobody_expected(data_bin, tmp_path, fail, capsys, monkeypatch, fla
         ("eval DATA --path CHECKPOINT --lengths 8 --out r.json --memory-gb inf", "--memory-gb"),
         ("compair", "Did you mean 'compare'?"),
         ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
+        ("compare . --out x --lr x", "--lr: 'x' must be a valid number."),
+        ("compare . --out x --tokens-per-update 100", "--tokens-per-update: 100 is not"),
+        ("compare . --out x --eval-lengths 4y", "--eval-lengths: '4y' must be a number of tokens"),
+        ("compare . --out x --arch alibi_lm_tny", "Did you mean 'alibi_lm_tiny'?"),
+        ("compare . --out x --methods my_method", "--user-dir"),
+        ("prepare txt .", "Did you mean 'text'?"),
+        ("prepare text name\udcff.txt", "not UTF-8"),
+        ("prepare text NAMES", "not UTF-8"),
+        ("eval DATA --path RUN --lengths 8 --out r.json", "RUN/checkpoint_best.pt"),
+        ("eval-lm DATA --cpu --path RUN", "RUN/checkpoint_best.pt"),
     ],
 )
 def test_other_options(data_bin, checkpoint, tmp_path, refuse, words, named, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "names").mkdir()
+    Path(tmp_path, "names", "a\udcff.txt").touch()
     places = {"DATA": data_bin, "CHECKPOINT": checkpoint, "EMPTY": tmp_path}
+    places |= {"RUN": checkpoint.parent, "NAMES": tmp_path / "names"}
+    named = named.replace("RUN", str(checkpoint.parent))
     assert named in refuse(*(places.get(word, word) for word in words.split()))
+
+
+#: Commands that would read a device or a pipe without end.
+ENDLESS = (
+    *("report PLACE", "compare PLACE.yaml --out x", "prepare text PLACE", "eval DATA --path PLACE"),
+    *("eval-lm DATA --cpu --path PLACE", "import-checkpoint PLACE --dict PLACE --out x"),
+    *("import-checkpoint CHECKPOINT --dict PLACE --out x",),
+    "export --path CHECKPOINT --data DATA --out x --tokenizer PLACE",
+)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("words", ENDLESS)
+@pytest.mark.parametrize("kind", ["/dev/zero", "pipe"])
+def test_input_is_a_regular_file(data_bin, checkpoint, tmp_path, refuse, words, kind, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "place"
+    for path in (place, tmp_path / "place.yaml"):
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(kind)
+    for name, path in (("DATA", data_bin), ("CHECKPOINT", checkpoint), ("PLACE", place)):
+        words = words.replace(name, str(path))
+    if words.startswith("eval "):
+        words += " --lengths 8 --out r.json"
+    assert "is a device or a pipe" in refuse(*words.split())
 
 
 def without(state: dict, *keys: str) -> dict:

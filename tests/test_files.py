@@ -6,7 +6,7 @@ import pytest
 from commands import ROOT
 
 from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
+from alibi_fairseq.files import atomic_folder, atomic_write, locked
 
 
 def test_written_file_is_whole_and_alone(tmp_path):
@@ -78,4 +78,40 @@ def test_a_lock_has_one_holder(tmp_path):
     counts = [tuple(map(int, process.communicate()[0].split())) for process in processes]
     assert sum(held for held, _ in counts) > 100
     assert not sum(overlapped for _, overlapped in counts)
+    assert not list(tmp_path.iterdir())
+
+
+_KILLED = """
+import os, signal, sys
+from alibi_fairseq.files import atomic_folder, atomic_write, locked
+folder = sys.argv[1]
+with locked(f"{folder}/.r.json.lock", "--out", "test"):
+    with atomic_write(f"{folder}/figure.png") as file, atomic_folder(f"{folder}/model") as model:
+        (model / "weights").write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
+    subprocess.run([sys.executable, "-c", _KILLED, tmp_path], cwd=ROOT, check=False)
+    assert len(list(tmp_path.iterdir())) == 3
+    with locked(tmp_path / ".r.json.lock", "--out", "test"):
+        with atomic_write(tmp_path / "figure.png") as file:
+            file.write("whole")
+            with atomic_write(tmp_path / "figure.png"):
+                pass  # a second writer leaves the file of the first alone
+        with atomic_folder(tmp_path / "model"):
+            pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "model"]
+    assert (tmp_path / "figure.png").read_text() == "whole"
+
+
+def test_lock_on_a_full_disk_is_removed(tmp_path):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+    limit += "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    program = limit + "from alibi_fairseq.files import locked\n"
+    program += "with locked(sys.argv[1], '--out', 'test'): print('held')"
+    command = [sys.executable, "-c", program, tmp_path / "lock"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "held\n", done.stderr
     assert not list(tmp_path.iterdir())

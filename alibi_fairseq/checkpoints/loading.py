@@ -14,6 +14,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import numpy
 import omegaconf
@@ -22,6 +23,7 @@ from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
 from ..errors import BadInput, explain
+from ..files import open_input
 
 #: The types that a checkpoint of fairseq may hold: values, and nothing that could run code.
 SAFE_TYPES = [
@@ -39,6 +41,8 @@ SAFE_TYPES = [
     (numpy.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar"),
     (numpy.float64(0).__reduce__()[0], "numpy._core.multiarray.scalar"),
 ]
+#: Checkpoints of a folder to suggest first.
+_PREFERRED = ("checkpoint_best.pt", "checkpoint_last.pt")
 _OF_PARTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError),
     *(TypeError, ValueError),
@@ -79,6 +83,21 @@ def require_safe_loader(path: str | os.PathLike) -> None:
         )
 
 
+def require_file(path: str | os.PathLike) -> None:
+    """Raises BadInput for a folder, naming a checkpoint in it, and for a device or a pipe."""
+    folder = Path(path)
+    if not folder.is_dir():
+        if folder.exists():
+            open_input(path).close()
+        return
+    names = [file.name for file in folder.glob("*.pt")]
+    best = next((name for name in _PREFERRED if name in names), min(names, default=None))
+    advice = (
+        f"Name the checkpoint in it: {folder / best}" if best else "It holds no checkpoint *.pt"
+    )
+    raise BadInput(f"{path} is a folder. {advice}.")
+
+
 @contextmanager
 def reading(path: str | os.PathLike) -> Iterator[None]:
     """Inside the block a checkpoint may be read, whose checksums torch stores and never compares.
@@ -87,6 +106,7 @@ def reading(path: str | os.PathLike) -> Iterator[None]:
     checksums.
     """
     require_safe_loader(path)
+    require_file(path)
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ..errors import BadInput
-from ..files import atomic_folder
+from ..files import atomic_folder, open_input
 from ..results.provenance import STATE_KEY, fingerprint
 from .loading import check_finite, check_ties, wrong_parts
 from .options import check_options, plain
@@ -43,7 +43,10 @@ def save(state: dict, dictionary: Dictionary, out: Path) -> None:
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
     """fairseq's dictionary file; BadInput if it is none."""
     try:
+        open_input(path).close()
         return Dictionary.load(str(path))
+    except BadInput:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise BadInput(
             f"{path} is not a dictionary; name the dict.txt that fairseq-preprocess wrote."

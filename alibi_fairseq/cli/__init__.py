@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__, errors
-from ..errors import PROGRAM, BadInput, did_you_mean
+from ..errors import PROGRAM, BadInput, did_you_mean, usage_error
 
 #: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
@@ -65,6 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    for argument in arguments:
+        if argument != argument.encode(errors="replace").decode():
+            raise BadInput(f"{argument!a} is not UTF-8; rename the file or folder.")
     if arguments and arguments[0] in FAIRSEQ_COMMANDS:
         from . import fairseq_command
 
@@ -99,7 +102,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are sentences, like any other about bad input."""
 
     def error(self, message):
-        raise BadInput(f"{message}; see `{self.prog} --help`.")
+        raise usage_error(message, self.prog)
 
 
 def make_parser(arguments: list[str]) -> argparse.ArgumentParser:

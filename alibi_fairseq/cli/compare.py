@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..data.probes import MULTIPLES, PROBES
-from ..errors import BadInput
+from ..errors import BadInput, did_you_mean
 from ..experiments.comparison import Comparison, Corpus, from_mapping, load
 from .experiments import ExperimentOptions
 from .options import names, option
@@ -79,8 +79,10 @@ class CompareVerb(ExperimentOptions):
 
         comparison = self.comparison()
         if not comparison.arch.startswith("alibi_lm") or comparison.arch not in ARCH_MODEL_REGISTRY:
+            known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]
             raise BadInput(
-                f"--arch: there is no model '{comparison.arch}'; `alibi-fairseq models` lists them."
+                f"--arch: there is no model '{comparison.arch}'."
+                f"{did_you_mean(comparison.arch, known)} `alibi-fairseq models` lists them."
             )
         if self.slurm and (self.speeds or comparison.hours):
             raise BadInput(
@@ -110,7 +112,8 @@ class CompareVerb(ExperimentOptions):
             corpora.append({"name": name, "probe": name, **(filling if in_text else {})})
         if not corpora:
             raise BadInput("Give a text, or --probes copy.")
-        return from_mapping({**values, "corpora": corpora, "user_dir": self.user_dir})
+        described = {**values, "corpora": corpora, "user_dir": self.user_dir}
+        return from_mapping(described, flags=OPTIONS | TEXT)
 
     def corpus(self, text: dict) -> dict:
         """What a description says of the texts, or of the folder of binary data."""

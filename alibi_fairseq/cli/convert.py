@@ -6,8 +6,9 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..checkpoints.loading import read_checkpoint
+from ..checkpoints.loading import read_checkpoint, wrong_parts
 from ..checkpoints.released import import_released, read_dictionary, save
+from ..files import open_input
 from .options import Verb, option
 
 
@@ -28,6 +29,8 @@ class Export(Verb):
     def __call__(self) -> None:
         from ..huggingface.export import export
 
+        for file in self.tokenizer:
+            open_input(file).close()
         converted = export(self.path, self.data, self.out, self.tokenizer)
         print(f"Wrote {self.out} as {converted.architecture}. {converted.reason}")
         print(f"Largest difference of log-probabilities: {converted.difference:.1e}")
@@ -43,7 +46,8 @@ class ImportHf(Verb):
     def __call__(self) -> None:
         from ..huggingface.importing import import_folder
 
-        flags, difference = import_folder(self.folder, self.out)
+        with wrong_parts(self.folder / "config.json"):
+            flags, difference = import_folder(self.folder, self.out)
         print(f"Wrote {self.out}/checkpoint_best.pt and {self.out}/dict.txt.")
         print(f"Largest difference of log-probabilities: {difference:.1e}")
         print("To train on, add to alibi-fairseq train:")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.loading import require_file
 from ..errors import BadInput
 from ..evaluation.checkpoint import PRECISIONS
 from ..evaluation.data import DOCUMENTS
@@ -143,6 +144,8 @@ class Eval(Verb):
             raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
         if self.out.exists() and not self.out.is_file():  # reading a device may never end
             raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
+        for checkpoint in self.checkpoints:
+            require_file(checkpoint)
         cells = run_sweep(filled(Sweep, self))
         if "accuracy" in cells[0]:
             print(f"{accuracy_table(cells)}\nResults: {self.out}")

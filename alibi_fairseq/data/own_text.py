@@ -41,7 +41,10 @@ ENDINGS = (".txt", ".md", ".rst")
 @dataclass
 class OwnText(Corpus):
     name: ClassVar[str] = "text"
-    summary: ClassVar[str] = "your own text, in any files, with whole documents held out"
+    summary: ClassVar[str] = (
+        "your own text, in any files, with whole documents held out, or the last part of the text "
+        "where documents are too few or too long"
+    )
 
     sources: Sequence[str | os.PathLike] = option(
         "text files of any name, compressed ones (.gz, .xz, .bz2), archives with *.txt, "
@@ -86,6 +89,13 @@ class OwnText(Corpus):
         split = split_documents(sizes, self.held_out, self.seed)
         # Too few documents: the last stretches are held out, so that long contexts remain coherent.
         held = int(sum(sizes) * self.held_out / 100)
+        if split is None:
+            print(
+                f"No whole documents are held out: {len(sizes):,} documents are too few or too long for "
+                f"{self.held_out:g}% of the text each. The last {2 * self.held_out:g}% of the text "
+                "becomes valid and test, so a document may be in several splits.",
+                flush=True,
+            )
         stretches = zip(SPLITS, (sum(sizes) - 2 * held, held, held))
         _deal(joined, zip(split, sizes) if split else stretches, self.texts(work))
         return {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from ..errors import BadInput
-from ..files import sha256_file
+from ..files import open_input, sha256_file
 
 # Suffix → how it is opened and how it begins.
 _COMPRESSED: dict[str, tuple[Callable, bytes]] = {
@@ -68,7 +68,7 @@ def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
     Raises:
         BadInput: the file is damaged.
     """
-    with open(path, "rb") as raw, naming(path):
+    with open_input(path) as raw, naming(path):
         if not is_archive(path):
             packed = _COMPRESSED.get(path.suffix.lower())
             yield path.name, _stream(path, packed[0](raw) if packed else raw)

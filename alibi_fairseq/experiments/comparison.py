@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import yaml
@@ -22,7 +23,8 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
-from ..errors import BadInput
+from ..errors import BadInput, requirement
+from ..files import open_input
 from ..positions import METHODS, known_method
 from ..results.manifest import Name
 
@@ -79,9 +81,16 @@ def at_length(text: str, train_length: int) -> str:
     )
 
 
+def as_length(value: object) -> int | str:
+    """Tokens of a window, or a multiple of the training length and perhaps tokens more, as text."""
+    found = re.fullmatch(r"[1-9]\d*|[1-9]\d*x(\+[1-9]\d*)?", str(value))
+    if found is None:
+        raise ValueError(f"{str(value)[:60]!r} must be a number of tokens, or like 4x or 1x+50")
+    return str(value) if "x" in found[0] else int(found[0])
+
+
 Count = Annotated[int, Field(ge=1)]
-#: An evaluation length: tokens, or a multiple of the training length and perhaps tokens more.
-Length = Count | Annotated[str, Field(pattern=r"^[1-9]\d*x(\+[1-9]\d*)?$")]
+Length = Annotated[int | str, BeforeValidator(as_length)]
 Rate = Annotated[float, Field(gt=0)]
 Each = TypeVar("Each")
 AnyNumber = Annotated[tuple[Each, ...], BeforeValidator(as_list)]
@@ -236,22 +245,37 @@ class Comparison:
 
 def load(path: str | Path, kind: type = Comparison) -> Any:
     """A description from a YAML file whose keys are the attributes of its kind."""
+    with open_input(path) as stream:
+        content = stream.read()
     try:
-        with open(path, "rb") as stream:
-            return from_mapping(yaml.safe_load(stream), kind)
+        return from_mapping(yaml.safe_load(content), kind)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadInput(f"{path}: {f'{error} '.splitlines()[0]}") from error
 
 
-def from_mapping(values: object, kind: type = Comparison) -> Any:
-    """A description from plain values, as YAML gives them; lists may be given as one value."""
+def from_mapping(
+    values: object, kind: type = Comparison, flags: Mapping[str, str] = MappingProxyType({})
+) -> Any:
+    """A description from plain values, as YAML gives them; lists may be given as one value.
+
+    Args:
+        flags: options of the command line by the keys they give, for messages.
+    """
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as errors:
         error = errors.errors(include_url=False)[0]
+        problem = requirement(error)
+        value = error["input"]
+        if problem.startswith("must") and isinstance(value, str | int | float):
+            problem = f"{str(value)[:60]!r} {problem}"
+        key, colon, rest = problem.partition(": ")
+        if not error["loc"] and colon:  # a check of several keys, which names the first
+            raise BadInput(f"{flags.get(key, key)}: {rest}.") from errors
         where = ".".join(map(str, error["loc"]))
-        said = error["msg"].removeprefix("Value error, ").removesuffix(".")
-        raise BadInput(f"{where}: {said}." if where else f"{said}.") from errors
+        for part in error["loc"]:
+            where = flags.get(str(part), where)
+        raise BadInput(f"{where}: {problem}." if where else f"{problem}.") from errors
 
 
 def as_mapping(comparison: Comparison) -> dict:

@@ -19,7 +19,7 @@ from fairseq.data import language_pair_dataset, token_block_dataset
 from fairseq.distributed import utils as distributed_utils
 
 from ..checkpoints.loading import wrong_parts
-from ..errors import FOLDER, PACKAGE, BadInput, is_command
+from ..errors import FOLDER, PACKAGE, BadInput, is_command, option_errors
 from . import around, loading_data, reading_data, resuming, starting, stopping  # noqa: F401
 from .loading_safely import no_eval_in_fairseq
 from .training_record import record
@@ -37,7 +37,8 @@ def checked_before_start(call_main, cfg, main, **keywords):
     starting.check(cfg, program)
     starting.join(cfg, program)
     if program != "train":
-        return call_main(cfg, main, **keywords)
+        with option_errors():
+            return call_main(cfg, main, **keywords)
     save_dir = cfg.checkpoint.save_dir
     with (
         resuming.alone_in(save_dir, starting.rank_of(cfg)),

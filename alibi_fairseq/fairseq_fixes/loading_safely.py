@@ -113,7 +113,7 @@ def evaluate_literal(text, *scope):
         raise ValueError("the text is too long for an option")
     try:
         return ast.literal_eval(text.strip())
-    except (SyntaxError, RecursionError, MemoryError, TypeError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError(f"{text[:80]!r} is not a literal") from error
 
 

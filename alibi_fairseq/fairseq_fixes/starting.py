@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 from fairseq import options
+from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.utils import safe_getattr
 from omegaconf import DictConfig
 
 from ..checkpoints.loading import safe_types_allowed
-from ..errors import BadInput
+from ..errors import BadInput, option_errors, usage_error
 from . import around
 
 logger = logging.getLogger(__name__)
@@ -76,10 +77,18 @@ def usage_errors_in_one_sentence(parse, parser, *arguments, **keywords):
     """A wrong flag prints a usage message of 300 lines before the error (no issue is known)."""
 
     def error(message):
-        raise BadInput(f"{message}; see --help.")
+        raise usage_error(message, Path(sys.argv[0]).name)
 
     parser.error = error
-    return parse(parser, *arguments, **keywords)
+    with option_errors():
+        return parse(parser, *arguments, **keywords)
+
+
+@around(dataclass_utils, "convert_namespace_to_omegaconf")
+def wrong_values_in_one_sentence(convert, args):
+    """A value that fits no field of fairseq's dataclasses raises a bare exception (no issue is known)."""
+    with option_errors():
+        return convert(args)
 
 
 def join(cfg: DictConfig, program: str) -> None:

@@ -33,7 +33,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 from torch import distributed
 
-from ..errors import STOPPED_EARLY, BadInput, leave_terminal
+from ..errors import STOPPED_EARLY, BadInput, leave_terminal, option_errors
 
 logger = logging.getLogger(__name__)
 
@@ -186,6 +186,11 @@ def updates_expected(request: StopRequest) -> Iterator[None]:
         os.environ[_UPDATED] = str(updated)
         try:
             yield
+        except Exception as error:
+            if updated.exists():
+                raise
+            with option_errors():
+                raise error
         finally:
             os.environ.pop(_UPDATED, None)
         if not updated.exists() and request.signal is None:

@@ -193,6 +193,8 @@ def check_options(args: argparse.Namespace) -> None:
             f"{args.decoder_attention_heads} attention heads do not divide a model width of "
             f"{args.decoder_embed_dim}; change --decoder-attention-heads or --decoder-embed-dim."
         )
+    if args.adaptive_input and not args.adaptive_input_cutoff:
+        raise BadInput("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
     if args.character_embeddings:
         raise BadInput("Character embeddings are not supported; drop --character-embeddings.")
     own, softmax = (

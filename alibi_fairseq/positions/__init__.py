@@ -67,7 +67,8 @@ def known_method(name: str) -> str:
     if name not in METHODS:
         hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
         raise BadInput(
-            f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}."
+            f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}. A "
+            "method of a plugin requires --user-dir FOLDER."
         )
     return name
 

@@ -13,13 +13,12 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.files import atomic_write
+from alibi_fairseq.errors import BadInput, requirement
+from alibi_fairseq.files import atomic_write, open_input
 from alibi_fairseq.results.training_command import model_options
 
 #: Document that a training writes into its save folder.
@@ -322,7 +321,7 @@ def check(model: type[BaseModel], content: object, source: str) -> None:
         place = place.removeprefix(".") or "the content"
         if wrong["type"] == "missing":
             raise BadInput(f"{source}: {place} is missing.") from error
-        what = wrong["msg"].removeprefix("Value error, ").rstrip(".")
+        what = requirement(wrong)
         if wrong["type"] == "value_error" and isinstance(wrong["input"], dict):
             raise BadInput(f"{source}: {place} contradicts itself: {what}.") from error
         value = "null" if wrong["input"] is None else repr(wrong["input"])
@@ -421,8 +420,11 @@ def read_json(path: str | os.PathLike) -> Any:
             that cannot be written again (half a surrogate pair).
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        with open_input(path, "r", encoding="utf-8") as stream:
+            content = json.load(stream)
         json.dumps(content, ensure_ascii=False).encode()
+    except BadInput:
+        raise
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}).") from error
     except (RecursionError, ValueError) as error:
