@@ -130,7 +130,9 @@ def check_model(name: str, options: dict) -> None:
 def check_type(option: str, value, declared) -> None:
     """A value has the type of its dataclass field; Optional is written as Union."""
     types = [t for t in (typing.get_args(declared) or (declared,)) if isinstance(t, type)]
-    if option.endswith("_cutoff") and isinstance(value, list):
+    if option == "attention_window" and type(value) is int:
+        fits = 0 <= value < LARGEST  # in checkpoints of earlier versions, and in overrides
+    elif option.endswith("_cutoff") and isinstance(value, list):
         fits = all(type(item) is int and 0 < item < LARGEST for item in value)
     elif isinstance(value, str):
         fits = any(issubclass(t, (str, Enum)) for t in types)

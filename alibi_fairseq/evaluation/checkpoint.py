@@ -22,8 +22,8 @@ from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
-from ..models.decoder import AlibiDecoder
-from ..positions import METHODS
+from ..models.decoder import AlibiDecoder, parse_windows
+from ..positions import METHODS, PositionConfig, cycle_over_layers, name_layers
 from ..positions.alibi import SLOPE_KINDS
 from ..results.provenance import STATE_KEY, fingerprint
 from .measure import Scorer
@@ -200,22 +200,46 @@ def method_facts(options) -> dict[str, str]:
 
 
 def position_method(options) -> str:
-    """The position method of a model of this package or of fairseq's own ``transformer_lm``.
+    """Return the position method of a model of this package or of fairseq's own ``transformer_lm``.
 
     ALiBi with slopes other than the paper's is a method of its own in results, so that no table takes
     it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``, ``alibi_given_slopes``.
-    So is any method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``.
+    So is rotary with another base or on a part of the features (``rotary_percent_0.25``), and any
+    method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``. Methods or attention windows
+    that differ between layers are named in order: ``rotary×3+none``, ``rotary@512×3+none``.
     """
     if "position_method" in options:
-        slopes = getattr(options, "alibi_slopes", "paper")
         scaling = getattr(options, "score_scaling", "none")
-        name = options.position_method
-        if slopes != "paper":
-            name = f"alibi_{slopes if slopes in SLOPE_KINDS else 'given'}_slopes"
+        name = _layers_name(options)
         return name if scaling == "none" else f"{name}_{scaling}"
     if options.no_token_positional_embeddings:
         return "none"
     return "learned" if options.decoder_learned_pos else "sinusoidal"
+
+
+def _layers_name(options) -> str:
+    """Return the name of the methods and, where they differ, of the windows of all layers."""
+    layers = options.decoder_layers
+    methods = cycle_over_layers("--position-method", options.position_method, layers)
+    windows = parse_windows(getattr(options, "attention_window", "0"), layers)
+    labels = [_variant(method, options) for method in methods]
+    if len(set(windows)) > 1:
+        labels = [f"{label}@{w}" if w else label for label, w in zip(labels, windows)]
+    return name_layers(labels)
+
+
+def _variant(method: str, options) -> str:
+    """Return the name of a method with its options that make it another method in results."""
+    slopes = getattr(options, "alibi_slopes", "paper")
+    if method == "alibi" and slopes != "paper":
+        return f"alibi_{slopes if slopes in SLOPE_KINDS else 'given'}_slopes"
+    if method == "rotary":
+        for option in ("rotary_base", "rotary_percent", "p_rope"):
+            default = getattr(PositionConfig, option)
+            value = getattr(options, option, default)
+            if value != default:
+                method += f"_{option.removeprefix('rotary_')}_{value:g}"
+    return method
 
 
 def check_dictionary(state: dict, path: Path, data: Path) -> None:

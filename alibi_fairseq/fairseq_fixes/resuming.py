@@ -235,6 +235,8 @@ def _options(cfg) -> dict:
         model = OmegaConf.to_container(model, resolve=True, enum_to_str=True)
     values = model if isinstance(model, dict) else vars(model) if model is not None else {}
     plain = {name: getattr(value, "value", value) for name, value in values.items()}
+    if "attention_window" in plain:  # a number in checkpoints of earlier versions
+        plain["attention_window"] = str(plain["attention_window"])
     if plain.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
         plain["alibi_slopes"] = f"random --seed {plain.get('train_seed')}"
     return plain

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
+from ..models.decoder import parse_windows
 from ..positions import PositionConfig
 from ..positions.rotary import Rotary
 from .architectures import ACTIVATIONS, NATIVE, Weights
@@ -129,7 +130,13 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
             )
     activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
-    window, memory = (getattr(args, option, 0) for option in ("attention_window", "mem_len"))
+    windows = set(parse_windows(getattr(args, "attention_window", "0"), len(decoder.layers)))
+    if len(windows) > 1:
+        raise BadInput(
+            f"No exported form holds windows that differ between layers (--attention-window "
+            f"{args.attention_window}). Train with one window."
+        )
+    window, memory = windows.pop(), getattr(args, "mem_len", 0)
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"
         raise BadInput(

@@ -57,7 +57,9 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(data, split, dictionary))
                 break
-        method, length = loaded.facts["position_method"], loaded.facts["train_length"]
+        # Of our models the option: in results, a method with other options has another name.
+        method = getattr(loaded.decoder.args, "position_method", loaded.facts["position_method"])
+        length = loaded.facts["train_length"]
         converted = convert(loaded.decoder, method, length)
         save(converted.model, folder)
         ours = isinstance(tokenizer, AlibiLmTokenizer)

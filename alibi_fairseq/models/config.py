@@ -24,7 +24,10 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
 
     position_method: str = field(
         default="alibi",
-        metadata={"help": f"how the model represents token positions: one of {', '.join(METHODS)}"},
+        metadata={
+            "help": f"how the model represents token positions: one of {', '.join(METHODS)}; several, "
+            "separated by commas, are repeated over the layers"
+        },
     )
     attention_backend: str = field(
         default="auto",
@@ -63,9 +66,12 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
             "1) or ssmax (by a factor learned for every head and layer)"
         },
     )
-    attention_window: int = field(
-        default=0,
-        metadata={"help": "attend to the last W tokens only, with any position method; 0: to all"},
+    attention_window: str = field(
+        default="0",
+        metadata={
+            "help": "attention window in tokens, with any position method; 0: unlimited; several, "
+            "separated by commas, are repeated over the layers"
+        },
     )
     block_diagonal: str = field(
         default="none",

@@ -5,6 +5,7 @@ Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 
@@ -16,14 +17,18 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from ..attention import FutureMask, ScoreScale, document_starts
+from ..errors import BadInput
 from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
     Rotation,
     build_position_method,
+    cycle_over_layers,
     token_positions,
 )
 from .self_attention import AttentionContext, SelfAttention
+
+logger = logging.getLogger(__name__)
 
 #: fairseq requires a number; ``learned``, the only bounded method, checks the length itself.
 UNBOUNDED = 10**9
@@ -82,7 +87,13 @@ class AlibiDecoder(TransformerDecoder):
                 args.decoder_layers,
                 args.train_length,
             )
-        self.attention_window = args.attention_window
+        self.attention_windows = parse_windows(args.attention_window, args.decoder_layers)
+        for option in ("position_method", "attention_window"):
+            given = str(getattr(args, option))
+            if "," in given:
+                flag = "--" + option.replace("_", "-")
+                by_layer = cycle_over_layers(flag, given, args.decoder_layers)
+                logger.info("%s by layer: %s", flag, ", ".join(by_layer))
         self.block_diagonal = args.block_diagonal
         for layer in self._all_layers():
             layer.self_attn.backend = args.attention_backend
@@ -195,25 +206,28 @@ class AlibiDecoder(TransformerDecoder):
     def _contexts(
         self, method, real: Tensor, start: int, length: int, memory, documents: Tensor | None = None
     ) -> list:
-        """One attention context per layer; layers with equal biases share one mask."""
+        """Return one attention context per layer; equal biases and windows share one mask."""
         remembered = memory[0].shape[0] if memory else 0
         keys = remembered + start + length
         padding = hidden_padding(real, self.training)
         if padding is not None:
             padding = nn.functional.pad(padding, (remembered, 0))  # (B, S)
-        rotation = method.rotation(start, length, real.device)
+        rotations: dict = {}
         masks: dict = {}
         contexts = []
-        for index in range(len(self.layers)):
-            bias = method.bias(index, keys)
-            if bias not in masks:
-                masks[bias] = FutureMask(
-                    bias, length, keys, padding, self.attention_window, documents
-                )
+        for index, window in enumerate(self.attention_windows):
+            layer_method, number = method.layer_method(index)
+            if layer_method not in rotations:
+                rotations[layer_method] = layer_method.rotation(start, length, real.device)
+            bias = layer_method.bias(number, keys)
+            if (bias, window) not in masks:
+                masks[bias, window] = FutureMask(bias, length, keys, padding, window, documents)
+            mask = masks[bias, window]
+            rotation = rotations[layer_method]
             layer_memory = memory[index] if memory else None
-            gate = partial(method.gate, index)
+            gate = partial(layer_method.gate, number)
             scale = None if self.score_scale is None else partial(self.score_scale, index)
-            contexts.append(AttentionContext(masks[bias], rotation, layer_memory, gate, scale))
+            contexts.append(AttentionContext(mask, rotation, layer_memory, gate, scale))
         return contexts
 
     def _is_dropped(self) -> bool:
@@ -239,6 +253,24 @@ class AlibiDecoder(TransformerDecoder):
         for leftover in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{leftover}", None)
         return super().upgrade_state_dict_named(state_dict, name)
+
+
+def parse_windows(given: str, layers: int) -> list[int]:
+    """Return the attention window of each layer in tokens, 0 where there is no limit.
+
+    Args:
+        given: one window, or several separated by commas, which are repeated over the layers.
+
+    Raises:
+        BadInput: if one is not an integer of at least 0, or there are more than layers.
+    """
+    windows = cycle_over_layers("--attention-window", str(given), layers)
+    if not all(window.isdecimal() for window in windows):
+        raise BadInput(
+            f"--attention-window must be a number of tokens of at least 0, or several separated by "
+            f"commas, not {given}."
+        )
+    return [int(window) for window in windows]
 
 
 def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:

@@ -18,7 +18,7 @@ from ..positions.alibi import slopes_option
 from ..results import manifest
 from ..results.provenance import bind_dictionary
 from .config import NAMED_SIZES, AlibiLanguageModelConfig
-from .decoder import AlibiDecoder
+from .decoder import AlibiDecoder, parse_windows
 
 
 @register_model("alibi_lm", dataclass=AlibiLanguageModelConfig)
@@ -98,6 +98,11 @@ class AlibiLanguageModel(FairseqLanguageModel):
             if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
                 raise BadInput("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
             args.decoder_layers = len(layers)
+            if "," in f"{args.position_method}{args.attention_window}":
+                raise BadInput(
+                    "--decoder-layers-to-keep cannot be combined with a --position-method or "
+                    "--attention-window that differs between layers. Keep all layers."
+                )
         check_options(args)
         bind_dictionary(task)
         # The position method takes care of positions; fairseq's decoder must not add its own.
@@ -164,7 +169,7 @@ def plain_options(args) -> argparse.Namespace:
 LEAST = {
     **dict.fromkeys(("decoder_layers", "decoder_embed_dim", "decoder_attention_heads"), 1),
     **dict.fromkeys(("decoder_ffn_embed_dim", "decoder_input_dim", "decoder_output_dim"), 1),
-    **{"train_length": 1, "attention_window": 0},
+    "train_length": 1,
 }
 CHANCES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
@@ -206,6 +211,7 @@ def check_options(args: argparse.Namespace) -> None:
             "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors and widths of "
             "input and softmax."
         )
+    parse_windows(args.attention_window, args.decoder_layers)
     check_backend(args.attention_backend)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..errors import BadInput, did_you_mean
 from .alibi import Alibi, alibi_slopes
 from .bam import Bam
@@ -21,6 +23,7 @@ from .cope import Cope
 from .fire import Fire
 from .fox import Fox
 from .kerple import Kerple
+from .layer_pattern import LayerPattern, cycle_over_layers, name_layers
 from .learned import Learned
 from .rotary import Rotary
 from .sandwich import Sandwich
@@ -74,23 +77,38 @@ def known_method(name: str) -> str:
 
 
 def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
-    """Raises BadInput if there is no such method, or if an option is set that it does not use."""
-    known_method(name)
+    """Create a position method after validating its options.
+
+    Args:
+        name: of one method, or of several separated by commas, which are repeated over the layers.
+
+    Raises:
+        BadInput: if there is no such method, or if an option is set that none of them uses.
+    """
+    layers = cycle_over_layers("--position-method", name, config.num_layers)
+    names = [known_method(each) for each in dict.fromkeys(layers)]
     for option in METHOD_OPTIONS:
         readers = [other for other, method in METHODS.items() if option in method.options]
-        if getattr(config, option) != getattr(PositionConfig, option) and name not in readers:
+        changed = getattr(config, option) != getattr(PositionConfig, option)
+        if changed and not set(names).intersection(readers):
             flag = "--" + option.replace("_", "-")
             raise BadInput(
                 f"{flag} applies only to position method {' or '.join(readers)}, not to "
                 f"'{name}'; drop one of the two."
             )
-    return METHODS[name](config)
+    if len(names) == 1:
+        return METHODS[names[0]](config)
+    methods = {}
+    for each in names:
+        methods[each] = METHODS[each](replace(config, num_layers=layers.count(each)))
+    return LayerPattern(config, layers, methods)
 
 
 __all__ = [
     "METHODS",
     "METHOD_OPTIONS",
     "GateBias",
+    "LayerPattern",
     "PendingGates",
     "PlaceBias",
     "PositionConfig",
@@ -100,6 +118,8 @@ __all__ = [
     "ScoreBias",
     "alibi_slopes",
     "build_position_method",
+    "cycle_over_layers",
+    "name_layers",
     "register_position_method",
     "token_positions",
 ]

@@ -8,7 +8,8 @@ A method overrides only what it needs:
 4. through a memory of past states  ``memory_length`` together with a ``bias`` of its own (Transformer-XL)
 5. through gates of the tokens      ``gate``       (FoX), from the input of each layer
 
-The decoder calls these methods and knows no method by name. Positions are arguments; no method stores
+The decoder calls these methods and knows no method by name. It asks ``layer_method`` for the method of
+each layer, which differs between layers in a ``LayerPattern`` alone. Positions are arguments; no method stores
 a position, a length or a mask between calls, so training, evaluation, cached decoding and recurrence
 over segments use the same code.
 
@@ -157,6 +158,10 @@ class PositionMethod(nn.Module):
     def __init__(self, config: PositionConfig):
         super().__init__()
         self.config = config
+
+    def layer_method(self, layer: int) -> tuple[PositionMethod, int]:
+        """Return the method of a layer, and the number of the layer among those with that method."""
+        return self, layer
 
     def embed(self, positions: Tensor) -> Tensor | None:
         """What to add to the token embeddings, (B, T, C), or None.

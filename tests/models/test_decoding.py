@@ -22,6 +22,10 @@ VARIANTS += [
     ("rotary", "--p-rope", "0.5"),
 ]
 VARIANTS += [("alibi", "--attention-window", "5"), ("alibi", "--alibi-slopes", "trainable")]
+VARIANTS += [
+    ("rotary,none", "--attention-window", "5,0", "--decoder-layers", "3"),
+    ("fox,alibi,fire", "--attention-window", "0,7", "--decoder-layers", "3"),
+]
 VARIANTS += [(method, "--block-diagonal", "eos") for method in ("alibi", "sinusoidal")]
 
 

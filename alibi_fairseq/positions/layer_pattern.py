@@ -1,0 +1,85 @@
+"""Different position methods in different layers.
+
+``--position-method rotary,rotary,rotary,none`` gives each layer one method, repeating the list over the
+layers. Models of this kind:
+
+- rotation in three of four layers and no positions in the fourth (Yang et al. 2025, "RNoPE-SWA",
+  https://arxiv.org/abs/2501.18795, which adds an attention window to the rotated layers)
+- any other list of methods that act on the queries, keys or scores
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from torch import nn
+
+from ..errors import BadInput
+from .base import PositionConfig, PositionMethod
+
+
+def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
+    """Return one value per layer from values separated by commas.
+
+    Raises:
+        BadInput: if there are more values than layers, or one is empty.
+    """
+    values = [value.strip() for value in given.split(",")]
+    if len(values) > layers:
+        raise BadInput(
+            f"{flag} {given} names {len(values)} layers, but the model has {layers}. Drop some values."
+        )
+    if "" in values:
+        raise BadInput(
+            f"{flag} '{given}' has an empty value. Pass one value per layer, such as A,A,B."
+        )
+    return [values[layer % len(values)] for layer in range(layers)]
+
+
+def name_layers(labels: Sequence[str]) -> str:
+    """Return a short name of one label per layer, such as ``rotary×3+none``.
+
+    The shortest list that gives the labels when it is repeated is named, so a list of one label is
+    that label.
+    """
+    for period in range(1, len(labels) + 1):
+        if all(label == labels[layer % period] for layer, label in enumerate(labels)):
+            break
+    parts = []
+    for label, run in groupby(labels[:period]):
+        count = len(list(run))
+        parts.append(label if count == 1 else f"{label}×{count}")
+    return "+".join(parts)
+
+
+class LayerPattern(PositionMethod):
+    """One position method per layer.
+
+    Args:
+        config: of the whole model.
+        names: the method of each layer.
+        methods: by name; each is built for as many layers as it serves.
+
+    Raises:
+        BadInput: if a method acts on all layers at once, on the embeddings or through a memory.
+    """
+
+    def __init__(
+        self, config: PositionConfig, names: list[str], methods: dict[str, PositionMethod]
+    ):
+        super().__init__(config)
+        for name, method in methods.items():
+            adds_embeddings = type(method).embed is not PositionMethod.embed
+            if adds_embeddings or method.memory_length > 0:
+                raise BadInput(
+                    f"Position method '{name}' acts on all layers at once. Choose another one for "
+                    "--position-method with several values, or pass it alone."
+                )
+        self.names = names
+        self.methods = nn.ModuleDict(methods)
+        self.depends_on_key_count = any(each.depends_on_key_count for each in methods.values())
+
+    def layer_method(self, layer: int) -> tuple[PositionMethod, int]:
+        name = self.names[layer]
+        return self.methods[name], self.names[:layer].count(name)  # type: ignore[return-value]

@@ -1,0 +1,214 @@
+"""Position methods and attention windows that differ between layers."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from commands import SHORT, in_process
+from conftest import random_tokens, small_model
+from omegaconf import OmegaConf
+from torch.nn.functional import cross_entropy
+
+from alibi_fairseq.attention import BACKENDS
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint, position_method
+from alibi_fairseq.huggingface.conversion import convert
+
+#: Methods, windows and number of layers; the first is RNoPE-SWA.
+PATTERNS = [
+    ("rotary,rotary,none", "5,5,0", 4),
+    ("none,rotary", "0", 3),
+    ("rotary", "3,0", 2),
+    ("rotary,none", "2,7,0", 4),
+]
+
+
+def pattern_model(methods: str, windows: str, layers: int, *flags: str, **kwargs):
+    more = ["--attention-window", windows, "--decoder-layers", str(layers), *flags]
+    model = small_model(methods, *more, **kwargs)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def gpt_neox(model, methods: str, windows: str, layers: int, heads: int):
+    """transformers' model with our weights; hooks take away rotations and add windows.
+
+    A rotation by cos = 1 and sin = 0 is none.
+    """
+    plain = small_model("rotary", "--decoder-layers", str(layers), heads=heads)
+    plain.load_state_dict(model.state_dict())
+    theirs = convert(plain.decoder, "rotary", 32).model
+    theirs.set_attn_implementation("eager")
+    names = methods.split(",")
+    limits = windows.split(",")
+
+    def hook(name: str, window: int):
+        def change(module, args, kwargs):
+            cos, sin = kwargs["position_embeddings"]
+            if name == "none":
+                kwargs["position_embeddings"] = (torch.ones_like(cos), torch.zeros_like(sin))
+            if window:
+                places = torch.arange(cos.shape[1])
+                distance = places[:, None] - places
+                hidden = (distance < 0) | (distance >= window)
+                mask = torch.zeros(distance.shape).masked_fill(hidden, -1e30)
+                kwargs["attention_mask"] = mask[None, None]
+            return args, kwargs
+
+        return change
+
+    for index, layer in enumerate(theirs.gpt_neox.layers):
+        name, window = names[index % len(names)], int(limits[index % len(limits)])
+        layer.register_forward_pre_hook(hook(name, window), with_kwargs=True)
+    return theirs
+
+
+@pytest.mark.parametrize("heads", [3, 8])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_values_and_gradients_equal_gpt_neox(pattern, heads):
+    model, tokens = pattern_model(*pattern, heads=heads), random_tokens(2, 20)
+    theirs = gpt_neox(model, *pattern, heads)
+    found, expected = model(tokens)[0], theirs(tokens).logits
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    for logits in (found, expected):
+        cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
+    for ours, other in zip(model.decoder.layers, theirs.gpt_neox.layers, strict=True):
+        pairs = (
+            (ours.fc1, other.mlp.dense_h_to_4h),
+            (ours.self_attn.out_proj, other.attention.dense),
+        )
+        for one, two in pairs:
+            torch.testing.assert_close(one.weight.grad, two.weight.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("pattern", [("rotary,none", "7,0", 3), ("alibi,none", "0,5", 3)])
+@torch.no_grad()
+def test_backends_agree(pattern):
+    """A backend that lacks one of the layers' masks is replaced there."""
+    tokens = random_tokens(2, 150)
+    model = pattern_model(*pattern, "--attention-backend", "eager")
+    expected = model(tokens)[0]
+    for backend in BACKENDS:
+        for layer in model.decoder.layers:
+            layer.self_attn.backend = backend
+        torch.testing.assert_close(model(tokens)[0], expected, rtol=0, atol=2e-5)
+
+
+def test_bf16_stays_near_fp32():
+    model, tokens = pattern_model("rotary,none,alibi", "7,0", 3), random_tokens(2, 30)
+    expected = model(tokens)[0].log_softmax(-1)
+    found = model.bfloat16()(tokens)[0].float().log_softmax(-1)
+    assert (found - expected).abs().mean() < 0.05 * expected.std()
+
+
+def test_each_method_has_the_parameters_of_its_layers():
+    model = small_model("none,fire,bam", "--decoder-layers", "5")
+    names = {name for name, _ in model.decoder.embed_positions.named_parameters()}
+    assert {name.split(".layers.")[0] for name in names} == {"methods.fire", "methods.bam"}
+    for method in ("fire", "bam"):
+        layers = {name.split(".")[3] for name in names if name.startswith(f"methods.{method}")}
+        assert layers == {"fire": {"0", "1"}, "bam": {"0"}}[method]
+    tokens = random_tokens(2, 16)
+    cross_entropy(model(tokens)[0].flatten(0, 1), tokens.flatten()).backward()
+    for name, parameter in model.decoder.embed_positions.named_parameters():
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_one_method_keeps_its_state_dict_keys():
+    for given in ("kerple", "kerple,kerple"):
+        keys = set(small_model(given).state_dict())
+        assert {"decoder.embed_positions.log_p", "decoder.embed_positions.log_a"} < keys
+
+
+@torch.no_grad()
+def test_layers_share_masks_of_equal_bias_and_window():
+    model = small_model("alibi", "--decoder-layers", "6", "--attention-window", "4,4,0")
+    real = torch.ones(1, 10, dtype=torch.bool)
+    contexts = model.decoder._contexts(model.decoder.embed_positions, real, 0, 10, None)
+    assert [context.mask.window for context in contexts] == [4, 4, 0, 4, 4, 0]
+    assert len({id(context.mask) for context in contexts}) == 2
+
+
+@pytest.mark.parametrize(
+    "flags, found",
+    [
+        ({"position_method": "rotary,rotary,rotary,none", "decoder_layers": 8}, "rotary×3+none"),
+        ({"position_method": "rotary,none", "decoder_layers": 3}, "rotary+none"),
+        ({"position_method": "rotary,rotary", "attention_window": 64}, "rotary"),
+        ({"attention_window": "64,64", "position_method": "alibi"}, "alibi"),
+        ({"attention_window": "64,0", "position_method": "alibi"}, "alibi@64+alibi"),
+        ({"attention_window": "64,0", "position_method": "rotary,none"}, "rotary@64+none"),
+        ({"position_method": "rotary", "rotary_percent": 0.25}, "rotary_percent_0.25"),
+        ({"position_method": "rotary", "rotary_base": 5e5, "p_rope": 1.0}, "rotary_base_500000"),
+        ({"position_method": "none,rotary", "p_rope": 0.5}, "none+rotary_p_rope_0.5"),
+        ({"position_method": "alibi,none", "alibi_slopes": "random"}, "alibi_random_slopes+none"),
+        ({"position_method": "rotary,none", "score_scaling": "logn"}, "rotary+none_logn"),
+    ],
+)
+def test_names_in_results(flags, found):
+    assert position_method(OmegaConf.create({"decoder_layers": 6, **flags})) == found
+
+
+@pytest.mark.parametrize(
+    "methods, flags, said",
+    [
+        ("rotary,rotary,none", [], "--position-method rotary,rotary,none names 3 layers"),
+        ("alibi", ["--attention-window", "4,4,0"], "--attention-window 4,4,0 names 3 layers"),
+        ("alibi", ["--attention-window", "4,-1"], "--attention-window"),
+        ("alibi", ["--attention-window", "4,"], "--attention-window"),
+        ("alibi", ["--attention-window", "x"], "--attention-window"),
+        ("rotary,nope", [], "nope"),
+        ("rotary,", [], "--position-method"),
+        ("alibi,sinusoidal", [], "'sinusoidal' acts on all layers"),
+        ("none,learned", [], "'learned' acts on all layers"),
+        ("transformer_xl,none", ["--mem-len", "4"], "'transformer_xl' acts on all layers"),
+        ("alibi,none", ["--rotary-base", "500"], "--rotary-base applies only to"),
+        ("alibi,none", ["--decoder-layers-to-keep", "0,1"], "--decoder-layers-to-keep"),
+    ],
+)
+def test_bad_patterns(methods, flags, said):
+    with pytest.raises(BadInput, match=said):
+        small_model(methods, *flags, sequential=True)
+
+
+@pytest.mark.parametrize("flags", [["--attention-window", "8,0"], []])
+def test_export_is_rejected(flags):
+    methods = "rotary" if flags else "rotary,none"
+    model = small_model(methods, *flags)
+    with pytest.raises(BadInput, match="No exported form holds"):
+        convert(model.decoder, methods, 32)
+
+
+def test_trains_resumes_and_evaluates(data_bin, tmp_path, sweep, caplog):
+    pattern = ("--position-method", "rotary,none", "--attention-window", "8,0")
+    flags = [*SHORT, *pattern, "--decoder-layers", "3", "--save-dir", tmp_path]
+    with caplog.at_level(logging.INFO):
+        in_process("train", data_bin, *flags)
+    assert "--position-method by layer: rotary, none, rotary" in caplog.text
+    assert "--attention-window by layer: 8, 0, 8" in caplog.text
+    for changed in (("--position-method", "none,rotary"), ("--attention-window", "0")):
+        with pytest.raises(BadInput, match=changed[0]):
+            in_process("train", data_bin, *flags, *changed, "--max-update", 5)
+    in_process("train", data_bin, *flags, "--max-update", 5)
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    (cell,) = sweep(checkpoint, data=data_bin, lengths=[32])
+    assert (cell["position_method"], cell["updates"]) == ("rotary@8+none", 5)
+    (other,) = sweep(
+        checkpoint, out="full", data=data_bin, lengths=[32], overrides={"attention_window": 0}
+    )
+    assert other["position_method"] == "rotary+none"
+    assert other["perplexity"] != cell["perplexity"]
+
+
+def test_window_of_earlier_checkpoints_is_a_number(checkpoint, data_bin, tmp_path):
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["model"]["attention_window"] = 0
+    (tmp_path / "run").mkdir()
+    torch.save(state, tmp_path / "run" / "checkpoint_last.pt")
+    loaded = load_checkpoint(tmp_path / "run" / "checkpoint_last.pt", data_bin)
+    assert loaded.facts["position_method"] == "alibi"
+    in_process("train", data_bin, *SHORT, "--save-dir", tmp_path / "run", "--max-update", 4)
