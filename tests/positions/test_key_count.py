@@ -8,19 +8,35 @@ from conftest import random_tokens, small_model
 
 from alibi_fairseq.attention.score_scale import SCORE_SCALINGS
 from alibi_fairseq.positions import METHOD_OPTIONS, METHODS
-from alibi_fairseq.positions.rotary import SCALINGS
+from alibi_fairseq.positions.rotary_frequencies import SCALINGS
 
-TRAIN_LENGTH, PREFIX, LENGTH = 16, 24, 48
+#: A scaling may begin past the training length, so the prefix ends there.
+TRAIN_LENGTH = PREFIX = 16
+LENGTH = 48
 
-#: Values of each option of a method; every new option needs an entry here.
-OPTION_VALUES = {
-    "alibi_scale": ["dynamic", "2"],
-    "alibi_bias_max": ["4"],
-    "alibi_slopes": ["trainable", "random"],
-    "clamp_learned_positions": [None],
-    "rotary_scaling": [f"{kind}:{factor}" for kind in SCALINGS for factor in ("dynamic", "2")],
-    "t5_max_distance": ["20"],
-    "mem_len": ["8"],
+LONGROPE_FACTORS = ["--longrope-short-factors", "1,1,1,1", "--longrope-long-factors", "1,2,3,4"]
+
+
+def rotary_scaling_flags() -> list[list[str]]:
+    flags = [["--rotary-scaling", f"{kind}:2"] for kind in SCALINGS]
+    flags += [["--rotary-scaling", f"{kind}:dynamic"] for kind in SCALINGS if kind != "longrope"]
+    return [each + LONGROPE_FACTORS if "longrope:2" in each else each for each in flags]
+
+
+#: Flags that set each option of a method; every new option needs an entry here.
+OPTION_FLAGS = {
+    "alibi_scale": [["--alibi-scale", "dynamic"], ["--alibi-scale", "2"]],
+    "alibi_bias_max": [["--alibi-bias-max", "4"]],
+    "alibi_slopes": [["--alibi-slopes", "trainable"], ["--alibi-slopes", "random"]],
+    "clamp_learned_positions": [["--clamp-learned-positions"]],
+    "rotary_base": [["--rotary-base", "500"]],
+    "rotary_percent": [["--rotary-percent", "0.5"]],
+    "p_rope": [["--p-rope", "0.5"]],
+    "rotary_scaling": rotary_scaling_flags(),
+    "longrope_short_factors": [],  # with rotary_scaling
+    "longrope_long_factors": [],
+    "t5_max_distance": [["--t5-max-distance", "20"]],
+    "mem_len": [["--mem-len", "8"]],
 }
 #: Options of models with any method.
 MODEL_OPTIONS = [
@@ -31,19 +47,14 @@ MODEL_OPTIONS = [
 ]
 
 
-def flag(option: str, value: str | None) -> list[str]:
-    name = "--" + option.replace("_", "-")
-    return [name] if value is None else [name, value]
-
-
 CASES = [(method,) for method in METHODS]
 for _method, _class in METHODS.items():
     for _option in _class.options:
-        CASES += [(_method, *flag(_option, value)) for value in OPTION_VALUES.get(_option, [])]
+        CASES += [(_method, *flags) for flags in OPTION_FLAGS.get(_option, [])]
 
 
 def test_every_option_of_a_method_is_tested():
-    assert OPTION_VALUES.keys() == set(METHOD_OPTIONS)
+    assert OPTION_FLAGS.keys() == set(METHOD_OPTIONS)
 
 
 @pytest.mark.parametrize("flags", CASES + MODEL_OPTIONS, ids=" ".join)
