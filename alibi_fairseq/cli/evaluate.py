@@ -153,6 +153,10 @@ class Eval(Verb):
         print(evaluation_table(cells))
         if percent is not None:
             print(context_table(cells, percent))
+        past_end = [cell for cell in cells if cell.get("longest_window", math.inf) < cell["length"]]
+        if past_end:
+            longest = max(cell["longest_window"] for cell in past_end)
+            print(f"The text ends before some lengths: the longest window has {longest:,} tokens.")
         if any(is_chance(cell["perplexity"], cell.get("vocabulary")) for cell in cells):
             print(f"Some are near {markdown.CHANCE_NOTE}")
         print(f"L: window length, S: stride, ctx: context per token. Results: {self.out}")

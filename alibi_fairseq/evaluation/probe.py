@@ -49,7 +49,14 @@ class ProbeCases:
     def inputs(self, case: dict) -> int:
         return probes.TRIALS * case["length"]
 
-    def measure(self, model: LoadedModel, case: dict, progress: Callable[[int], object]) -> dict:
+    def measure(
+        self,
+        model: LoadedModel,
+        case: dict,
+        earlier: list[dict],
+        progress: Callable[[int], object],
+    ) -> dict:
+        """Measure a case. No ``earlier`` cell has the same sequences."""
         length, depth = case["length"], case["depth"]
         chance = np.random.default_rng([SEED, length, round(100 * depth)])
         rows = self.probe.sequences(chance, self.first, self.text, probes.TRIALS, length, depth)

@@ -41,6 +41,7 @@ from .windows import (
     Span,
     Window,
     context_of,
+    effective_window,
     make_batches,
     plan_windows,
     share_start,
@@ -110,7 +111,8 @@ def run_sweep(sweep: Sweep) -> list[dict]:
                 for _, case in group:
                     which = ", ".join(f"{key} {value}" for key, value in case.items())
                     bar.set_description(f"{'/'.join(path.parts[-2:])} {which}")
-                    measured = work.measure(model, case, bar.update)
+                    earlier = results.of_checkpoint(path)
+                    measured = work.measure(model, case, earlier, bar.update)
                     results.add(path, {**model.facts, **case, **measured})
         return [cell for point in points if (cell := results.find(*point))]
 
@@ -161,6 +163,12 @@ class Results:
                 return cell
         return None
 
+    def of_checkpoint(self, checkpoint: Path) -> list[dict]:
+        """Return all cells of a checkpoint with its present contents, also of earlier runs."""
+        cells = [cell for document in self._documents for cell in document["cells"]]
+        own = {"checkpoint": str(checkpoint), "checkpoint_sha256": self._hashes[checkpoint]}
+        return [cell for cell in cells if own.items() <= cell.items()]
+
     def add(self, checkpoint: Path, cell: dict) -> None:
         """Write a new cell to disk."""
         cell["checkpoint_sha256"] = self._hashes[checkpoint]
@@ -204,7 +212,18 @@ class TextCases:
     def inputs(self, case: dict) -> int:
         return sum(window.length for window in share_start(self.windows(**case)))
 
-    def measure(self, model: LoadedModel, case: dict, progress: Callable[[int], object]) -> dict:
+    def measure(
+        self,
+        model: LoadedModel,
+        case: dict,
+        earlier: list[dict],
+        progress: Callable[[int], object],
+    ) -> dict:
+        """Measure a case, unless an ``earlier`` cell of the model has the same windows.
+
+        Lengths beyond the end of the text have the windows of a shorter length. Their cells repeat
+        its measurement, and ``longest_window`` gives the number of tokens in the longest window.
+        """
         device, (subset, length, stride) = self.sweep.device, case.values()
         split, spans = self.splits[subset], self.spans[subset]
         checkpoint, remembered = model.facts["checkpoint"], model.memory_length
@@ -220,6 +239,11 @@ class TextCases:
         windows = self.windows(**case)
         if remembered:  # all windows, each with the memory of the one before; the sums choose
             windows = plan_windows(len(split.tokens), length, stride)
+        longest = max(window.length for window in windows)
+        for cell in earlier:
+            if self._has_windows_of(cell, case, bool(remembered)):
+                progress(self.inputs(case))
+                return {key: cell[key] for key in cell.keys() - case} | {"longest_window": longest}
         size = model.windows_per_batch(length, device, self.sweep.memory_budget)
         batches = make_batches(share_start(windows) if model.shares_start else windows, size)
         stream = split.stream(stride, device)
@@ -229,7 +253,7 @@ class TextCases:
 
         tokens = [last - first for _, first, last in spans]
         cell = losses(nats, tokens, split.text_of(spans), self.sweep.documents is not None)
-        cell |= {"windows_per_batch": size, "seconds": seconds}
+        cell |= {"longest_window": longest, "windows_per_batch": size, "seconds": seconds}
         cell["tokens_per_second"] = round(cell["tokens"] / seconds, 1)
         cell["peak_memory_mb"] = round(peak.mb(), 1)
         if remembered:
@@ -241,6 +265,20 @@ class TextCases:
             seen = self.windows(subset, length + remembered, stride)
             cell["min_context"], cell["mean_context"] = context_of(seen)
         return cell
+
+    def _has_windows_of(self, cell: dict, case: dict, in_order: bool) -> bool:
+        """Return True if a cell was measured with the windows of a case.
+
+        Args:
+            in_order: the model has a memory and reads the whole split.
+        """
+        subset, length, stride = case.values()
+        if cell["subset"] != subset:
+            return False
+        whole = [Span(0, 0, len(self.splits[subset].tokens))]
+        spans = self.spans[subset] if self.cut and not in_order else whole
+        asked = effective_window(length, stride, spans)
+        return asked == effective_window(cell["length"], cell["stride"], spans)
 
 
 def losses(nats: list[Fraction], tokens: list[int], text: TextSize, documents: bool) -> dict:

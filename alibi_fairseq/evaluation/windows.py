@@ -102,6 +102,21 @@ def plan_windows(
     ]
 
 
+def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
+    """Return the largest stride and context that the windows of a plan use.
+
+    Two plans over the same spans are equal if and only if these are. Lengths beyond the end of the
+    text have the windows of a shorter length.
+    """
+    largest_stride = largest_context = 0
+    for begin, first, last in spans:
+        if first < last:
+            largest_stride = max(largest_stride, last - first)
+            last_window = first + (last - first - 1) // stride * stride
+            largest_context = max(largest_context, last_window - begin)
+    return min(stride, largest_stride), min(length - stride, largest_context)
+
+
 def share_start(windows: list[Window]) -> list[Window]:
     """Merge all windows at the start of the stream, or of a document, into one.
 

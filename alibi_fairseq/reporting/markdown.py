@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from alibi_fairseq.results.points import Point, is_chance
 
@@ -17,6 +17,21 @@ CHANCE_NOTE = (
     "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; the "
     "model is untrained or has diverged."
 )
+
+#: Marks values of lengths beyond the end of the text.
+PAST_END = "†"
+
+
+def past_end_note(points: Iterable[Point]) -> str:
+    """Return the note under a table that has marked values, or an empty string."""
+    longest = sorted({point.longest_window or 0 for point in points if point.is_past_end})
+    if not longest:
+        return ""
+    tokens = " or ".join(f"{length:,}" for length in longest)
+    return (
+        f"{PAST_END}: no window is this long, because the text ends before; the longest has {tokens} "
+        "tokens, and its value is repeated.\n"
+    )
 
 
 def literal(text: str) -> str:
@@ -56,6 +71,8 @@ def point(measured: Point | None) -> str:
     text = perplexity(measured.perplexity)
     if measured.spread is not None:
         text += f" ± {perplexity(measured.spread)} ({measured.seeds} seeds)"
+    if measured.is_past_end:
+        text += f" {PAST_END}"
     chance = is_chance(measured.perplexity, measured.vocabulary)
     return f"{text} {CHANCE}" if chance else text
 

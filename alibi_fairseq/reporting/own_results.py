@@ -28,6 +28,8 @@ def length_table(points: Iterable[Point], more: Columns | None = None) -> str:
         if any(point.bits_per_byte is not None for point in part):
             table = _by_length(part, _bits_per_byte)
             tables.append(f"Bits per byte on {markdown.literal(name)}:\n\n{table}")
+        if note := markdown.past_end_note(part):
+            tables.append(note)
     text = "\n".join(tables)
     return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
 
@@ -72,7 +74,8 @@ def _by_length(
 def _bits_per_byte(point: Point | None) -> str:
     if point is None or point.bits_per_byte is None:
         return markdown.MISSING
-    return f"{point.bits_per_byte:.4f}"
+    mark = f" {markdown.PAST_END}" if point.is_past_end else ""
+    return f"{point.bits_per_byte:.4f}{mark}"
 
 
 def draw_lengths(points: list[Point], title: str, *paths: str | os.PathLike) -> None:

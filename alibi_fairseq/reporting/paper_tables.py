@@ -186,6 +186,7 @@ def perplexity_grid(
         name: of ours.
         corpus: of the paper, to add lines of differences.
     """
+    rows = list(rows)
     lines: list[Line] = []
     for who, one, printed in _sides(rows, name):
         pairs = list(zip(_at(one, columns), _at(printed, columns), strict=True))
@@ -194,7 +195,9 @@ def perplexity_grid(
         if corpus and one.points and who != "paper":
             gaps = [difference(corpus, *pair) for pair in pairs]
             lines.append((printed.name, "difference", gaps))
-    return _grid(lines, columns)
+    shown = [point for row in rows for one in row.ours for point in one.points]
+    note = markdown.past_end_note(shown)
+    return f"{_grid(lines, columns)}\n{note}" if note else _grid(lines, columns)
 
 
 def _speed_grid(rows: list[Row], columns: Sequence) -> str:

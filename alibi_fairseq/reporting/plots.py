@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.points import Series, caption
+from alibi_fairseq.results.points import Point, Series, caption
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, then darker ones; in print
 # markers and line styles tell the methods apart.
@@ -123,17 +123,22 @@ def _lighter(color: str, share: float) -> str:
 def line_of(series: Series, lengths: Sequence[int] = ()) -> Line:
     """A model's perplexity by length; a run that failed says so at the end.
 
+    Where the text is shorter than the evaluation lengths, the line ends at its longest window.
+
     Args:
         lengths: training lengths of the method that are to be told apart.
     """
     known = [point for point in series.points if point.perplexity is not None]
+    by_window: dict[int, Point] = {}
+    for point in known:
+        by_window.setdefault(min(point.length, point.longest_window or point.length), point)
     failed = [point.status for point in series.points if point.perplexity is None]
     return Line(
         series.label,
-        [point.length for point in known],
-        [point.perplexity or 0.0 for point in known],
+        list(by_window),
+        [point.perplexity or 0.0 for point in by_window.values()],
         method_look(series.position_method, series.train_length, lengths),
-        [point.spread or 0.0 for point in known],
+        [point.spread or 0.0 for point in by_window.values()],
         hollow=series.printed,
         notes=[(-1, failed[0])] if failed and known else [],
     )

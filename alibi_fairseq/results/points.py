@@ -94,6 +94,7 @@ class Point:
     tokens_per_second: float | None = None
     tokens_per_second_batch_1: float | None = None
     bits_per_byte: float | None = None
+    longest_window: int | None = None
     other_text: str = ""
     unlike_paper: str = ""
     status: str = ""
@@ -120,6 +121,11 @@ class Point:
 
     def __hash__(self) -> int:
         return hash(self.identity())
+
+    @property
+    def is_past_end(self) -> bool:
+        """True if no window has the evaluation length, because the text ends before."""
+        return self.longest_window is not None and self.longest_window < self.length
 
     @property
     def nonoverlapping(self) -> bool:
@@ -200,6 +206,9 @@ def document_points(*documents: dict) -> list[Point]:
             if {"bytes", "tokens"} <= cell.keys():
                 bits_per_byte = cell["loss_bits"] * cell["tokens"] / cell["bytes"]
                 measured.setdefault("bits_per_byte", bits_per_byte)
+            if "longest_window" not in cell and not {"score_from", "score_to"} & cell.keys():
+                # Results of earlier versions; without these options all tokens were scored.
+                measured["longest_window"] = min(cell["length"], cell["tokens"])
             points.append(Point(**facts | measured))
     return points
 

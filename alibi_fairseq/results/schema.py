@@ -98,6 +98,7 @@ class Cell(JsonObject):
     train_length: Annotated[PositiveCount, Role.MODEL] = _ABSENT
     length: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
     stride: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
+    longest_window: PositiveCount = _ABSENT
     subset: Annotated[Text, Role.MEASUREMENT] = _ABSENT
     model: Annotated[Text, Role.MODEL] = _ABSENT
     checkpoint: Annotated[Text, Role.RUN] = _ABSENT

@@ -69,6 +69,16 @@ def test_another_checkpoint_of_the_same_name(sweep, trained, tmp_path):
         sweep(path)
 
 
+def test_measurements_of_another_checkpoint_are_not_reused(sweep, trained, tmp_path):
+    path = tmp_path / "model.pt"
+    shutil.copy(trained("alibi"), path)
+    (first,) = sweep(path, lengths=[5000])
+    shutil.copy(trained("sinusoidal"), path)
+    (second,) = sweep(path, lengths=[6000])
+    assert second["longest_window"] == first["longest_window"]
+    assert second["loss_bits"] != first["loss_bits"]
+
+
 def test_two_evaluations_with_one_output(sweep, tmp_path):
     with (
         locked(tmp_path / ".results.json.lock", "--out", "evaluation"),

@@ -9,6 +9,7 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation import sweep as sweep_module
 from alibi_fairseq.evaluation.probe import ProbeCases
 from alibi_fairseq.evaluation.sweep import TextCases
 from alibi_fairseq.results.schema import load_document
@@ -65,6 +66,31 @@ def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
     assert sweep(lengths=[16, 8]) == [cells[2], cells[0]]  # what is there already
     document = load_document(tmp_path / "results.json")
     assert document["cells"] == cells and len(document["provenance"]["parts"]) == 2
+
+
+def test_lengths_past_the_end_are_measured_once(sweep, monkeypatch):
+    scored = []
+
+    def counting(*arguments, sum_losses=sweep_module.sum_losses):
+        scored.append(arguments)
+        return sum_losses(*arguments)
+
+    monkeypatch.setattr(sweep_module, "sum_losses", counting)
+    (whole,) = sweep(lengths=[5000])
+    tokens = whole["tokens"]
+    assert whole["longest_window"] == tokens < 5000
+    cells = sweep(lengths=[64, tokens - 1, tokens, 5000, 9000], strides=[None, 16])
+    by_length = {(cell["length"], cell["stride"]): cell for cell in cells}
+    for stride in (None, 16):
+        last, first = by_length[9000, stride or 9000], by_length[5000, stride or 5000]
+        assert (last["longest_window"], last["loss_bits"]) == (tokens, first["loss_bits"])
+        assert last["mean_context"] == first["mean_context"]
+    assert by_length[64, 64]["longest_window"] == 64
+    # S = 16 has windows of its own at every length up to 5,000; S = L at 64, at all tokens but one
+    # and, measured first, at 5,000, which are those of all tokens.
+    assert len(scored) == 4 + 3
+    scored.clear()
+    assert sweep(lengths=[7000])[0]["loss_bits"] == whole["loss_bits"] and not scored
 
 
 def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):

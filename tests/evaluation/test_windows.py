@@ -15,7 +15,13 @@ from fairseq.data import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alibi_fairseq.evaluation.windows import context_of, plan_windows, share_start
+from alibi_fairseq.evaluation.windows import (
+    Span,
+    context_of,
+    effective_window,
+    plan_windows,
+    share_start,
+)
 
 sizes = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).map(
     lambda nls: (nls[0], max(nls[1:]), min(nls[1:]))
@@ -51,6 +57,15 @@ def test_shared_passes_give_every_token_the_same_context(sizes):
     assert contexts(shared) == contexts(windows)
     assert all(window.length <= sizes[1] for window in shared)
     assert sum(window.start == 0 for window in shared) == 1
+
+
+@given(sizes, sizes, st.integers(0, 50))
+def test_equal_effective_windows_mean_equal_plans(one, other, begin):
+    tokens = one[0]
+    for spans in ([Span(0, 0, tokens)], [Span(0, 0, 3), Span(3, 3 + begin, 3 + begin + tokens)]):
+        plans = [plan_windows(tokens, *size[1:], spans) for size in (one, other)]
+        effective = [effective_window(*size[1:], spans) for size in (one, other)]
+        assert (plans[0] == plans[1]) == (effective[0] == effective[1])
 
 
 def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[int], list[int]]]:

@@ -121,6 +121,7 @@ class Commands:
                     train_length=int(n) if n.isdigit() else 512,
                     length=int(length),
                     stride=int(length if stride == "full" else stride),
+                    longest_window=int(length),  # of a text longer than every length
                     subset=value(words, "--subset"),
                     checkpoint=str(model),
                     checkpoint_sha256=sha256_file(model),

@@ -9,6 +9,7 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.reporting import markdown, own_results
 from alibi_fairseq.reporting.paper_tables import perplexity_grid, table_rows
+from alibi_fairseq.reporting.plots import line_of
 from alibi_fairseq.results.points import document_points
 from alibi_fairseq.results.points import series as series_of
 from alibi_fairseq.results.schema import load_document
@@ -44,6 +45,34 @@ def test_length_table_has_a_row_per_model_and_says_what_is_missing():
         ["ALiBi, L=128", "–", "50.00"],
         ["Sinusoidal, L=64", "70.00", "missing"],
     ]
+
+
+#: Of a text of 1,548 tokens: as measured now, and without the window as earlier versions wrote it.
+SHORT_TEXT = [
+    evaluation_cell(60.0, length=1024, tokens=1548, longest_window=1024),
+    evaluation_cell(59.0, length=2048, tokens=1548, longest_window=1548),
+    evaluation_cell(59.0, length=4096, tokens=1548),
+]
+
+
+def test_lengths_past_the_end_are_marked_in_tables():
+    shown = length_table(*SHORT_TEXT)
+    assert cells_of(shown)[1] == ["ALiBi, L=64", "60.00", "59.00 †", "59.00 †"]
+    assert "†: no window is this long" in shown and "has 1,548 tokens" in shown
+    assert "†" not in length_table(SHORT_TEXT[0])
+    points = document_points(document(*SHORT_TEXT))
+    grid = perplexity_grid(table_rows(points, points), [1024, 4096])
+    assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"] and "has 1,548 tokens" in grid
+
+
+def test_lines_end_where_the_text_ends():
+    (line,) = series_of(document_points(document(*SHORT_TEXT)))
+    drawn = line_of(line)
+    assert (drawn.x, drawn.y) == ([1024, 1548], [60.0, 59.0])
+
+
+def test_scored_ranges_of_earlier_results_are_not_marked():
+    assert "†" not in length_table(evaluation_cell(length=2048, tokens=100, score_from=2048))
 
 
 def test_each_split_and_stride_has_its_own_table():
