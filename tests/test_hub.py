@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+import sentencepiece
 import torch
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from alibi_fairseq import AlibiLanguageModel
 
@@ -35,3 +37,23 @@ def test_sample_goes_on_from_the_text_past_the_training_length(model):
     assert words[:3] == ["w1", "w2", "w3"]
     assert len(words) > 2 * 16  # trained at 16
     assert math.isfinite(model.score(text)["score"])
+
+
+def test_sample_decodes_byte_pieces(tmp_path):
+    """As sentencepiece decodes them; special symbols stay as fairseq prints them."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a naive fox jumps\n" * 50, encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(corpus),
+        model_prefix=str(tmp_path / "sp"),
+        vocab_size=290,
+        model_type="bpe",
+        byte_fallback=True,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(tmp_path / "sp.model")))
+    for text in ("naïve", "€ x€ fox", "a naive fox"):
+        assert bpe.decode(bpe.encode(text)) == bpe.sp.decode(bpe.sp.encode(text)) == text
+    assert bpe.decode("na <0xC3> <0xAF> ve") == "naïve"
+    assert bpe.decode("▁a <unk> <0xC3>") == "a<unk>\N{REPLACEMENT CHARACTER}"

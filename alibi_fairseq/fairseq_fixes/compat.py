@@ -20,7 +20,15 @@ from fairseq.distributed import utils as distributed_utils
 
 from ..checkpoints.loading import wrong_parts
 from ..errors import FOLDER, PACKAGE, BadInput, is_command, option_errors
-from . import around, loading_data, reading_data, resuming, starting, stopping  # noqa: F401
+from . import (  # noqa: F401
+    around,
+    byte_pieces,
+    loading_data,
+    reading_data,
+    resuming,
+    starting,
+    stopping,
+)
 from .loading_safely import no_eval_in_fairseq
 from .training_record import record
 
