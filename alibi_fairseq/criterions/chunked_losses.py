@@ -59,9 +59,14 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
         """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
         targets = sample["target"]
+        excluded = excluded_symbols(model.decoder, targets)
         part = features.flatten(0, 1), output_weight(model.decoder)
         loss = linear_cross_entropy(
-            targets.flatten(), part, ignore_index=self.padding_idx, reduce=reduce
+            targets.flatten(),
+            part,
+            ignore_index=self.padding_idx,
+            reduce=reduce,
+            excluded=excluded,
         )
         return with_logs(self, loss, targets, sample["ntokens"])
 
@@ -88,6 +93,25 @@ def output_weight(decoder: nn.Module) -> Tensor:
             "bias; use --criterion cross_entropy for this model."
         )
     return layer.weight
+
+
+def excluded_symbols(decoder: Any, targets: Tensor) -> Tensor | None:
+    """Return the symbols that the output layer excludes, (k,), or None.
+
+    Raises:
+        BadInput: a target is one of them, so that no probability can be given to the text.
+    """
+    excluded = getattr(decoder.output_projection, "excluded", None)
+    if excluded is None:
+        return None
+    impossible = torch.isin(targets, excluded) & targets.ne(decoder.padding_idx)
+    if impossible.any():
+        symbol = decoder.dictionary[targets[impossible][0].item()]
+        raise BadInput(
+            f"The text contains {symbol}, which this imported model cannot predict. Prepare the "
+            "text with the tokenizer of the model."
+        )
+    return excluded
 
 
 class Clusters(NamedTuple):

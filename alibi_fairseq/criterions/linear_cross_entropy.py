@@ -33,6 +33,7 @@ def linear_cross_entropy(
     *parts: tuple[Tensor, Tensor],
     ignore_index: int | None = None,
     reduce: bool = True,
+    excluded: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy of ``cat([x @ weight.T for x, weight in parts], dim=1)``.
 
@@ -42,6 +43,7 @@ def linear_cross_entropy(
             pairs, which may differ in C; their classes are numbered in order.
         ignore_index: rows with this target have loss 0.
         reduce: sum over rows.
+        excluded: (k,) classes without probability; a target among them has an infinite loss.
 
     Returns:
         A scalar, or (n,) without ``reduce``, in nats; fp32 for half-precision inputs, otherwise in
@@ -53,17 +55,19 @@ def linear_cross_entropy(
     # fp16 gradients are scaled against underflow by what backward() is called with. A sum in fp32
     # or bf16 needs no such care, so that its gradient can be computed along with the loss.
     at_once = reduce and torch.is_grad_enabled() and dtype != torch.float16
-    return _LinearCrossEntropy.apply(targets, ignore_index, reduce, at_once, *tensors)
+    return _LinearCrossEntropy.apply(targets, ignore_index, reduce, at_once, excluded, *tensors)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, targets, ignore_index, reduce, at_once, *tensors):
+    def forward(ctx, targets, ignore_index, reduce, at_once, excluded, *tensors):
         counted = torch.ones_like(targets, dtype=torch.bool)
         if ignore_index is not None:
             counted = targets.ne(ignore_index)
         at_once = at_once and any(ctx.needs_input_grad)
-        losses, ctx.gradients = _in_chunks(targets, counted, tensors, counted if at_once else None)
+        factors = counted if at_once else None
+        losses, ctx.gradients = _in_chunks(targets, counted, tensors, factors, excluded)
+        ctx.excluded = excluded
         ctx.save_for_backward(targets, counted, *tensors)
         return losses.sum() if reduce else losses
 
@@ -73,15 +77,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         targets, counted, *tensors = ctx.saved_tensors
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
-            _, gradients = _in_chunks(targets, counted, tensors, counted * gradient)
+            _, gradients = _in_chunks(targets, counted, tensors, counted * gradient, ctx.excluded)
         else:
             for computed in gradients:
                 computed.mul_(gradient)
-        return None, None, None, None, *gradients
+        return None, None, None, None, None, *gradients
 
 
 def _in_chunks(
-    targets: Tensor, counted: Tensor, tensors: Sequence[Tensor], factors: Tensor | None
+    targets: Tensor,
+    counted: Tensor,
+    tensors: Sequence[Tensor],
+    factors: Tensor | None,
+    excluded: Tensor | None,
 ) -> tuple[Tensor, list[Tensor] | None]:
     """(n,) losses, and the gradients of ``tensors``, inputs (n, C) and weights (V, C) in turns.
 
@@ -108,6 +116,8 @@ def _in_chunks(
             scores = buffer[: chunk.stop - first]  # (m, V)
             for x, weight, out in zip(inputs, weights, scores.split(widths, dim=1)):
                 torch.mm(x[chunk], weight.t(), out=out)
+            if excluded is not None:
+                scores.index_fill_(1, excluded, -torch.inf)
             # In place, but for half precision, whose softmax is computed in fp32.
             logs = scores.to(precise)
             torch.log_softmax(logs, dim=1, out=logs)
@@ -140,7 +150,7 @@ def _in_chunks(
         tasks[0]()
     else:
         run_parallel(tasks)
-    losses.mul_(counted)
+    losses.masked_fill_(~counted, 0)  # not a product: an excluded class has an infinite loss
     if factors is None:
         return losses, None
     of_weights = sums[0]

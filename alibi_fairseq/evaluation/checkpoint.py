@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..checkpoints.loading import check_ties, wrong_parts
-from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters
+from ..criterions.chunked_losses import adaptive_cross_entropy, excluded_symbols, find_clusters
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import BadInput
 from ..models.config import AlibiLanguageModelConfig
@@ -106,8 +106,9 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
         clusters = find_clusters(decoder.adaptive_softmax.cutoff, flat, decoder.padding_idx)
         losses = adaptive_cross_entropy(decoder.adaptive_softmax, rows, clusters, reduce=False)
     elif type(decoder).output_layer is TransformerDecoderBase.output_layer:
-        weight = decoder.output_projection.weight
-        losses = linear_cross_entropy(flat, (rows, weight), reduce=False)
+        layer = decoder.output_projection
+        excluded = excluded_symbols(decoder, flat)
+        losses = linear_cross_entropy(flat, (rows, layer.weight), reduce=False, excluded=excluded)
     else:  # of a plugin
         scores = decoder.output_layer(rows)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -35,7 +35,7 @@ OPTIONS = (
     *("rotary_base", "rotary_percent", "p_rope", "rotary_scaling"),
     *("longrope_short_factors", "longrope_long_factors"),
     *("attention_window", "block_diagonal", "mem_len", "t5_max_distance"),
-    *("clamp_learned_positions", "no_scale_embedding"),
+    *("clamp_learned_positions", "no_scale_embedding", "excluded_symbols"),
 )
 
 _ADVICE = (

@@ -33,6 +33,7 @@ ACTIVATIONS = {
 OWN = (
     *("embedding_bands", "softmax_bands", "alibi_scale", "alibi_bias_max"),
     *("clamp_learned_positions", "rotary_parameters", "sliding_window", "memory_length"),
+    "excluded_symbols",
 )
 #: Fields that all of them have under the same name.
 COMMON = (

@@ -26,6 +26,8 @@ FIELDS = {
     "softmax_bands": None,
     "embedding_width": None,
     "output_width": None,
+    # Token IDs without probability: fairseq's symbols that an imported model lacks.
+    "excluded_symbols": (),
     # alibi: what the slopes are divided by, None for keys / train_length; their largest exponent.
     "alibi_scale": 1.0,
     "alibi_bias_max": 8.0,
@@ -51,7 +53,7 @@ class AlibiLmConfig(PreTrainedConfig):
     """Shape of the model: ``FIELDS``, by keyword."""
 
     model_type = "alibi_lm"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["past_key_values", "cache"]
 
     def __init__(self, **kwargs):
         for name, default in FIELDS.items():

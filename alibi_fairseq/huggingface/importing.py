@@ -71,6 +71,7 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
     dictionary, rows = read_vocabulary(folder, config)  # rows: (V,)
+    described.excluded_symbols = rows.eq(-1).nonzero().flatten().tolist()
     ours = architecture.imported(described, model.state_dict())
     for name in ("embed_tokens.weight", "output_projection.weight"):  # one row per word
         ours[name] = pad(ours[name], (0, 0, 0, 1))[rows]
@@ -81,7 +82,7 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
     decoder.load_state_dict(ours, strict=True)
 
     def renumbered(tokens: Tensor) -> Tensor:
-        return pad(model(rows[tokens].clamp(min=0)).logits, (0, 1))[..., rows]
+        return pad(model(rows[tokens]).logits, (0, 1), value=-torch.inf)[..., rows]
 
     difference = compare(decoder, renumbered, described.train_length)
     weights = {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()}
@@ -176,6 +177,8 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
     options["activation_fn"] = ACTIVATIONS[model.hidden_act]
     options["no_decoder_final_norm"] = not model.final_norm
     options["no_scale_embedding"] = model.embedding_scale == 1
+    if model.excluded_symbols:
+        options["excluded_symbols"] = ",".join(map(str, model.excluded_symbols))
     names = {
         "arch": "alibi_lm",
         "task": "language_modeling",

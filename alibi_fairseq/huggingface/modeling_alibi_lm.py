@@ -20,6 +20,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .configuration_alibi_lm import AlibiLmConfig
 from .positions_alibi_lm import POSITIONS, NoPositions
 
+#: Name of the key-value cache in calls and outputs: ``cache`` since transformers 5.24.
+CACHE = "cache" if "cache" in BaseModelOutputWithPast.__dataclass_fields__ else "past_key_values"
+
 
 def eager_attention_forward(
     module, query, key, value, attention_mask, scaling, dropout=0.0, position_bias=None, **kwargs
@@ -46,14 +49,16 @@ class Attention(nn.Module):
             nn.Linear(config.hidden_size, config.hidden_size) for _ in range(4)
         )
 
-    def forward(self, x, positions, position_ids, distance, bias, attention_mask, cache, **kwargs):
+    def forward(
+        self, x, positions, position_ids, distance, bias, attention_mask, kv_cache, **kwargs
+    ):
         q, k, v = (
             project(x).unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )  # (B, H, T, D) each
         q, k = positions.rotate(q, k, position_ids)
-        if cache is not None:
-            k, v = cache.update(k, v, self.layer_idx)  # (B, H, S, D)
+        if kv_cache is not None:
+            k, v = kv_cache.update(k, v, self.layer_idx)  # (B, H, S, D)
         if bias is None:
             bias = positions.layer_bias(self.layer_idx, q, k, distance)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -134,11 +139,15 @@ class Softmax(nn.Module):
 
     def __init__(self, config):
         super().__init__()
+        self.excluded_symbols = config.excluded_symbols
         self.project = projection(config.hidden_size, config.output_width)
         self.words = nn.Linear(config.output_width, config.vocab_size, bias=False)
 
     def forward(self, x):
-        return self.words(self.project(x))
+        logits = self.words(self.project(x))
+        for symbol in self.excluded_symbols:
+            logits[..., symbol] = -torch.inf
+        return logits
 
 
 class AdaptiveSoftmax(nn.Module):
@@ -226,9 +235,17 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        cache: Cache | None = None,
         **kwargs,
     ) -> BaseModelOutputWithPast:
-        """``inputs_embeds`` are (B, T, E) before scale and projection; adaptive input has none."""
+        """Compute the hidden states.
+
+        Args:
+            cache: newer name of ``past_key_values``.
+            inputs_embeds: (B, T, E) before scale and projection; adaptive input has none.
+        """
+        if past_key_values is None:
+            past_key_values = cache
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
         if inputs_embeds is None:
@@ -263,7 +280,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             config=self.config,
             inputs_embeds=x,
             attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            **{CACHE: past_key_values},
         )
         bias = self.positions.bias(distance, past + new)
         bias = None if bias is None else bias.to(x.dtype).unsqueeze(0)  # (1, H, T, S)
@@ -278,7 +295,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         x = self.layer_norm(x)
         return BaseModelOutputWithPast(
             last_hidden_state=x,
-            past_key_values=past_key_values,
+            **{CACHE: past_key_values},
             hidden_states=(*states, x) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
@@ -315,8 +332,12 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         return_dict: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        cache: Cache | None = None,
         **kwargs,
     ) -> CausalLMOutputWithPast | tuple:
+        """Compute the logits. ``cache`` is the newer name of ``past_key_values``."""
+        if past_key_values is None:
+            past_key_values = cache
         outputs = self.model(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, **kwargs
         )
@@ -329,7 +350,7 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
         result = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
-            past_key_values=outputs.past_key_values,
+            **{CACHE: getattr(outputs, CACHE)},
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )

@@ -123,6 +123,13 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=128,
         metadata={"help": "t5: all distances from this one on share a bucket, at most that many"},
     )
+    excluded_symbols: str = field(
+        default="none",
+        metadata={
+            "help": "dictionary indices that are never predicted, such as 1,3 (set by import-hf for "
+            "fairseq's symbols that the imported model lacks)"
+        },
+    )
     # The training length, under a name of its own: the authors' evaluation commands override
     # tokens_per_sample and max_target_positions.
     train_length: int = II("task.tokens_per_sample")

@@ -26,6 +26,7 @@ from ..positions import (
     cycle_over_layers,
     token_positions,
 )
+from .output_projection import OutputProjection, excluded_symbols
 from .self_attention import AttentionContext, SelfAttention
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,12 @@ class AlibiDecoder(TransformerDecoder):
         self.block_diagonal = args.block_diagonal
         for layer in self._all_layers():
             layer.self_attn.backend = args.attention_backend
+
+    def build_output_projection(self, args, dictionary, embed_tokens):
+        super().build_output_projection(args, dictionary, embed_tokens)
+        excluded = excluded_symbols(args.excluded_symbols)
+        if excluded:
+            self.output_projection = OutputProjection(self.output_projection.weight, excluded)
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         layer = DecoderLayer(cfg, no_encoder_attn)

@@ -19,6 +19,7 @@ from ..results import manifest
 from ..results.provenance import bind_dictionary
 from .config import NAMED_SIZES, AlibiLanguageModelConfig
 from .decoder import AlibiDecoder, parse_windows
+from .output_projection import excluded_symbols
 
 
 @register_model("alibi_lm", dataclass=AlibiLanguageModelConfig)
@@ -104,6 +105,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
                     "--attention-window that differs between layers. Keep all layers."
                 )
         check_options(args)
+        check_excluded_symbols(args, len(task.target_dictionary))
         bind_dictionary(task)
         # The position method takes care of positions; fairseq's decoder must not add its own.
         args.no_token_positional_embeddings = True
@@ -213,6 +215,20 @@ def check_options(args: argparse.Namespace) -> None:
         )
     parse_windows(args.attention_window, args.decoder_layers)
     check_backend(args.attention_backend)
+
+
+def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
+    """Raise BadInput if the excluded symbols do not fit the dictionary or the softmax."""
+    excluded = excluded_symbols(args.excluded_symbols)
+    if any(symbol >= vocabulary for symbol in excluded):
+        raise BadInput(
+            f"--excluded-symbols {args.excluded_symbols} does not fit the dictionary. Pass indices "
+            f"less than {vocabulary}."
+        )
+    if excluded and args.adaptive_softmax_cutoff is not None:
+        raise BadInput(
+            "--excluded-symbols cannot be combined with --adaptive-softmax-cutoff. Drop one of them."
+        )
 
 
 for _name, _config in NAMED_SIZES.items():

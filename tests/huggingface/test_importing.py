@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ from commands import in_process
 from conftest import random_tokens
 from exported import BLOOM, LONGROPE, converted, perturbed
 from fairseq import checkpoint_utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_scorer import SequenceScorer
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -20,6 +24,12 @@ from transformers import (
 )
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.criterions.chunked_losses import ChunkedCrossEntropy
+from alibi_fairseq.errors import BadInput
+from alibi_fairseq.evaluation.checkpoint import token_losses
+from alibi_fairseq.huggingface.conversion import convert
+from alibi_fairseq.huggingface.export import save
+from alibi_fairseq.models.output_projection import OutputProjection
 
 WORDS = 70
 TOKENS = dict(vocab_size=WORDS, bos_token_id=5, eos_token_id=6, pad_token_id=7)
@@ -84,6 +94,135 @@ def test_logits_of_the_checkpoint(folder, tmp_path, capsys):
     assert_same_scores(folder, tmp_path / "out" / "checkpoint_best.pt")
 
 
+def imported(folder, out):
+    """The checkpoint of a model whose logits are all negative, and the unmodified model."""
+    theirs = AutoModelForCausalLM.from_pretrained(folder).eval()
+    norm = theirs.get_decoder().layer_norm if theirs.config.model_type == "xglm" else None
+    if norm is not None:  # a constant feature that every output weight turns into a negative score
+        norm.weight.data[0] = 0
+        norm.bias.data[0] = 1
+        theirs.get_output_embeddings().weight.data[:, 0] = -20
+        theirs.save_pretrained(folder)
+    assert main(["import-hf", str(folder), "--out", str(out)]) == 0
+    ours, dictionary = load(out / "checkpoint_best.pt")
+    return ours, dictionary, theirs
+
+
+def random_text(dictionary):
+    """(2, 40) tokens as fairseq numbers them and as the model does; no special symbols."""
+    tokens = torch.randint(4, len(dictionary), (2, 40))
+    numbers = [0] * 4 + [int(symbol) for symbol in dictionary.symbols[4:]]
+    return tokens, torch.tensor(numbers)[tokens]
+
+
+@pytest.mark.parametrize("folder", CONFIGS, indirect=True)
+@torch.no_grad()
+def test_imported_losses_equal_the_unmodified_model(folder, tmp_path):
+    """On every path that scores tokens. The reference is the softmax over the foreign vocabulary."""
+    ours, dictionary, theirs = imported(folder, tmp_path / "out")
+    tokens, renumbered = random_text(dictionary)
+    inputs, targets = tokens[:, :-1], tokens[:, 1:].contiguous()
+    logits = theirs(renumbered[:, :-1]).logits.double()
+    expected = -logits.log_softmax(-1).gather(-1, renumbered[:, 1:, None]).squeeze(-1)
+    if theirs.config.model_type == "xglm":
+        assert logits.max() < -5
+    expected = expected.float()
+
+    features, _ = ours.decoder.extract_features(inputs)
+    found = token_losses(ours.decoder, features, targets)
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+    task = SimpleNamespace(target_dictionary=dictionary)
+    net_input = {"src_tokens": inputs, "src_lengths": torch.tensor([39, 39])}
+    sample = {"net_input": net_input, "target": targets, "ntokens": targets.numel()}
+    for criterion in (CrossEntropyCriterion, ChunkedCrossEntropy):
+        loss, _, _ = criterion(task, sentence_avg=False)(ours, sample)
+        torch.testing.assert_close(loss, expected.sum(), rtol=0, atol=1e-3)
+
+    for row, hypotheses in enumerate(SequenceScorer(dictionary).generate([ours], sample)):
+        scores = hypotheses[0]["positional_scores"]
+        torch.testing.assert_close(-scores, expected[row], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("folder", ["bloom", "xglm"], indirect=True)
+@torch.no_grad()
+def test_generation_never_yields_an_excluded_symbol(folder, tmp_path):
+    ours, dictionary, theirs = imported(folder, tmp_path / "out")
+    generator = SequenceGenerator(
+        [ours],
+        dictionary,
+        beam_size=2,
+        max_len_a=0,
+        max_len_b=20,
+        min_len=20,
+        normalize_scores=False,
+    )
+    tokens, _ = random_text(dictionary)
+    prefix = tokens[:1, :5]
+    sample = {"net_input": {"src_tokens": prefix, "src_lengths": torch.tensor([5])}}
+    (hypotheses,) = generator.generate([ours], sample, prefix_tokens=prefix)
+    text = hypotheses[0]["tokens"].tolist()
+    assert dictionary.unk() not in text and dictionary.bos() not in text
+    numbers = torch.tensor(
+        [theirs.config.eos_token_id] * 4 + [int(s) for s in dictionary.symbols[4:]]
+    )
+    renumbered = numbers[torch.tensor([[dictionary.eos(), *text]])]
+    logs = theirs(renumbered[:, :-1]).logits.log_softmax(-1)
+    expected = logs.gather(-1, renumbered[:, 1:, None]).flatten()
+    found = hypotheses[0]["positional_scores"]
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("folder", ["bloom", "opt"], indirect=True)
+def test_chunked_gradient_skips_excluded_symbols(folder, tmp_path):
+    ours, dictionary, _ = imported(folder, tmp_path / "out")
+    tokens, _ = random_text(dictionary)
+    tokens[1, 30:] = dictionary.pad()
+    net_input = {"src_tokens": tokens[:, :-1], "src_lengths": torch.tensor([39, 29])}
+    sample = {"net_input": net_input, "target": tokens[:, 1:].contiguous(), "ntokens": 68}
+    task = SimpleNamespace(target_dictionary=dictionary)
+    gradients = []
+    for criterion in (CrossEntropyCriterion, ChunkedCrossEntropy):
+        ours.zero_grad()
+        loss, _, _ = criterion(task, sentence_avg=False)(ours, sample)
+        loss.backward()
+        gradients.append(ours.decoder.output_projection.weight.grad.clone())
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
+    assert gradients[1].isfinite().all() and gradients[1].abs().sum() > 0
+    assert gradients[1][dictionary.unk()].abs().sum() == 0
+
+
+@pytest.mark.parametrize("folder", ["bloom", "xglm", "gpt-neox", "opt-350m"], indirect=True)
+@torch.no_grad()
+def test_imported_model_keeps_exclusions_in_export(folder, tmp_path):
+    ours, dictionary, theirs = imported(folder, tmp_path / "out")
+    exported = convert(ours.decoder, ours.decoder.args.position_method, 48)
+    save(exported.model, tmp_path / "exported")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "exported", trust_remote_code=True)
+    tokens, renumbered = random_text(dictionary)
+    found = again(tokens).logits.log_softmax(-1)[..., 4:]
+    numbers = [int(symbol) for symbol in dictionary.symbols[4:]]
+    expected = theirs(renumbered).logits.log_softmax(-1)[..., numbers]
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("folder", ["bloom"], indirect=True)
+def test_import_rejects_probability_of_missing_symbols(folder, tmp_path, monkeypatch, refuse):
+    """The built-in comparison sees a symbol that the foreign model does not have."""
+    monkeypatch.setattr(OutputProjection, "forward", torch.nn.Linear.forward)
+    assert "other scores" in refuse("import-hf", folder, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("folder", ["bloom"], indirect=True)
+def test_text_with_an_excluded_symbol_is_rejected(folder, tmp_path):
+    ours, dictionary, _ = imported(folder, tmp_path / "out")
+    tokens, _ = random_text(dictionary)
+    tokens[0, 7] = dictionary.unk()
+    features, _ = ours.decoder.extract_features(tokens)
+    with pytest.raises(BadInput, match="<unk>"):
+        token_losses(ours.decoder, features, tokens)
+
+
 @pytest.mark.parametrize("folder", ["gpt-neox", "opt-350m"], indirect=True)
 def test_the_checkpoint_trains_on(folder, tmp_path, capsys):
     out = tmp_path / "out"
@@ -101,6 +240,8 @@ def test_the_checkpoint_trains_on(folder, tmp_path, capsys):
     )
     before, _ = load(out / "checkpoint_best.pt")
     after, _ = load(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data")
+    excluded = before.decoder.output_projection.excluded.tolist()
+    assert after.decoder.output_projection.excluded.tolist() == excluded
     for (name, one), other in zip(before.named_parameters(), after.parameters()):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6, msg=name)
     state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=False)

@@ -1,0 +1,48 @@
+"""Output layer without the symbols that an imported model lacks.
+
+fairseq's dictionaries begin with ``<s>``, ``<pad>``, ``</s>``, and ``<unk>``. A model trained
+elsewhere may have no output for some of them; any finite score would give them probability.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BadInput
+
+
+class OutputProjection(nn.Linear):
+    """A linear layer without bias whose scores of excluded symbols are -inf.
+
+    Args:
+        weight: (V, C) parameter, possibly shared with the embeddings.
+        excluded: indices of the excluded symbols.
+    """
+
+    excluded: Tensor
+
+    def __init__(self, weight: nn.Parameter, excluded: list[int]):
+        super().__init__(weight.shape[1], weight.shape[0], bias=False, device="meta")
+        self.weight = weight
+        self.register_buffer("excluded", torch.tensor(excluded), persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(..., C) features -> (..., V) scores."""
+        return super().forward(features).index_fill(-1, self.excluded, -torch.inf)
+
+
+def excluded_symbols(option: str) -> list[int]:
+    """Read ``--excluded-symbols``.
+
+    Raises:
+        BadInput: it is not a list of indices.
+    """
+    if option == "none":
+        return []
+    indices = option.split(",")
+    if not all(index.isdecimal() for index in indices):
+        raise BadInput(
+            f"--excluded-symbols {option} is not a list of indices. Pass a list such as 1,3."
+        )
+    return [int(index) for index in indices]
