@@ -26,8 +26,9 @@ FIELDS = {
     "softmax_bands": None,
     "embedding_width": None,
     "output_width": None,
-    # Token IDs without probability: fairseq's symbols that an imported model lacks.
-    "excluded_symbols": (),
+    # Token IDs without probability: fairseq's symbols that an imported model lacks;
+    # None: all have some.
+    "excluded_symbols": None,
     # alibi: what the slopes are divided by, None for keys / train_length; their largest exponent.
     "alibi_scale": 1.0,
     "alibi_bias_max": 8.0,

@@ -172,7 +172,7 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         softmax_bands=softmax_bands,
         embedding_width=embedding.embedding_dim,
         output_width=decoder.output_embed_dim,
-        excluded_symbols=excluded_symbols(getattr(args, "excluded_symbols", "none")),
+        excluded_symbols=excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
         alibi_scale=None if scale == "dynamic" else float(scale if scale != "none" else 1),
         alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
         clamp_learned_positions=getattr(args, "clamp_learned_positions", False),

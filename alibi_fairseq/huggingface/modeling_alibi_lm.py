@@ -139,7 +139,7 @@ class Softmax(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.excluded_symbols = config.excluded_symbols
+        self.excluded_symbols = config.excluded_symbols or ()
         self.project = projection(config.hidden_size, config.output_width)
         self.words = nn.Linear(config.output_width, config.vocab_size, bias=False)
 
