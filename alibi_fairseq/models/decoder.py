@@ -103,7 +103,8 @@ class AlibiDecoder(TransformerDecoder):
         super().build_output_projection(args, dictionary, embed_tokens)
         excluded = excluded_symbols(args.excluded_symbols)
         if excluded:
-            self.output_projection = OutputProjection(self.output_projection.weight, excluded)
+            shared: nn.Linear = self.output_projection  # type: ignore[has-type]
+            self.output_projection = OutputProjection(shared.weight, excluded)  # type: ignore[arg-type]
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         layer = DecoderLayer(cfg, no_encoder_attn)
