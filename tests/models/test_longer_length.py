@@ -43,3 +43,22 @@ def test_continuing_at_four_times_the_length(method, data_bin, tmp_path):
         before.decoder.named_parameters(), after.decoder.parameters(), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6, msg=name)
+
+
+def test_continuing_a_rotary_model_without_positions(data_bin, tmp_path):
+    """DroPE: the weights are taken as they are, and optimizer and schedule start anew."""
+    in_process("train", data_bin, *options("rotary"), "--save-dir", tmp_path / "rotary")
+    start = tmp_path / "rotary" / "checkpoint_last.pt"
+    more = [*options("none", "--max-update", "1", "--lr", "1e-9"), "--finetune-from-model", start]
+    in_process("train", data_bin, *more, "--save-dir", tmp_path / "none")
+    dropped = load_checkpoint(tmp_path / "none" / "checkpoint_last.pt", data_bin)
+    assert (dropped.facts["position_method"], dropped.facts["updates"]) == ("none", 1)
+    overridden = load_checkpoint(start, data_bin, overrides={"position_method": "none"})
+    rotary = load_checkpoint(start, data_bin)
+    tokens = torch.arange(4, 20)[None]
+    with torch.no_grad():
+        found, expected, before = (
+            model.decoder(tokens)[0] for model in (dropped, overridden, rotary)
+        )
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert (found - before).abs().max() > 1e-3

@@ -22,18 +22,26 @@ def state_of(folder) -> dict:
     return torch.load(folder / "checkpoint_last.pt", weights_only=True)
 
 
-@pytest.mark.parametrize("length", [512, 2048])
-def test_a_trained_model_is_continued(length, tmp_path):
+@pytest.mark.parametrize(
+    "first, recipe, length, method",
+    [
+        ("alibi-512", "alibi-512-at-512", 512, "alibi"),
+        ("alibi-512", "alibi-512-at-2048", 2048, "alibi"),
+        ("rotary-512", "rotary-512-without-positions", 512, "none"),
+    ],
+)
+def test_a_trained_model_is_continued(first, recipe, length, method, tmp_path):
     data = make_data(tmp_path, words=700)
     start, longer = tmp_path / "start", tmp_path / "longer"
-    hydra_train("wikitext-103/alibi-512", data, start)
+    hydra_train(f"wikitext-103/{first}", data, start)
     checkpoint = start / "checkpoint_last.pt"
     change = f"checkpoint.finetune_from_model={checkpoint}"
     # One update at a rate of nothing leaves the weights that it began with.
     still = ("optimization.max_update=1", "optimization.lr=[1e-9]", "lr_scheduler.min_lr=1e-10")
-    hydra_train(f"extend/alibi-512-at-{length}", data, longer, change, *still)
+    hydra_train(f"extend/{recipe}", data, longer, change, *still)
     before, after = state_of(start), state_of(longer)
     assert after["cfg"]["model"]["train_length"] == length
+    assert after["cfg"]["model"]["position_method"] == method
     assert after["optimizer_history"][-1]["num_updates"] == 1
     for name, tensor in before["model"].items():
         torch.testing.assert_close(after["model"][name], tensor, rtol=0, atol=1e-6, msg=name)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# wikitext-103/rotary-512 continued at L = 512
+# The training of rotary-512-at-512.yaml, which explains each value.
+#
+# configs/extend/rotary-512-at-512.sh DATA_BIN CHECKPOINT --save-dir FOLDER [FLAGS]
+# FLAGS are those of fairseq-train and override the ones below.
+set -euo pipefail
+plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"
+
+exec fairseq-train --user-dir "$plugin" \
+    --seed 1 --fp16 \
+    --task language_modeling --sample-break-mode none --tokens-per-sample 512 \
+    --arch alibi_lm_wiki103 --decoder-layers 16 --decoder-embed-dim 1024 \
+    --decoder-ffn-embed-dim 4096 --decoder-attention-heads 8 --dropout 0.3 \
+    --attention-dropout 0.1 --activation-dropout 0.1 --adaptive-input-cutoff 20000,60000 \
+    --adaptive-softmax-cutoff 20000,60000 --adaptive-softmax-dropout 0.2 \
+    --position-method rotary \
+    --criterion adaptive_loss \
+    --skip-invalid-size-inputs-valid-test --required-batch-size-multiple 1 --num-workers 0 \
+    --max-tokens 9216 \
+    --lr 0.1 --clip-norm 0.1 --stop-min-lr 1e-09 --max-update 28600 --update-freq 2 \
+    --optimizer nag \
+    --lr-scheduler cosine --warmup-updates 1600 --warmup-init-lr 1e-07 --min-lr 0.0001 \
+    --lr-period-updates 27000 --t-mult 2.0 --lr-shrink 0.75 \
+    --no-epoch-checkpoints \
+    --ddp-backend legacy_ddp --distributed-world-size 4 \
+    --finetune-from-model "${2:?the CHECKPOINT stands behind DATA_BIN}" "$1" "${@:3}"
