@@ -28,7 +28,7 @@ STOPPED_EARLY = 75
 INTERRUPTED = 130
 
 
-class BadInput(ValueError):
+class UserInputError(ValueError):
     """Input that cannot be used. The message says what is wrong and what to do about it.
 
     Commands print it on one line and exit with code 2; libraries let it through.
@@ -55,7 +55,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
-def usage_error(message: str, program: str) -> BadInput:
+def usage_error(message: str, program: str) -> UserInputError:
     """Return the error for a message of argparse, with a suggestion for a misspelled choice."""
     form = r"argument (.+?): invalid choice: '(.*)' \(choose from (.*)\)"
     if found := re.fullmatch(form, message, re.DOTALL):
@@ -65,7 +65,7 @@ def usage_error(message: str, program: str) -> BadInput:
         if len(choices) <= _FEW_CHOICES:
             message += f" Choose from {', '.join(choices)}"
         message = message.removesuffix(".")
-    return BadInput(f"{message}; see `{program} --help`.")
+    return UserInputError(f"{message}; see `{program} --help`.")
 
 
 def requirement(error: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ def requirement(error: Mapping[str, Any]) -> str:
 
 
 def install_excepthook() -> None:
-    """End a command with one sentence on an uncaught exception (:func:`report`)."""
+    """End a command with one sentence on an uncaught exception (:func:`print_error`)."""
     # A log that cannot be written does not end a training, nor print a traceback for each line.
     logging.raiseExceptions = False
     # Or Hydra prints its own report and exits with 1.
@@ -89,14 +89,14 @@ def install_excepthook() -> None:
     def hook(kind, exception, trace):
         # In a distributed run torch's hook calls this one, and would keep what it writes for itself.
         with redirect_stderr(sys.__stderr__):
-            code = report(exception)
+            code = print_error(exception)
         # Python ends with the code of a SystemExit that its hook raises.
         raise SystemExit(code)
 
     sys.excepthook = hook
 
 
-def report(exception: BaseException) -> int:
+def print_error(exception: BaseException) -> int:
     """Print one sentence about an exception that ends a command of fairseq or of this project.
 
     Returns:
@@ -128,7 +128,7 @@ def report(exception: BaseException) -> int:
 
 @contextmanager
 def option_errors() -> Iterator[None]:
-    """Turn exceptions of fairseq's code into a BadInput where only options can be their reason.
+    """Turn exceptions of fairseq's code into a UserInputError where only options can be their reason.
 
     fairseq checks few options. Any other wrong value raises a plain Python exception where it is
     used first.
@@ -142,7 +142,7 @@ def option_errors() -> Iterator[None]:
         raise rejected from error
 
 
-def _option_error(exception: Exception) -> BadInput | None:
+def _option_error(exception: Exception) -> UserInputError | None:
     """Return a sentence that names the line of fairseq that failed; None for any other exception."""
     kind, message = _kind_and_message(exception)
     type_of_child = getattr(builtins, kind, None)
@@ -165,7 +165,7 @@ def _option_error(exception: Exception) -> BadInput | None:
     reason = textwrap.shorten(message, 300, placeholder=" …").rstrip(".")
     if not statement.startswith("raise"):
         reason = f"{kind} in `{statement}`, {reason}"
-    return BadInput(
+    return UserInputError(
         f"fairseq cannot run with these options: {reason}. Change the option that it names; "
         "LOGLEVEL=DEBUG shows the traceback."
     )
@@ -210,7 +210,7 @@ def explain(exception: BaseException) -> str | None:
     if "HydraException" in bases and exception.__cause__ is not None:
         reason = str(exception.__cause__).partition("\n")[0]
         return f"{sentence} ({' '.join(reason.split())})."
-    if kind in ("BadInput", "BrokenFairseq") or "HydraException" in bases:
+    if kind in ("UserInputError", "FairseqImportError") or "HydraException" in bases:
         return sentence
     if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
         place = exception.filename or "The output"

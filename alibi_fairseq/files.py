@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import BadInput
+from .errors import UserInputError
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +34,19 @@ def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> An
         mode, keywords: as for ``open``.
 
     Raises:
-        BadInput: it is a folder, or a device or pipe, which may never end and is read only once; or
+        UserInputError: it is a folder, or a device or pipe, which may never end and is read only once; or
             its name is not UTF-8.
     """
     name = os.fspath(path)
     if name != name.encode(errors="replace").decode():
-        raise BadInput(f"The file name {name!a} is not UTF-8; rename it.")
+        raise UserInputError(f"The file name {name!a} is not UTF-8; rename it.")
     kind = os.stat(path).st_mode
     if stat.S_ISDIR(kind):
-        raise BadInput(f"{path} is a folder; name a file in it.")
+        raise UserInputError(f"{path} is a folder; name a file in it.")
     if not stat.S_ISREG(kind):
-        raise BadInput(f"{path} is a device or a pipe; write its content to a file and name that.")
+        raise UserInputError(
+            f"{path} is a device or a pipe; write its content to a file and name that."
+        )
     return open(path, mode, **keywords)
 
 
@@ -62,11 +64,11 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     Temporary files of earlier writers of ``path`` that were killed are removed.
 
     Raises:
-        BadInput: there is a folder or a device of that name.
+        UserInputError: there is a folder or a device of that name.
     """
     target = Path(path).resolve()
     if target.exists() and not target.is_file():  # a device would be replaced by a file
-        raise BadInput(f"{path} is not a file; name one to write.")
+        raise UserInputError(f"{path} is not a file; name one to write.")
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -90,11 +92,11 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """A new folder to fill, which appears as ``path`` when the block ends; nothing if it raises.
 
     Raises:
-        BadInput: there is a folder with something in it, or a file.
+        UserInputError: there is a folder with something in it, or a file.
     """
     target = Path(path).resolve()
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        raise BadInput(f"{path} is not an empty folder; name another one with --out.")
+        raise UserInputError(f"{path} is not an empty folder; name another one with --out.")
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -149,7 +151,7 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
         flag, work: the option that names the place and what holds the lock, for messages.
 
     Raises:
-        BadInput: another process holds the lock, or the file cannot be created.
+        UserInputError: another process holds the lock, or the file cannot be created.
     """
     path, stream = Path(path), None
     while stream is None:
@@ -171,13 +173,13 @@ def _try_to_lock(path: Path, flag: str, work: str) -> IO | None:
         stream = path.open("a+", encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
+        raise UserInputError(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         with stream:
             stream.seek(0)
-            raise BadInput(
+            raise UserInputError(
                 f"{flag}: another {work} ({stream.read().strip()}) holds {path}; wait until it "
                 "has finished, or choose another place."
             ) from error
@@ -207,7 +209,7 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
 
 
 def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str = "--out") -> None:
-    """Raise BadInput unless ``needed`` bytes are free for ``what``, the work, in a folder.
+    """Raise UserInputError unless ``needed`` bytes are free for ``what``, the work, in a folder.
 
     Args:
         folder: need not exist yet.
@@ -218,7 +220,7 @@ def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str 
         existing = existing.parent
     free = shutil.disk_usage(existing).free
     if free < needed:
-        raise BadInput(
+        raise UserInputError(
             f"{what} needs about {needed / 1e9:.1f} GB in {folder}, but only {free / 1e9:.1f} GB "
             f"are free there; free some space or choose another {option}."
         )

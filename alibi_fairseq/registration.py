@@ -10,19 +10,19 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from .errors import FOLDER, PACKAGE, BadInput
+from .errors import FOLDER, PACKAGE, UserInputError
 
 #: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
 WITHOUT_FAIRSEQ = {
     *("attention", "positions", "errors", "files"),
-    *("results", "paper", "reporting", "data", "evaluation", "experiments", "cli", "__main__"),
+    *("results", "paper", "reporting", "data", "evaluation", "runs", "compare", "cli", "__main__"),
 }
 
 #: The release that setup.py chooses.
 FAIRSEQ = "fairseq==0.12.2" if sys.version_info < (3, 11) else "fairseq-fixed==0.12.3.1"
 
 
-class BrokenFairseq(ImportError):
+class FairseqImportError(ImportError):
     """fairseq is installed but cannot be imported. The message says how to mend it."""
 
 
@@ -37,7 +37,9 @@ def register(name: str) -> None:
             names would mean two copies.
     """
     if name != PACKAGE:
-        raise BadInput(f"--user-dir must end in {PACKAGE}, not {name}; use --user-dir {FOLDER}.")
+        raise UserInputError(
+            f"--user-dir must end in {PACKAGE}, not {name}; use --user-dir {FOLDER}."
+        )
     spec = importlib.util.find_spec("fairseq")
     if spec is None or spec.origin is None:  # no origin: a mere folder of that name
         return
@@ -48,7 +50,7 @@ def register(name: str) -> None:
         import fairseq.data.data_utils_fast
         import fairseq.data.token_block_utils_fast  # noqa: F401
     except Exception as error:
-        raise BrokenFairseq(
+        raise FairseqImportError(
             f"fairseq is installed, but it cannot be imported ({type(error).__name__}: {error}); "
             f"{_advice()}."
         ) from error
@@ -56,11 +58,11 @@ def register(name: str) -> None:
     root.handlers[:] = handlers
     root.setLevel(level)
 
-    from .fairseq_fixes import compat, starting  # noqa: F401
+    from .fairseq_patches import apply, startup  # noqa: F401
 
-    starting.refuse_separate_jobs()
+    startup.refuse_separate_jobs()
     from . import criterions, models, tasks  # noqa: F401
-    from .fairseq_fixes import fused_adam  # noqa: F401
+    from .fairseq_patches import fused_adam  # noqa: F401
 
 
 def _advice() -> str:

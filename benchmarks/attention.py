@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
 from alibi_fairseq.attention.skipping import certify
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.models import self_attention
@@ -57,7 +57,7 @@ def measure(args) -> Iterator[dict]:
         if args.path:
             layers, bias = capture(args.path, args.data, "valid", length)
             if not isinstance(bias, LinearBias):
-                raise BadInput(f"{args.path} is not an ALiBi model.")
+                raise UserInputError(f"{args.path} is not an ALiBi model.")
             yield from measure_layers(args, layers, "trained")
 
 

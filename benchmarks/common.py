@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import new_document, save_document
+from alibi_fairseq.results.schema import new_results_file, save_results_file
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 #: What the models read: no benchmark needs data, so each runs from a bare checkout.
@@ -128,7 +128,7 @@ def run(
     began, where = time.time(), device()
     try:
         cells = list(measure(args))
-    except BadInput as error:
+    except UserInputError as error:
         parser.error(str(error))
     path = args.out or RESULTS / f"{name}-{where.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,5 +140,5 @@ def run(
         seed=1,
         command=["python", "-m", f"benchmarks.{name}", *words],
     )
-    save_document(new_document("benchmark", CORPUS, provenance, cells), path)
+    save_results_file(new_results_file("benchmark", CORPUS, provenance, cells), path)
     print(f"written to {path}")

@@ -28,7 +28,7 @@ from fairseq_cli import eval_lm
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.evaluation.measure import PeakMemory, sum_losses
+from alibi_fairseq.evaluation.scoring import PeakMemory, sum_losses
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 
 from . import common

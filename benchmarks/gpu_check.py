@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-from alibi_fairseq.experiments.command import kill_all
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
+from alibi_fairseq.runs.child_process import kill_all
 
 #: The most of the remaining time that a part may take, unless it is the last one.
 SHARE = 0.5

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions import METHODS
 
@@ -53,7 +53,7 @@ def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
 def measure(args) -> Iterator[dict]:
     """One cell per length and method."""
     if BASELINE not in args.methods:
-        raise BadInput(f"--methods must include {BASELINE}, which the ratios are to.")
+        raise UserInputError(f"--methods must include {BASELINE}, which the ratios are to.")
     paper, shape = paper_ratios(), models.shape()
     for length in args.lengths:
         passes = shape.paper_passes(length)

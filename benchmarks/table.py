@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.results.schema import load_results_file
 
 from .common import RESULTS
 
@@ -102,7 +102,7 @@ def main() -> None:
     parts = [HEAD]
     for name, table in TABLES.items():
         documents = {
-            path: load_document(path)
+            path: load_results_file(path)
             for path in sorted(RESULTS.glob("*.json"))
             if path.stem.split("-")[0] == name
         }

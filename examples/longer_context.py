@@ -19,7 +19,7 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import new_document, save_document
+from alibi_fairseq.results.schema import new_results_file, save_results_file
 
 SHORT, LONG = 64, 256
 LENGTHS = (64, 128, 256, 512, 1024)
@@ -86,8 +86,8 @@ def main() -> None:
     provenance = collect_provenance(
         seconds=seconds, seed=SEED, data=data, subsets=["train", "valid"]
     )
-    document = new_document("evaluation", args.run.resolve().name, provenance, cells)
-    save_document(document, args.out / "results.json")
+    document = new_results_file("evaluation", args.run.resolve().name, provenance, cells)
+    save_results_file(document, args.out / "results.json")
     with atomic_write(args.out / "table.md") as file:
         file.write(table(cells))
     print(table(cells))

@@ -13,12 +13,12 @@ import torch
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
 from alibi_fairseq.positions import (
     GateBias,
-    PlaceBias,
     PositionConfig,
+    QueryPositionBias,
     RelativeBias,
     build_position_method,
 )
-from alibi_fairseq.positions.cope import COUNTS as NUM_COUNTS
+from alibi_fairseq.positions.cope import NUM_POSITIONS as NUM_COUNTS
 
 #: Where documents begin in each sequence: short, long, at and off the edges of blocks.
 DOCUMENTS = ([0, 1, 5, 128, 300], [0, 70, 257])
@@ -162,7 +162,7 @@ def all_at_once(bias, q, k, first: int):
     distance = (queries[:, None] - torch.arange(k.shape[2], device=q.device)).clamp(min=0)
     if isinstance(bias, RelativeBias):
         return bias.at(distance)[None]
-    if isinstance(bias, PlaceBias):
+    if isinstance(bias, QueryPositionBias):
         return bias.at(queries[None], distance)
     return bias.block(q, k, first)
 

@@ -11,7 +11,7 @@ from fairseq.data import indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, train
 
-from alibi_fairseq.fairseq_fixes import stopping
+from alibi_fairseq.fairseq_patches import shutdown
 
 WORDS = 20
 #: A model and a schedule that take milliseconds per update.
@@ -52,7 +52,7 @@ def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") ->
     arguments = options.parse_args_and_arch(options.get_training_parser(), command)
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier run
     config = convert_namespace_to_omegaconf(arguments)
-    with stopping.listening():  # afterwards signals do what they did before
+    with shutdown.listening():  # afterwards signals do what they did before
         if arguments.distributed_world_size > 1:
             distributed_utils.call_main(config, train.main)
         else:

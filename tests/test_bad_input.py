@@ -21,7 +21,7 @@ from results_documents import document, evaluation_cell
 from torch.multiprocessing import ProcessRaisedException
 
 from alibi_fairseq import cli
-from alibi_fairseq.errors import BadInput, explain
+from alibi_fairseq.errors import UserInputError, explain
 
 
 def mostly_slow(cases, quick: int) -> list:
@@ -87,13 +87,13 @@ def test_an_index_that_leads_outside(tmp_path, place):
             builder.add_item(torch.arange(size))
         builder.finalize(f"{prefix}.idx")
         if kind == "cached":
-            with pytest.raises(BadInput, match="format 'cached'"):
+            with pytest.raises(UserInputError, match="format 'cached'"):
                 indexed_dataset.make_dataset(prefix, kind)
     assert indexed_dataset.make_dataset(prefix, kind).sizes.tolist() == [3, 4]
     with open(f"{prefix}.idx", "r+b") as file:
         file.seek(-16, os.SEEK_END)  # where the last line begins, and one number for each document
         file.write(np.int64(place).tobytes())
-    with pytest.raises(BadInput, match="valid.idx"):
+    with pytest.raises(UserInputError, match="valid.idx"):
         indexed_dataset.make_dataset(prefix, kind)
 
 
@@ -350,7 +350,7 @@ ValueError: inner
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
-alibi_fairseq.errors.BadInput: Wrong: do this.
+alibi_fairseq.errors.UserInputError: Wrong: do this.
 """
 
 
@@ -360,7 +360,7 @@ alibi_fairseq.errors.BadInput: Wrong: do this.
         (RuntimeError("out of memory"), None),
         (ProcessRaisedException("\n\n-- Process 1 …\nTraceback …\nKeyError: 'x'\n", 1, 1), None),
         (ProcessRaisedException(FROM_A_CHILD, 0, 1), "Wrong: do this."),
-        (BadInput("on\n two lines"), "on two lines"),
+        (UserInputError("on\n two lines"), "on two lines"),
         (MissingConfigException("no such\nfile", "x"), "no such file"),
         (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
         (ModuleNotFoundError("No module", name="transformers"), "alibi-fairseq[huggingface]"),

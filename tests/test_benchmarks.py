@@ -10,7 +10,7 @@ import pytest
 import torch
 from results_documents import cells_of, document
 
-from alibi_fairseq.results.schema import load_document, save_document
+from alibi_fairseq.results.schema import load_results_file, save_results_file
 from benchmarks import backends, common, generate, methods, models, output_layer, table
 
 SHAPE = (
@@ -34,7 +34,7 @@ def bench(tmp_path, monkeypatch):
         module = importlib.import_module(f"benchmarks.{name}")
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         module.main()
-        return load_document(tmp_path / f"{name}-{common.device().type}.json")["cells"]
+        return load_results_file(tmp_path / f"{name}-{common.device().type}.json")["cells"]
 
     return run
 
@@ -156,7 +156,7 @@ def test_the_page_has_a_table_for_each_result(bench, tmp_path, monkeypatch):
         {"name": f"step, {name}", "variant": name, "ours_is_faster": ratio} | shared
         for name, ratio in (("ours", 1.0), ("bloom", 3.0))
     ]
-    save_document(document(*made, kind="benchmark"), tmp_path / "peers-cpu.json")
+    save_results_file(document(*made, kind="benchmark"), tmp_path / "peers-cpu.json")
     table.main()
     page = (tmp_path / "page.md").read_text()
     assert page.index("## Training steps\n") < page.index("## Training steps beside other")

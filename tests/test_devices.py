@@ -24,13 +24,7 @@ from alibi_fairseq.attention import BACKENDS, FutureMask, flex
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.models.language_model import AdaptiveInput
-from alibi_fairseq.positions import (
-    METHODS,
-    GateBias,
-    PositionConfig,
-    alibi,
-    build_position_method,
-)
+from alibi_fairseq.positions import METHODS, GateBias, PositionConfig, alibi, build_position_method
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
 BATCH, LENGTH, WORDS = 2, 24, 200

@@ -12,7 +12,7 @@ import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
 
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.results.schema import load_results_file
 
 
 def torchrun(port, *command):
@@ -35,7 +35,7 @@ def test_one_job_that_can_be_resumed(data_bin, tmp_path, port, resumed):
         assert "Loaded checkpoint" in more.stdout and "@ 3 updates" in more.stdout
     state = torch.load(tmp_path / "checkpoint_last.pt")
     assert state["optimizer_history"][-1]["num_updates"] == (5 if resumed else 3)
-    cells = load_document(tmp_path / "training.json")["cells"]
+    cells = load_results_file(tmp_path / "training.json")["cells"]
     processes = [(cell["updates"], cell["processes"]) for cell in cells]
     assert processes == ([(3, 2), (5, 2)] if resumed else [(3, 2)])
 

@@ -68,7 +68,7 @@ def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys, caplog):
     for words in commands(ROOT / "README.md"):
         program, *arguments = words
         if program == "alibi-fairseq":
-            # The whole of compare is in tests/experiments.
+            # The whole of compare is in tests/compare.
             more = ["--dry-run"] if arguments[0] == "compare" else []
             assert cli.main([*arguments, *more]) == 0, capsys.readouterr().err
         elif program == "fairseq-train":

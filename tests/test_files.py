@@ -5,7 +5,7 @@ import sys
 import pytest
 from commands import ROOT
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_folder, atomic_write, locked
 
 
@@ -42,7 +42,7 @@ def test_permissions_follow_the_umask_and_a_symbolic_link_stays(tmp_path):
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_only_a_file_is_replaced(tmp_path, make):
     make(tmp_path / "there")
-    with pytest.raises(BadInput, match="there"), atomic_write(tmp_path / "there") as stream:
+    with pytest.raises(UserInputError, match="there"), atomic_write(tmp_path / "there") as stream:
         stream.write("new")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
     assert not (tmp_path / "there").is_file()
@@ -50,7 +50,7 @@ def test_only_a_file_is_replaced(tmp_path, make):
 
 _HAMMER = """
 import os, sys, time
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import locked
 folder, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
 held = overlapped = 0
@@ -64,7 +64,7 @@ while time.monotonic() < end:
                 overlapped += 1
                 continue
             os.unlink(f"{folder}/inside")
-    except BadInput:
+    except UserInputError:
         pass
 print(held, overlapped)
 """

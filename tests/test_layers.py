@@ -15,10 +15,10 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
     *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
-    *("registration", "fairseq_fixes"),
+    *("registration", "fairseq_patches"),
     *("evaluation.checkpoint", "evaluation.data"),
-    *("data.pipeline", "data.tokenisers", "data.wikitext103", "data.excerpt", "data.probes"),
-    *("experiments.compare", "experiments.timing"),
+    *("data.pipeline", "data.tokenization", "data.wikitext103", "data.truncation", "data.probes"),
+    *("compare.experiment", "compare.timing"),
 }
 
 

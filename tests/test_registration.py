@@ -108,7 +108,7 @@ class TestFairseq:
         "from fairseq.data import data_utils",
         "import alibi_fairseq.models.language_model",
         pytest.param("import fairseq", marks=pytest.mark.slow),
-        pytest.param("import alibi_fairseq.fairseq_fixes.compat", marks=pytest.mark.slow),
+        pytest.param("import alibi_fairseq.fairseq_patches.apply", marks=pytest.mark.slow),
         pytest.param("alibi_fairseq.AlibiLanguageModel", marks=pytest.mark.slow),
     ],
 )
@@ -117,7 +117,7 @@ def test_models_are_registered_when_fairseq_is_needed(statement):
     script = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
     script += f"assert 'fairseq' not in sys.modules; {statement}; "
     script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; "
-    script += "import alibi_fairseq.fairseq_fixes.compat as c; "
+    script += "import alibi_fairseq.fairseq_patches.apply as c; "
     script += "print('alibi_lm' in known, c.__spec__.origin == c.__file__)"
     done = as_process("-c", script)
     assert done.stdout.split() == ["True", "True"], done.stderr

@@ -1,6 +1,6 @@
 """Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 save and exit with 75 under every command that trains.
 
-``train.sh`` is tested in ``tests/experiments``.
+``train.sh`` is tested in ``tests/compare``.
 """
 
 from __future__ import annotations

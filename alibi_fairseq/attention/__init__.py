@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from . import eager
-from .chooser import BACKENDS, check_backend, choose
+from .backend_selection import BACKENDS, check_backend, choose
 from .future_mask import SEPARATORS, FutureMask, document_starts
 from .score_scale import SCORE_SCALINGS, ScoreScale
 
@@ -39,7 +39,7 @@ def attend(
     Raises:
         ValueError: if there is no such backend, if the shapes do not fit the mask, or if the mask
             lacks the gates of the position method.
-        BadInput: a ValueError, if ``strict`` and the backend cannot compute this call.
+        UserInputError: a ValueError, if ``strict`` and the backend cannot compute this call.
     """
     check_backend(backend)
     mask.check(q, k, v)

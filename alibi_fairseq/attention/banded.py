@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .parallel import run_parallel
+from .thread_pool import run_parallel
 
 #: Queries per block: small compared with most windows, so that little is computed in vain.
 BLOCK = 128

@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 from ..positions.base import (
     GateBias,
     PendingGates,
-    PlaceBias,
+    QueryPositionBias,
     RelativeBias,
     ScoreBias,
     token_positions,
@@ -171,7 +171,7 @@ class FutureMask:
             mask = self._relative(n, visible, q.device, dtype)
         else:
             distance = self._distance(n, visible, q.device)
-            if isinstance(self.bias, PlaceBias):
+            if isinstance(self.bias, QueryPositionBias):
                 places = self.places(q.device)[:, start : start + n]
                 term = self.bias.at(places, distance.clamp(min=0))
             else:

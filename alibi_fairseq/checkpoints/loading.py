@@ -22,7 +22,7 @@ import torch
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from ..errors import BadInput, explain
+from ..errors import UserInputError, explain
 from ..files import open_input
 
 #: The types that a checkpoint of fairseq may hold: values, and nothing that could run code.
@@ -53,7 +53,7 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     """The content of a checkpoint file, tensors on the CPU.
 
     Raises:
-        BadInput: it is damaged or no checkpoint, or it holds anything but values.
+        UserInputError: it is damaged or no checkpoint, or it holds anything but values.
     """
     with safe_types_allowed(), reading(path):
         # Since torch 1.6 a file is a zip archive, whose tensors can stay on the disk until used.
@@ -72,19 +72,19 @@ def safe_types_allowed(*more: type) -> AbstractContextManager:
 
 
 def require_safe_loader(path: str | os.PathLike) -> None:
-    """Raises BadInput if a torch before 2.10, which setup.py excludes, reads a checkpoint.
+    """Raises UserInputError if a torch before 2.10, which setup.py excludes, reads a checkpoint.
 
     Its loader could be made to run code (CVE-2025-32434) and to corrupt memory (CVE-2026-24747).
     """
     if torch.__version__ < (2, 10):  # type: ignore[operator]  # TorchVersion compares with tuples
-        raise BadInput(
+        raise UserInputError(
             f"{path} was not read: with PyTorch {torch.__version__} a checkpoint can run code "
             "(CVE-2025-32434, CVE-2026-24747). Install PyTorch 2.10 or later."
         )
 
 
 def require_file(path: str | os.PathLike) -> None:
-    """Raises BadInput for a folder, naming a checkpoint in it, and for a device or a pipe."""
+    """Raises UserInputError for a folder, naming a checkpoint in it, and for a device or a pipe."""
     folder = Path(path)
     if not folder.is_dir():
         if folder.exists():
@@ -95,14 +95,14 @@ def require_file(path: str | os.PathLike) -> None:
     advice = (
         f"Name the checkpoint in it: {folder / best}" if best else "It holds no checkpoint *.pt"
     )
-    raise BadInput(f"{path} is a folder. {advice}.")
+    raise UserInputError(f"{path} is a folder. {advice}.")
 
 
 @contextmanager
 def reading(path: str | os.PathLike) -> Iterator[None]:
     """Inside the block a checkpoint may be read, whose checksums torch stores and never compares.
 
-    Whatever reading a damaged file raises becomes a BadInput. Files of torch before 1.6 have no
+    Whatever reading a damaged file raises becomes a UserInputError. Files of torch before 1.6 have no
     checksums.
     """
     require_safe_loader(path)
@@ -111,12 +111,12 @@ def reading(path: str | os.PathLike) -> Iterator[None]:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 if damaged := archive.testzip():
-                    raise BadInput(
+                    raise UserInputError(
                         f"{path} is damaged: the checksum of {damaged} in it does not match. Use "
                         "another checkpoint."
                     )
         yield
-    except (BadInput, FileNotFoundError, PermissionError, IsADirectoryError):
+    except (UserInputError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
         reason = (
@@ -128,46 +128,46 @@ def reading(path: str | os.PathLike) -> Iterator[None]:
                 f"asks for {unsafe[1]}, which is not on the list of types that only hold values, "
                 "so it was not read; it may be malicious."
             )
-        raise BadInput(f"{path} {reason}") from error
+        raise UserInputError(f"{path} {reason}") from error
 
 
 @contextmanager
 def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
-    """Turn what parts of a checkpoint raise that are not what they must be into a BadInput."""
+    """Turn what parts of a checkpoint raise that are not what they must be into a UserInputError."""
     try:
         yield
-    except BadInput:
+    except UserInputError:
         raise
     except _OF_PARTS as error:
         reason = (
             f"{path} holds options or weights that fit no language model of ours "
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]})."
         )
-        raise BadInput(explain(error) or reason) from error
+        raise UserInputError(explain(error) or reason) from error
 
 
 def check_finite(state: dict, path: str | os.PathLike) -> None:
-    """Raises BadInput if a stored tensor, used or not, holds NaN or infinity."""
+    """Raises UserInputError if a stored tensor, used or not, holds NaN or infinity."""
     weights = state.get("model")
     for name, tensor in weights.items() if isinstance(weights, dict) else ():
         if not torch.is_tensor(tensor) or str(name).endswith("_float_tensor"):
             continue  # fairseq's placeholders, whose memory is never initialised
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise BadInput(
+            raise UserInputError(
                 f"{name} in {path} holds numbers that are not finite: the training diverged, or the "
                 "file is damaged. Use an earlier checkpoint."
             )
 
 
 def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -> None:
-    """Raises BadInput if a file holds different numbers for what the loaded model holds once."""
+    """Raises UserInputError if a file holds different numbers for what the loaded model holds once."""
     first_name: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if name not in weights:
             continue
         first = first_name.setdefault(id(parameter), name)
         if not torch.equal(weights[first], weights[name]):
-            raise BadInput(
+            raise UserInputError(
                 f"{path} has different numbers in {first} and {name}, which its options tie."
             )
 
@@ -176,5 +176,5 @@ def updates_of(path: str | os.PathLike) -> int:
     """How many updates a checkpoint of fairseq has seen."""
     history = read_checkpoint(path).get("optimizer_history")
     if not history or "num_updates" not in history[-1]:
-        raise BadInput(f"{path} does not say how many updates it has seen.")
+        raise UserInputError(f"{path} does not say how many updates it has seen.")
     return history[-1]["num_updates"]

@@ -20,11 +20,11 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import atomic_folder, open_input
-from ..results.provenance import STATE_KEY, fingerprint
+from ..results.provenance import STATE_KEY, dictionary_digest
 from .loading import check_finite, check_ties, wrong_parts
-from .options import check_options, plain
+from .option_validation import check_options, plain
 
 ARCHITECTURE = "alibi_lm_wiki103"
 #: What the fork's unused sinusoidal module left in the state dict; nothing reads it.
@@ -41,14 +41,14 @@ def save(state: dict, dictionary: Dictionary, out: Path) -> None:
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
-    """fairseq's dictionary file; BadInput if it is none."""
+    """fairseq's dictionary file; UserInputError if it is none."""
     try:
         open_input(path).close()
         return Dictionary.load(str(path))
-    except BadInput:
+    except UserInputError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise BadInput(
+        raise UserInputError(
             f"{path} is not a dictionary; name the dict.txt that fairseq-preprocess wrote."
         ) from error
 
@@ -63,12 +63,12 @@ def import_released(
         source: what to call the file in messages.
 
     Raises:
-        BadInput: it is no such checkpoint, the dictionary has another size, or a tensor is missing
+        UserInputError: it is no such checkpoint, the dictionary has another size, or a tensor is missing
             or left over.
     """
     weights = state.get("model")
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
-        raise BadInput(f"{source} holds no model.")
+        raise UserInputError(f"{source} holds no model.")
     kept = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
     with wrong_parts(source):
         check_finite(state, source)
@@ -87,7 +87,7 @@ def options_of(state: dict, source: str | os.PathLike) -> dict:
     """The options the model was trained with, flat."""
     options, groups = plain(state.get("args")), plain(state.get("cfg"))
     if not options and not groups:
-        raise BadInput(f"{source} does not say which options its model was trained with.")
+        raise UserInputError(f"{source} does not say which options its model was trained with.")
     if not options:
         options = {
             k: v for group in groups.values() if isinstance(group, dict) for k, v in group.items()
@@ -101,7 +101,7 @@ def translate_options(options: dict) -> DictConfig:
     architecture = str(options.get("arch"))
     length = options.get("tokens_per_sample")
     if not architecture.startswith("transformer_lm") or not isinstance(length, int):
-        raise BadInput(
+        raise UserInputError(
             f"The checkpoint's architecture is {architecture}, not transformer_lm_wiki103; only "
             "the authors' ALiBi language models can be imported."
         )
@@ -135,6 +135,6 @@ def checkpoint_state(
         "model": weights,
         "criterion": None,
         "optimizer_history": [{"num_updates": 0, **history, "lr_scheduler_state": {}}],
-        "task_state": {STATE_KEY: fingerprint(dictionary)},
+        "task_state": {STATE_KEY: dictionary_digest(dictionary)},
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }

@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 
 from .. import __version__, errors
-from ..errors import PROGRAM, BadInput, did_you_mean, usage_error
+from ..errors import PROGRAM, UserInputError, did_you_mean, usage_error
 
 #: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
@@ -53,7 +53,7 @@ FAIRSEQ_COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb and return the exit code (:func:`alibi_fairseq.errors.report`)."""
+    """Run a verb and return the exit code (:func:`alibi_fairseq.errors.print_error`)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
@@ -61,20 +61,20 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # finds an output that is closed or full
     except (Exception, KeyboardInterrupt) as error:
-        return errors.report(error)
+        return errors.print_error(error)
 
 
 def _run(arguments: list[str]) -> int:
     for argument in arguments:
         if argument != argument.encode(errors="replace").decode():
-            raise BadInput(f"{argument!a} is not UTF-8; rename the file or folder.")
+            raise UserInputError(f"{argument!a} is not UTF-8; rename the file or folder.")
     if arguments and arguments[0] in FAIRSEQ_COMMANDS:
         from . import fairseq_command
 
         return fairseq_command.run(arguments[0], arguments[1:])
     verb, known = arguments[0] if arguments else "--help", [*VERBS, *FAIRSEQ_COMMANDS]
     if verb not in known and not verb.startswith("-"):
-        raise BadInput(
+        raise UserInputError(
             f"There is no command '{verb}'.{did_you_mean(verb, known)} `{PROGRAM} --help` lists them."
         )
     args, rest = make_parser(arguments).parse_known_args(arguments)
@@ -82,7 +82,9 @@ def _run(arguments: list[str]) -> int:
         hint = ""
         if not rest[0].startswith("-"):
             hint = " Separate several values of an option by commas: --methods alibi,sinusoidal."
-        raise BadInput(f"Not understood: {' '.join(rest)}.{hint} See `{PROGRAM} {verb} --help`.")
+        raise UserInputError(
+            f"Not understood: {' '.join(rest)}.{hint} See `{PROGRAM} {verb} --help`."
+        )
     args.arguments = arguments
     if getattr(args, "user_dir", None):
         from fairseq.utils import import_user_module

@@ -6,13 +6,13 @@ import argparse
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..compare.comparison_config import ComparisonConfig, CorpusConfig, from_mapping, load
 from ..data.probes import MULTIPLES, PROBES
-from ..errors import BadInput, did_you_mean
-from ..experiments.comparison import Comparison, Corpus, from_mapping, load
+from ..errors import UserInputError, did_you_mean
 from .experiments import ExperimentOptions
 from .options import names, option
 
-FIELDS = Comparison.__pydantic_fields__ | Corpus.__pydantic_fields__  # type: ignore[attr-defined]
+FIELDS = ComparisonConfig.__pydantic_fields__ | CorpusConfig.__pydantic_fields__  # type: ignore[attr-defined]
 #: Fields of a text that are options, and fields of a comparison.
 TEXT = {"tokenizer": "--tokenizer", "vocabulary": "--vocab-size"}
 OPTIONS = {
@@ -26,7 +26,7 @@ OPTIONS = {
 
 
 @dataclass(kw_only=True)
-class CompareVerb(ExperimentOptions):
+class CompareCommand(ExperimentOptions):
     """Methods on a text, on probes, or on what a YAML file describes."""
 
     sources: list[str] = option(
@@ -75,27 +75,27 @@ class CompareVerb(ExperimentOptions):
     def __call__(self) -> int:
         from fairseq.models import ARCH_MODEL_REGISTRY
 
-        from ..experiments.compare import Compare
+        from ..compare.experiment import ComparisonExperiment
 
         comparison = self.comparison()
         if not comparison.arch.startswith("alibi_lm") or comparison.arch not in ARCH_MODEL_REGISTRY:
             known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]
-            raise BadInput(
+            raise UserInputError(
                 f"--arch: there is no model '{comparison.arch}'."
                 f"{did_you_mean(comparison.arch, known)} `alibi-fairseq models` lists them."
             )
         if self.slurm and (self.speeds or comparison.hours):
-            raise BadInput(
+            raise UserInputError(
                 "--hours and --speeds measure the machine they run on; leave them out with --slurm."
             )
-        experiment = Compare(comparison, self.out, self.parallel, self.speeds)
+        experiment = ComparisonExperiment(comparison, self.out, self.parallel, self.speeds)
         return self.run_experiment(experiment)
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ComparisonConfig:
         """What the options or the YAML file describe."""
         if any(source.endswith((".yaml", ".yml")) for source in self.sources):
             if len(self.sources) > 1 or self.probes or self.given:
-                raise BadInput(
+                raise UserInputError(
                     f"{self.sources[0]} describes all; change it there and give it alone."
                 )
             return replace(load(self.sources[0]), user_dir=self.user_dir)
@@ -111,7 +111,7 @@ class CompareVerb(ExperimentOptions):
             in_text = name in PROBES and PROBES[name].in_text
             corpora.append({"name": name, "probe": name, **(filling if in_text else {})})
         if not corpora:
-            raise BadInput("Give a text, or --probes copy.")
+            raise UserInputError("Give a text, or --probes copy.")
         described = {**values, "corpora": corpora, "user_dir": self.user_dir}
         return from_mapping(described, flags=OPTIONS | TEXT)
 
@@ -120,7 +120,9 @@ class CompareVerb(ExperimentOptions):
         first = Path(self.sources[0])
         if (first / "dict.txt").is_file():
             if len(self.sources) > 1 or text:
-                raise BadInput(f"{first} is binary data already; give it alone and without {text}.")
+                raise UserInputError(
+                    f"{first} is binary data already; give it alone and without {text}."
+                )
             name = first.parent.name if first.name == "data-bin" else first.name
             return {"name": name or "data", "data": str(first)}
         return {"name": first.resolve().name.split(".")[0], "text": self.sources, **text}

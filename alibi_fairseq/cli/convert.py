@@ -9,11 +9,11 @@ from pathlib import Path
 from ..checkpoints.loading import read_checkpoint, wrong_parts
 from ..checkpoints.released import import_released, read_dictionary, save
 from ..files import open_input
-from .options import Verb, option
+from .options import CliCommand, option
 
 
 @dataclass
-class Export(Verb):
+class Export(CliCommand):
     """A checkpoint in Hugging Face format."""
 
     path: Path = option("checkpoint to export", required=True, metavar="CKPT")
@@ -37,7 +37,7 @@ class Export(Verb):
 
 
 @dataclass
-class ImportHf(Verb):
+class ImportHf(CliCommand):
     """A Hugging Face model as a checkpoint."""
 
     folder: Path = option("a BLOOM, OPT, XGLM or GPT-NeoX model on disk", metavar="DIR")
@@ -56,7 +56,7 @@ class ImportHf(Verb):
 
 
 @dataclass
-class ImportCheckpoint(Verb):
+class ImportCheckpoint(CliCommand):
     """A checkpoint of the authors' release as one of this package."""
 
     checkpoint: Path = option("checkpoint of the authors' release", metavar="IN.pt")

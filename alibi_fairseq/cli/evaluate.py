@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 from ..checkpoints.loading import require_file
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..evaluation.checkpoint import PRECISIONS
 from ..evaluation.data import DOCUMENTS
-from ..evaluation.sweep import Sweep, run_sweep
+from ..evaluation.sweep import SweepConfig, run_sweep
 from ..reporting import markdown
 from ..reporting.probes import accuracy_table
-from ..results.points import is_chance
-from .options import Verb, filled, names, option
+from ..results.measurements import is_chance
+from .options import CliCommand, filled, names, option
 
 # Types of options; argparse names the option in front of what they raise.
 
@@ -71,10 +71,10 @@ def device(name: str) -> torch.device:
 
 
 @dataclass(kw_only=True)
-class Eval(Verb):
+class Eval(CliCommand):
     """Perplexity at any length and stride.
 
-    The options with the name of a field of :class:`Sweep` are passed to it.
+    The options with the name of a field of :class:`SweepConfig` are passed to it.
     """
 
     data: Path = option("folder written by fairseq-preprocess", type=folder_of, metavar="DATA")
@@ -141,12 +141,12 @@ class Eval(Verb):
     def __call__(self) -> None:
         percent = self.effective_context
         if percent is not None and not 0 <= percent < math.inf:
-            raise BadInput(f"--effective-context must be at least 0 percent, not {percent}.")
+            raise UserInputError(f"--effective-context must be at least 0 percent, not {percent}.")
         if self.out.exists() and not self.out.is_file():  # reading a device may never end
-            raise BadInput(f"--out is the file to write, and '{self.out}' is none.")
+            raise UserInputError(f"--out is the file to write, and '{self.out}' is none.")
         for checkpoint in self.checkpoints:
             require_file(checkpoint)
-        cells = run_sweep(filled(Sweep, self))
+        cells = run_sweep(filled(SweepConfig, self))
         if "accuracy" in cells[0]:
             print(f"{accuracy_table(cells)}\nResults: {self.out}")
             return

@@ -9,15 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..data.pipeline import positive
-from ..errors import BadInput
-from .options import Verb, option
+from ..errors import UserInputError
+from .options import CliCommand, option
 
 if TYPE_CHECKING:
-    from ..experiments.runner import Experiment
+    from ..runs.runner import Experiment
 
 
 @dataclass(kw_only=True)
-class ExperimentOptions(Verb):
+class ExperimentOptions(CliCommand):
     """A command that carries out an experiment; returns 75 if it was asked to stop."""
 
     parallel: int | None = option(
@@ -39,15 +39,17 @@ class ExperimentOptions(Verb):
 
     def run_experiment(self, experiment: Experiment) -> int:
         """Carry out an experiment, show it, submit it as jobs, or do the work of one job."""
-        from ..experiments import runner, slurm
+        from ..runs import runner, slurm
 
         if self.job:
             return slurm.run_job(experiment, self.job)
         if self.slurm_option and not self.slurm:
-            raise BadInput("--slurm-option needs --slurm.")
+            raise UserInputError("--slurm-option needs --slurm.")
         options = dict(given.partition("=")[::2] for given in self.slurm_option)
         if not all(name and value for name, value in options.items()):
-            raise BadInput(f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'.")
+            raise UserInputError(
+                f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'."
+            )
         if self.dry_run:
             jobs = slurm.describe(slurm.stages_of(experiment), options) if self.slurm else None
             print(jobs or runner.describe(experiment))
@@ -55,4 +57,4 @@ class ExperimentOptions(Verb):
         if self.slurm:
             submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)
             return runner.exit_code(submit)
-        return runner.carry_out(experiment, self.parallel)
+        return runner.execute_experiment(experiment, self.parallel)

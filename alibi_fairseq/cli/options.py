@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.pipeline import option
 
-__all__ = ["Verb", "add_fields", "filled", "names", "option"]
+__all__ = ["CliCommand", "add_fields", "filled", "names", "option"]
 
 
 def names(text: str) -> list[str]:
@@ -22,7 +22,7 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(items))
 
 
-class Verb:
+class CliCommand:
     """A command: a dataclass of its options that is called."""
 
     @classmethod

@@ -14,33 +14,33 @@ from typing import Any
 
 import torch
 
-from ..errors import BadInput
-from ..experiments import torchrun
-from ..experiments.command import execute
-from ..experiments.paper_data import Data
-from ..experiments.paper_tables import Machine, PaperTables
-from ..experiments.run import ALIBI
+from ..errors import UserInputError
 from ..paper import tables
+from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
+from ..paper.reproduction import DeviceConfig, ReproductionExperiment
 from ..positions import METHODS
 from ..reporting import markdown
+from ..runs import torchrun
+from ..runs.child_process import execute
+from ..runs.run import ALIBI
 from .experiments import ExperimentOptions
-from .options import Verb, option
+from .options import CliCommand, option
 
 NO_GPU = "There is no GPU here; use --cpu N for N processes on the CPU."
 
 
-def given_machine(gpus: int | None, cpu: int | None) -> Machine | None:
+def given_machine(gpus: int | None, cpu: int | None) -> DeviceConfig | None:
     """What ``--gpus`` or ``--cpu`` asks for; None without them."""
     if cpu is None:
-        return None if gpus is None else Machine(gpus)
+        return None if gpus is None else DeviceConfig(gpus)
     if gpus is not None:
-        raise BadInput("Choose one of --gpus and --cpu.")
-    return Machine(cpu, cpu=True)
+        raise UserInputError("Choose one of --gpus and --cpu.")
+    return DeviceConfig(cpu, cpu=True)
 
 
 @dataclass
-class Launch(Verb):
+class Launch(CliCommand):
     """A training of the paper on any number of GPUs or nodes."""
 
     recipe: str = option("e.g. wikitext-103/alibi-512", metavar="RECIPE")
@@ -68,8 +68,8 @@ class Launch(Verb):
         recipe, machine = find_recipe(self.recipe), given_machine(self.gpus, self.cpu)
         if machine is None:
             if not (there := torch.cuda.device_count()):
-                raise BadInput(NO_GPU)
-            machine = Machine(there * self.nnodes)
+                raise UserInputError(NO_GPU)
+            machine = DeviceConfig(there * self.nnodes)
         train = [self.data, *flags(recipe.settings(machine.processes, machine.cpu)), *self.flags]
         several = torchrun.arguments(
             machine.processes, self.nnodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
@@ -78,12 +78,12 @@ class Launch(Verb):
         parser.set_defaults(save_dir=None)
         args = options.parse_args_and_arch(parser, train)  # before any process is started
         if recipe.starts_from_another and not args.finetune_from_model:
-            raise BadInput(
+            raise UserInputError(
                 f"{recipe.path} goes on with a trained model: name its checkpoint with "
                 "--finetune-from-model behind the data folder."
             )
         if not args.save_dir:
-            raise BadInput(
+            raise UserInputError(
                 "Name a folder for the checkpoints: --save-dir DIR behind the data folder."
             )
         command = [ALIBI[0], *several, *ALIBI[1:], "train", *train]
@@ -96,10 +96,10 @@ class Launch(Verb):
 def refuse_being_one_of_many(environment: Mapping[str, str], nodes: int) -> None:
     """Refuse several launchers of which each would start the whole run."""
     if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment:
-        raise BadInput("The launcher starts torchrun itself; start it without torchrun.")
+        raise UserInputError("The launcher starts torchrun itself; start it without torchrun.")
     tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
     if tasks != nodes:
-        raise BadInput(
+        raise UserInputError(
             f"srun started {tasks} launchers for {nodes} node{'s' if nodes > 1 else ''}, and each "
             "would start a whole run; use srun --ntasks-per-node=1, and --nnodes with the number "
             "of nodes."
@@ -116,12 +116,12 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
     for text in given:
         name, _, path = text.partition("=")
         if name not in known or not path:
-            raise BadInput(
+            raise UserInputError(
                 f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
             )
         found[name] = Path(path)
         if not found[name].exists():
-            raise BadInput(f"--corpus {text}: there is no such file or folder.")
+            raise UserInputError(f"--corpus {text}: there is no such file or folder.")
     return found
 
 
@@ -157,7 +157,7 @@ class Reproduce(ExperimentOptions):
         missing = [name for name in needed if name not in paths]
         if missing and not self.dry_run:
             flags = " ".join(f"--corpus {name}=PATH" for name in missing)
-            raise BadInput(
+            raise UserInputError(
                 f"The text of {' and '.join(missing)} is needed; give it with {flags} "
                 f"(data-prep/{missing[0]}/README.md says how to get it)."
             )
@@ -165,31 +165,33 @@ class Reproduce(ExperimentOptions):
         data = {}
         for name in needed:
             path = paths.get(name, Path(name.upper()))
-            data[name] = Data(folder / "data", name, path, self.allow_other_text, scale)
-        experiment = PaperTables(folder, items, trainings, data, scale, self.machine())
+            data[name] = PaperDataset(folder / "data", name, path, self.allow_other_text, scale)
+        experiment = ReproductionExperiment(folder, items, trainings, data, scale, self.machine())
         return self.run_experiment(experiment)
 
-    def machine(self) -> Machine | None:
+    def machine(self) -> DeviceConfig | None:
         """The machine of one run; None for a dry run without --gpus or --cpu."""
         machine, there = given_machine(self.gpus, self.cpu), torch.cuda.device_count()
         here = not (self.slurm or self.dry_run or self.job)
         if machine and machine.processes > there and here and not machine.cpu:
-            raise BadInput(
+            raise UserInputError(
                 f"--gpus {self.gpus}, but there are {there} GPUs here; --cpu N needs none."
             )
         if machine or (self.dry_run and not self.slurm):
             return machine
         if self.slurm:
-            raise BadInput("--slurm: what does each run get? Give --gpus N, or --cpu N processes.")
+            raise UserInputError(
+                "--slurm: what does each run get? Give --gpus N, or --cpu N processes."
+            )
         if self.scale != "paper":
-            return Machine(1, cpu=not there)
+            return DeviceConfig(1, cpu=not there)
         if not there:
-            raise BadInput(NO_GPU)
-        return Machine(there)
+            raise UserInputError(NO_GPU)
+        return DeviceConfig(there)
 
 
 @dataclass
-class Models(Verb):
+class Models(CliCommand):
     """The registered models of this project or a plugin with their sizes, and the position methods."""
 
     def __call__(self) -> None:

@@ -7,15 +7,20 @@ from pathlib import Path
 
 from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
-from alibi_fairseq.data.own_text import OwnText
-from alibi_fairseq.data.parallel import cores
-from alibi_fairseq.data.pipeline import Corpus, positive, prepare
+from alibi_fairseq.data.custom_text import CustomTextBuilder
+from alibi_fairseq.data.pipeline import CorpusBuilder, positive, prepare
 from alibi_fairseq.data.wikitext103 import WikiText103
+from alibi_fairseq.data.worker_pool import cores
 from alibi_fairseq.results import manifest as manifests
 
 from .options import add_fields, filled
 
-CORPORA: tuple[type[Corpus], ...] = (OwnText, WikiText103, BookCorpus, Cc100Roberta)
+CORPORA: tuple[type[CorpusBuilder], ...] = (
+    CustomTextBuilder,
+    WikiText103,
+    BookCorpus,
+    Cc100Roberta,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

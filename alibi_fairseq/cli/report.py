@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..reporting.collect import collect
-from ..reporting.report import write_report
-from .options import Verb, option
+from ..paper.report import write_report
+from ..paper.report_data import collect
+from .options import CliCommand, option
 
 
 @dataclass
-class Report(Verb):
+class ReportCommand(CliCommand):
     """Tables and figures of results."""
 
     results: list[Path] = option(

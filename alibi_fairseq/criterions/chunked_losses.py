@@ -15,7 +15,7 @@ from fairseq.criterions.adaptive_loss import AdaptiveLoss, AdaptiveLossConfig
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .linear_cross_entropy import linear_cross_entropy
 
 
@@ -27,14 +27,14 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
     nats per batch.
 
     Raises:
-        BadInput: the model has no adaptive softmax.
+        UserInputError: the model has no adaptive softmax.
     """
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
         """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
         softmax = getattr(model.decoder, "adaptive_softmax", None)
         if softmax is None:
-            raise BadInput(
+            raise UserInputError(
                 "--criterion chunked_adaptive_loss needs a model with --adaptive-softmax-cutoff; use "
                 "--criterion chunked_cross_entropy for this one."
             )
@@ -43,7 +43,7 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
         clusters = find_clusters(softmax.cutoff, targets.flatten(), self.padding_idx)
         features = model(**sample["net_input"])[0].flatten(0, 1)  # (n, C)
         loss = adaptive_cross_entropy(softmax, features, clusters, self.padding_idx, reduce)
-        return with_logs(self, loss, targets, clusters.counted)
+        return make_logging_output(self, loss, targets, clusters.counted)
 
 
 @register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
@@ -52,7 +52,7 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
     matrix. The model's forward pass stops at the features.
 
     Raises:
-        BadInput: the output layer is something else.
+        UserInputError: the output layer is something else.
     """
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
@@ -68,10 +68,10 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
             reduce=reduce,
             excluded=excluded,
         )
-        return with_logs(self, loss, targets, sample["ntokens"])
+        return make_logging_output(self, loss, targets, sample["ntokens"])
 
 
-def with_logs(criterion: Any, loss: Tensor, targets: Tensor, tokens: int):
+def make_logging_output(criterion: Any, loss: Tensor, targets: Tensor, tokens: int):
     """A loss, the number that fairseq divides its gradient by, and the logs of a batch."""
     sentences = targets.size(0)
     sample_size = sentences if criterion.sentence_avg else tokens
@@ -80,15 +80,15 @@ def with_logs(criterion: Any, loss: Tensor, targets: Tensor, tokens: int):
 
 
 def output_weight(decoder: nn.Module) -> Tensor:
-    """(V, C) weight of the output layer; raises BadInput if that is not a matrix."""
+    """(V, C) weight of the output layer; raises UserInputError if that is not a matrix."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
-        raise BadInput(
+        raise UserInputError(
             "This model has an adaptive softmax, which --criterion chunked_cross_entropy does not "
             "train; use --criterion chunked_adaptive_loss."
         )
     layer = getattr(decoder, "output_projection", None)
     if not isinstance(layer, nn.Linear) or layer.bias is not None:
-        raise BadInput(
+        raise UserInputError(
             "--criterion chunked_cross_entropy needs an output layer that is a linear layer without "
             "bias; use --criterion cross_entropy for this model."
         )
@@ -99,7 +99,7 @@ def excluded_symbols(decoder: Any, targets: Tensor) -> Tensor | None:
     """Return the symbols that the output layer excludes, (k,), or None.
 
     Raises:
-        BadInput: a target is one of them, so that no probability can be given to the text.
+        UserInputError: a target is one of them, so that no probability can be given to the text.
     """
     excluded = getattr(decoder.output_projection, "excluded", None)
     if excluded is None:
@@ -107,7 +107,7 @@ def excluded_symbols(decoder: Any, targets: Tensor) -> Tensor | None:
     impossible = torch.isin(targets, excluded) & targets.ne(decoder.padding_idx)
     if impossible.any():
         symbol = decoder.dictionary[targets[impossible][0].item()]
-        raise BadInput(
+        raise UserInputError(
             f"The text contains {symbol}, which this imported model cannot predict. Prepare the "
             "text with the tokenizer of the model."
         )

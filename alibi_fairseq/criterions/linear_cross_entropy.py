@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..attention.parallel import run_parallel
+from ..attention.thread_pool import run_parallel
 
 #: Scores in one chunk, by kind of device: 8 MB in fp32 on a CPU, which its last cache holds; 128 MB
 #: on a GPU, where matrix products of fewer rows would not fill the device.

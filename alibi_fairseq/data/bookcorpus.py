@@ -30,15 +30,13 @@ from typing import BinaryIO, ClassVar
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
 from ..results.manifest import other_name
-from .excerpt import beginning
-from .parallel import map_in_order, progress
-from .pipeline import BYTES_PER_TOKEN, SPLITS, Corpus, option, percentage, positive
+from .pipeline import BYTES_PER_TOKEN, SPLITS, CorpusBuilder, option, percentage, positive
 from .sources import (
     describe_files,
-    fingerprint,
+    file_list_digest,
     is_archive,
     naming,
     shuffle_key,
@@ -47,7 +45,9 @@ from .sources import (
     text_files,
     texts,
 )
-from .tokenisers import Tokeniser, WordPiece
+from .tokenization import Tokenizer, WordPiece
+from .truncation import take_until
+from .worker_pool import map_in_order, progress
 
 CORPUS = "bookcorpus"
 LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
@@ -83,7 +83,7 @@ class Book:
 
 
 @dataclass
-class BookCorpus(Corpus):
+class BookCorpus(CorpusBuilder):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "books, sub-word level, whole books held out"
 
@@ -116,7 +116,7 @@ class BookCorpus(Corpus):
         if self.wordpiece:
             WordPiece(self.wordpiece)  # fails before hours of work
         return {
-            "sources": fingerprint(self.files),
+            "sources": file_list_digest(self.files),
             "seed": self.seed,
             "held_out": self.held_out,
             "vocabulary": None if self.wordpiece else self.vocab_size,
@@ -156,7 +156,7 @@ class BookCorpus(Corpus):
             "more": {split: {"books": held[split]} for split in SPLITS},
         }
 
-    def tokeniser(self, work: Path) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokenizer:
         if self.wordpiece:
             return WordPiece(self.wordpiece)
         return self.trained(work, self.vocab_size)
@@ -171,7 +171,7 @@ class BookCorpus(Corpus):
         if (lines, tokens) == (LINES, TOKENS):
             return True
         if not self.allow_other_text:
-            raise BadInput(
+            raise UserInputError(
                 f"The text has {lines:,} lines and {tokens:,} tokens, expected {LINES:,} and "
                 f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
                 "--allow-other-text prepares it under another name."
@@ -183,7 +183,7 @@ class BookCorpus(Corpus):
         units = _units(self.files, lined)
         if self.excerpt:
             most = self.excerpt * BYTES_PER_TOKEN
-            units = beginning(units, most, lambda unit: len(unit[1]), _FEWEST)
+            units = take_until(units, most, lambda unit: len(unit[1]), _FEWEST)
         books = []
         with progress(text_bytes(self.files), "normalising") as bar:
             work = functools.partial(_normalise_unit, folder)
@@ -192,7 +192,7 @@ class BookCorpus(Corpus):
                 if book.words:
                     books.append(book)
         if not books:
-            raise BadInput(f"{self.sources[0]}: there are no words in it.")
+            raise UserInputError(f"{self.sources[0]}: there are no words in it.")
         return books
 
 
@@ -294,7 +294,7 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
     count = len(blocks)
     run = max(1, round(count * held_out / 100))
     if count < 2 * run + 4:
-        raise BadInput(
+        raise UserInputError(
             f"The text has {count} blocks; holding out {run} for validation, {run} for test and "
             f"the blocks beside them needs at least {2 * run + 4}; give more text."
         )
@@ -319,7 +319,7 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
 def _check(books: Sequence[Book]) -> None:
     """Every split has a book."""
     if empty := [split for split in SPLITS if split not in {book.split for book in books}]:
-        raise BadInput(
+        raise UserInputError(
             f"{len(books)} books in {len({book.group for book in books})} groups of "
             f"near-duplicates leave nothing for {' and '.join(empty)}; give more text."
         )

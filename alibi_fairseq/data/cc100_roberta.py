@@ -25,15 +25,15 @@ from typing import BinaryIO, ClassVar
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
+from ..results.completion import CompletionMarker, run_cached
 from ..results.manifest import other_name
-from ..results.stamps import Stamp, once
-from .excerpt import batches
-from .parallel import map_in_order, progress
-from .pipeline import BYTES_PER_TOKEN, Corpus, Part, option, part_bytes, positive
-from .sources import fingerprint, single_spaced, text_bytes, text_files, texts
-from .tokenisers import ByteLevelBpe, Tokeniser
+from .pipeline import BYTES_PER_TOKEN, CorpusBuilder, Part, option, part_bytes, positive
+from .sources import file_list_digest, single_spaced, text_bytes, text_files, texts
+from .tokenization import ByteLevelBpe, Tokenizer
+from .truncation import batches
+from .worker_pool import map_in_order, progress
 
 CORPUS = "cc100-roberta"
 PAPER_BYTES = 461e9
@@ -49,7 +49,7 @@ _LEAST_EXCERPT = 8_000_000  # bytes: several documents of the greatest length
 
 
 @dataclass
-class Cc100Roberta(Corpus):
+class Cc100Roberta(CorpusBuilder):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "any amount of text, shuffled and sharded, sub-words"
     disk: ClassVar[float] = 1.6  # the text once, and two bytes per token
@@ -86,11 +86,13 @@ class Cc100Roberta(Corpus):
 
     def settings(self) -> dict:
         if len(self._published) == 1:
-            raise BadInput("--encoder-json and --vocab-bpe belong together; give both or neither.")
+            raise UserInputError(
+                "--encoder-json and --vocab-bpe belong together; give both or neither."
+            )
         if self._published:
             ByteLevelBpe(*self._published)  # fails before hours of work
         return {
-            "sources": fingerprint(self.files),
+            "sources": file_list_digest(self.files),
             "seed": self.seed,
             "tokenizer": "byte-level-bpe" if self._published else "sentencepiece",
             "vocabulary": sha256_file(self._published[1]) if self._published else self.vocab_size,
@@ -105,7 +107,7 @@ class Cc100Roberta(Corpus):
 
     def read(self, work: Path, workers: int) -> dict:
         most = self.excerpt and max(_LEAST_EXCERPT, self.excerpt * BYTES_PER_TOKEN)
-        replaced = write_runs(self.files, self.seed, work / "runs", workers, most)
+        replaced = write_sorted_chunks(self.files, self.seed, work / "runs", workers, most)
         size = text_bytes(runs_in(work / "runs"))
         self._set_aside(size)
         of_that_size = is_of_that_size(size) and not self.excerpt
@@ -121,7 +123,7 @@ class Cc100Roberta(Corpus):
         """The key at which the documents of the validation set must have sufficed."""
         share = min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, size))
         if int(KEYS * share) > KEYS // 2:
-            raise BadInput(
+            raise UserInputError(
                 f"The text has {size:,} bytes; a validation set of {self.valid_tokens:,} "
                 "tokens would take more than half of it; give more text or fewer --valid-tokens."
             )
@@ -137,12 +139,12 @@ class Cc100Roberta(Corpus):
         for _, text in documents_between(runs, low, KEYS):
             yield from text.decode().split("\n")[:-1]
 
-    def tokeniser(self, work: Path) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokenizer:
         if self._published:
             return ByteLevelBpe(*self._published)
         return self.trained(work, self.vocab_size)
 
-    def parts(self, work: Path, tokeniser: Tokeniser) -> list[Part]:
+    def parts(self, work: Path, tokeniser: Tokenizer) -> list[Part]:
         runs = runs_in(work / "runs")
         size = text_bytes(runs)
         end, last_lines = self._validation_end(runs, self._set_aside(size), tokeniser)
@@ -156,7 +158,7 @@ class Cc100Roberta(Corpus):
         return [*train, (f"{first}/valid", functools.partial(items, runs, 0, end, last_lines))]
 
     def _validation_end(
-        self, runs: list[Path], set_aside: int, tokeniser: Tokeniser
+        self, runs: list[Path], set_aside: int, tokeniser: Tokenizer
     ) -> tuple[int, int]:
         """Where the validation set ends: with the line that reaches its number of tokens.
 
@@ -172,7 +174,7 @@ class Cc100Roberta(Corpus):
                 tokens += len(ids) + 1
                 if tokens >= least:
                     return key + 1, number
-        raise BadInput(
+        raise UserInputError(
             f"The text set aside for validation gave {tokens:,} tokens instead of {least:,}; "
             "give more text or fewer --valid-tokens."
         )
@@ -255,7 +257,7 @@ def _documents(stream: BinaryIO, position: int, end: int | None) -> Iterator[tup
         yield begun, b"".join(lines)
 
 
-def write_runs(
+def write_sorted_chunks(
     files: list[Path], seed: int, folder: Path, workers: int, most: int | None = None
 ) -> int:
     """Read every file into sorted runs, except those that an earlier call has finished.
@@ -299,7 +301,7 @@ def _write_runs_of(seed: int, folder: Path, task: tuple[int, Path, int | None]) 
             sums["replaced"] += sum(b"\xef\xbf\xbd" in text for _, text in run)
         return sums
 
-    return once(Stamp(folder / f"{file:05d}.json"), write)
+    return run_cached(CompletionMarker(folder / f"{file:05d}.json"), write)
 
 
 def _write_run(path: Path, run: list[tuple[int, bytes]]) -> int:

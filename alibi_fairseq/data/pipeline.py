@@ -1,7 +1,7 @@
 """From text to a folder of binary data: read and split, tokenise, binarise, describe.
 
 :func:`prepare` is the same for every corpus. What distinguishes one corpus from another is a
-:class:`Corpus`: a dataclass whose fields are the options of ``alibi-fairseq prepare``.
+:class:`CorpusBuilder`: a dataclass whose fields are the options of ``alibi-fairseq prepare``.
 
 Tokens go straight into fairseq's own writer. By way of tokenised text and fairseq-preprocess the
 same bytes come out, at a quarter of the speed (a test compares them).
@@ -23,14 +23,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import check_disk, locked
 from ..results import manifest as manifests
-from ..results.stamps import Stamp, check_settings, once, read_stamp, write_settings
-from .excerpt import batches, write_lines
-from .parallel import map_in_order, progress
+from ..results.completion import (
+    CompletionMarker,
+    check_settings,
+    read_stamp,
+    run_cached,
+    write_settings,
+)
 from .sources import text_bytes
-from .tokenisers import END_OF_LINE, SPECIAL, Tokeniser, train_sentencepiece
+from .tokenization import END_OF_LINE, SPECIAL, Tokenizer, train_sentencepiece
+from .truncation import batches, write_lines
+from .worker_pool import map_in_order, progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +56,7 @@ _ADVICE = "choose another --out or delete that folder"
 Part = tuple[str, Callable[[], Iterable[list[str]]]]
 
 
-def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
+def prepare(corpus: CorpusBuilder, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
     """Make ``OUT/data-bin``; an interrupted preparation, in ``OUT/work``, resumes.
 
     Returns:
@@ -65,7 +71,7 @@ def prepare(corpus: Corpus, out: str | os.PathLike, workers: int = 1) -> tuple[d
         return manifest, False
     check_disk(out, corpus.disk_needed, "The preparation")
     with _unfinished(Path(out), settings) as work:
-        facts = once(Stamp(work / _READ), lambda: corpus.read(work, workers))
+        facts = run_cached(CompletionMarker(work / _READ), lambda: corpus.read(work, workers))
         tokeniser = corpus.tokeniser(work)
         dictionary, data_bin = work / "dict.txt", work / "data-bin"
         if not dictionary.exists():
@@ -104,14 +110,14 @@ def _finished(out: Path, settings: dict) -> dict | None:
     """The manifest if ``OUT/data-bin`` already holds the requested data, None if there is nothing.
 
     Raises:
-        BadInput: it holds other data.
+        UserInputError: it holds other data.
     """
     data_bin = out / "data-bin"
     if not data_bin.exists():
         return None
     manifest = manifests.load(data_bin)
     if manifest is None:
-        raise BadInput(
+        raise UserInputError(
             f"{data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
             "this command; choose another --out or move it away."
         )
@@ -133,7 +139,7 @@ def _unfinished(out: Path, settings: dict) -> Iterator[Path]:
         write_settings(kept, settings)
         try:
             yield work
-        except BadInput:
+        except UserInputError:
             if not (work / _READ).exists():
                 shutil.rmtree(work)
             raise
@@ -164,7 +170,7 @@ def percentage(text: str) -> float:
 
 
 @dataclass
-class Corpus:
+class CorpusBuilder:
     """The policy of a corpus: reading, splits, tokeniser and checks.
 
     Attributes:
@@ -227,15 +233,15 @@ class Corpus:
                 if number % every == 0:
                     yield line.rstrip("\n")
 
-    def tokeniser(self, work: Path) -> Tokeniser:
+    def tokeniser(self, work: Path) -> Tokenizer:
         """The tokeniser, trained on a sample of the text if need be; its files go into ``work``."""
         raise NotImplementedError
 
-    def trained(self, work: Path, entries: int) -> Tokeniser:
+    def trained(self, work: Path, entries: int) -> Tokenizer:
         """A sentencepiece BPE with that many dictionary entries."""
         return train_sentencepiece(self.sample(work), work / "sentencepiece.model", entries)
 
-    def parts(self, work: Path, tokeniser: Tokeniser) -> list[Part]:
+    def parts(self, work: Path, tokeniser: Tokenizer) -> list[Part]:
         """The parts of the binary data, in the order of its files; here an item is a line."""
         return [
             part for split, path in self.texts(work).items() for part in text_parts(path, split)
@@ -274,7 +280,7 @@ def _lines(path: Path, begin: int, end: int) -> Iterator[list[str]]:
 
 
 def binarise(
-    parts: list[Part], folder: Path, destination: Path, tokeniser: Tokeniser, workers: int
+    parts: list[Part], folder: Path, destination: Path, tokeniser: Tokenizer, workers: int
 ) -> dict[str, Counter]:
     """Tokenise every part to a file in ``folder``, and join them to ``DESTINATION/TARGET.bin``.
 
@@ -299,7 +305,7 @@ def binarise(
     return written
 
 
-def _write(tokeniser: Tokeniser, task: tuple[Path, Part]) -> dict:
+def _write(tokeniser: Tokenizer, task: tuple[Path, Part]) -> dict:
     piece, (_, items) = task
 
     def write() -> Counter:
@@ -307,11 +313,11 @@ def _write(tokeniser: Tokeniser, task: tuple[Path, Part]) -> dict:
         write_lines(piece, _tokenised(items(), tokeniser, counts), tokeniser.entries)
         return counts
 
-    return once(Stamp(piece.with_suffix(".json")), write)
+    return run_cached(CompletionMarker(piece.with_suffix(".json")), write)
 
 
 def _tokenised(
-    items: Iterable[list[str]], tokeniser: Tokeniser, counts: Counter[str]
+    items: Iterable[list[str]], tokeniser: Tokenizer, counts: Counter[str]
 ) -> Iterator[Tensor]:
     import torch
 
@@ -345,7 +351,7 @@ def _join(folder: Path, destination: Path, entries: int, task: tuple[str, list[P
             builder.merge_file_(str(piece))
         builder.finalize(f"{joined}.idx")
 
-    once(Stamp(folder / f"{target.replace('/', '-')}.json"), join)
+    run_cached(CompletionMarker(folder / f"{target.replace('/', '-')}.json"), join)
     for piece in pieces:
         piece.with_suffix(".bin").unlink(missing_ok=True)
         piece.with_suffix(".idx").unlink(missing_ok=True)

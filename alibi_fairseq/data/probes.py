@@ -19,14 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import atomic_folder, sha256_file
-from ..results.stamps import read_stamp
-from .excerpt import write_lines
-from .tokenisers import END_OF_LINE, SPECIAL
+from ..results.completion import read_stamp
+from .tokenization import END_OF_LINE, SPECIAL
+from .truncation import write_lines
 
 #: What a data folder of a probe was made from.
-SETTINGS = "probe.json"
+SETTINGS_FILE = "probe.json"
 #: The split with the text that test sequences are filled with.
 TEXT = "text"
 #: Multiples of the training length that models are tested at.
@@ -34,7 +34,7 @@ MULTIPLES = (1, 2, 4, 8, 16)
 #: Where strings of test sequences stand: 0 at the beginning, 1 right before their repetition.
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Test sequences per length and depth.
-TRIALS = 64
+SEQUENCES_PER_CASE = 64
 #: Tokens of the training split: about twice what the default of `compare` reads.
 TOKENS = 1 << 23
 #: Sequences of the validation split.
@@ -78,9 +78,9 @@ class Probe:
         return self.room(length) - round(depth * self.room(length))
 
     def check(self, length: int) -> None:
-        """Raises BadInput if the string does not fit twice into a sequence with a gap."""
+        """Raises UserInputError if the string does not fit twice into a sequence with a gap."""
         if self.room(length) < 1:
-            raise BadInput(
+            raise UserInputError(
                 f"the probe '{self.name}' needs sequences of at least {length + 1 - self.room(length)} "
                 f"tokens for a string of {self.size}, a gap and the string again, not {length}."
             )
@@ -114,7 +114,7 @@ class Probe:
             filling = np.full((count, room), first + 1)
         else:
             if len(text) < room:
-                raise BadInput(
+                raise UserInputError(
                     f"the text to fill sequences of {length:,} tokens with has only {len(text):,}; "
                     "give a longer text or shorter lengths."
                 )
@@ -147,11 +147,11 @@ def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
     """A prepared probe: the task, the number of its marker, and the text of test sequences.
 
     Raises:
-        BadInput: the folder holds none.
+        UserInputError: the folder holds none.
     """
-    settings = read_stamp(data / SETTINGS)
+    settings = read_stamp(data / SETTINGS_FILE)
     if settings is None:
-        raise BadInput(f"'{data}' was not made for a probe: it has no {SETTINGS}.")
+        raise UserInputError(f"'{data}' was not made for a probe: it has no {SETTINGS_FILE}.")
     probe = Probe(**settings["probe"])
     entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
     return probe, entries - len(probe.names), _stream(data, TEXT) if probe.in_text else None
@@ -171,7 +171,7 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
     settings = {"probe": asdict(probe), "length": length, "seed": seed}
     if text:
         settings["text"] = sha256_file(text / "train.bin")
-    if read_stamp(out / SETTINGS) == settings:
+    if read_stamp(out / SETTINGS_FILE) == settings:
         return
     words = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
     first = SPECIAL + words.count("\n")
@@ -193,7 +193,7 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
             write_lines(folder / TEXT, [torch.from_numpy(filling)], entries)
         names = "".join(f"{name} 1\n" for name in probe.names)
         (folder / "dict.txt").write_text(words + names, encoding="utf-8")
-        (folder / SETTINGS).write_text(json.dumps(settings, indent=1), encoding="utf-8")
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
 
 
 def _stream(data: Path, split: str) -> np.ndarray:
@@ -202,5 +202,5 @@ def _stream(data: Path, split: str) -> np.ndarray:
 
     lines = data_utils.load_indexed_dataset(str(data / split))
     if lines is None:
-        raise BadInput(f"'{data}' has no split '{split}'.")
+        raise UserInputError(f"'{data}' has no split '{split}'.")
     return np.concatenate([np.asarray(line, dtype=np.int64) for line in lines])

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import open_input, sha256_file
 
 # Suffix → how it is opened and how it begins.
@@ -43,10 +43,10 @@ def text_files(
     files = []
     for path in map(Path, sources):
         if not path.exists():
-            raise BadInput(f"{path}: there is no such file or folder.")
+            raise UserInputError(f"{path}: there is no such file or folder.")
         below = [p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes)]
         if path.is_dir() and not below:
-            raise BadInput(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
+            raise UserInputError(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
         files += sorted(below) if path.is_dir() else [path]
     return files
 
@@ -66,7 +66,7 @@ def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
     A stream has to be read before the next one is asked for.
 
     Raises:
-        BadInput: the file is damaged.
+        UserInputError: the file is damaged.
     """
     with open_input(path) as raw, naming(path):
         if not is_archive(path):
@@ -95,7 +95,7 @@ def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
             pass
 
 
-class _Stream(io.RawIOBase):
+class _NamedReader(io.RawIOBase):
     """A stream whose errors name the file."""
 
     def __init__(self, path: Path, stream: IO[bytes]):
@@ -111,7 +111,7 @@ class _Stream(io.RawIOBase):
 
 
 def _stream(path: Path, stream: IO[bytes]) -> io.BufferedReader:
-    return io.BufferedReader(_Stream(path, stream), 1 << 20)
+    return io.BufferedReader(_NamedReader(path, stream), 1 << 20)
 
 
 @contextmanager
@@ -119,19 +119,19 @@ def naming(path: str | os.PathLike) -> Iterator[None]:
     """Name the file in whatever is raised for one that is damaged or no text; there is no common type."""
     try:
         yield
-    except BadInput:
+    except UserInputError:
         raise
     except Exception as error:
         # bz2 raises a bare OSError; one from the disk has a number. EINVAL: sought before the file.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        raise BadInput(
+        raise UserInputError(
             f"{path}: the file is damaged, cut off or not UTF-8 text ({error}); convert other "
             "encodings, e.g. with: iconv -f LATIN1 -t UTF-8."
         ) from error
 
 
-def fingerprint(files: list[Path]) -> str:
+def file_list_digest(files: list[Path]) -> str:
     """A short name for a list of files, from only their names and sizes."""
     listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()

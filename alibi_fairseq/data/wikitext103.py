@@ -16,13 +16,13 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import ClassVar
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import atomic_write, sha256_files
 from ..results.manifest import other_name
-from .excerpt import beginning
-from .pipeline import SPLITS, Corpus, option
+from .pipeline import SPLITS, CorpusBuilder, option
 from .sources import describe_files, naming, texts
-from .tokenisers import Words
+from .tokenization import Words
+from .truncation import take_until
 
 CORPUS = "wikitext-103"
 # By the corpus's first author; the address in fairseq's own script no longer answers.
@@ -35,7 +35,7 @@ _OTHER = "this is not WikiText-103; --allow-other-text prepares it under another
 
 
 @dataclass
-class WikiText103(Corpus):
+class WikiText103(CorpusBuilder):
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "WikiText-103, word-level"
     download_bytes: ClassVar[float] = 545_000_000  # about
@@ -60,11 +60,11 @@ class WikiText103(Corpus):
 
     def settings(self) -> dict:
         if self.archive is not None and self.from_dir is not None:
-            raise BadInput("--archive and --from-dir are two sources; give one of them.")
+            raise UserInputError("--archive and --from-dir are two sources; give one of them.")
         found = sha256_files(self.files)
         self._official = not self.files or found == ZIP_SHA256
         if self.archive is not None and not self._official and not self.allow_other_text:
-            raise BadInput(
+            raise UserInputError(
                 f"--archive {self.archive}: SHA-256 is {found}, expected {ZIP_SHA256}: {_OTHER}"
             )
         return {"source": "official" if self._official else found}
@@ -98,14 +98,14 @@ class WikiText103(Corpus):
                 f"The dictionary has {len(dictionary):,} entries, expected {DICTIONARY:,}"
             )
         if differences and not self.allow_other_text:
-            raise BadInput(f"{differences[0]}: {_OTHER}")
+            raise UserInputError(f"{differences[0]}: {_OTHER}")
         genuine = not differences and not self.excerpt
         sources = describe_files(list(whole.values()))
         if self.excerpt:
             # Only now: the dictionary of an excerpt is that of the whole text.
             train = self.texts(work)["train"]
             with open(whole["train"], encoding="utf-8") as lines, atomic_write(train) as out:
-                out.writelines(beginning(lines, self.excerpt, lambda line: len(line.split()) + 1))
+                out.writelines(take_until(lines, self.excerpt, lambda line: len(line.split()) + 1))
             counts["train"] = count_words(train)
         if not self.from_dir:
             # Other text may come in an archive that bears the name of WikiText-103.
@@ -135,7 +135,7 @@ def download(folder: Path) -> Path:
         if not archive.exists():
             download_url_to_file(URL, str(archive), ZIP_SHA256, progress=sys.stderr.isatty())
     except (OSError, RuntimeError, HTTPException) as error:
-        raise BadInput(
+        raise UserInputError(
             f"{URL}: {error}. Fetch the archive elsewhere and give it with --archive FILE."
         ) from error
     return archive
@@ -144,7 +144,9 @@ def download(folder: Path) -> Path:
 def _tokens_files(folder: Path) -> dict[str, Path]:
     paths = {split: folder / f"wiki.{split}.tokens" for split in SPLITS}
     if missing := [path for path in paths.values() if not path.is_file()]:
-        raise BadInput(f"{missing[0]} is missing (the -raw edition, *.raw, is another corpus).")
+        raise UserInputError(
+            f"{missing[0]} is missing (the -raw edition, *.raw, is another corpus)."
+        )
     return paths
 
 
@@ -167,5 +169,5 @@ def count_words(path: Path) -> dict:
             lines += 1
             words += len(line.split())
     if words == 0:
-        raise BadInput(f"{path}: there are no words in it.")
+        raise UserInputError(f"{path}: there are no words in it.")
     return {"lines": lines, "words": words, "bytes": path.stat().st_size, "tokens": words + lines}

@@ -20,13 +20,13 @@ from torch.nn.functional import cross_entropy
 from ..checkpoints.loading import check_ties, wrong_parts
 from ..criterions.chunked_losses import adaptive_cross_entropy, excluded_symbols, find_clusters
 from ..criterions.linear_cross_entropy import linear_cross_entropy
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder, parse_windows
 from ..positions import METHODS, PositionConfig, cycle_over_layers, name_layers
 from ..positions.alibi import SLOPE_KINDS
-from ..results.provenance import STATE_KEY, fingerprint
-from .measure import Scorer
+from ..results.provenance import STATE_KEY, dictionary_digest
+from .scoring import Scorer
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: Memory budget of a forward pass on the CPU, in bytes.
@@ -129,7 +129,7 @@ def load_checkpoint(
         precision: a key of ``PRECISIONS``.
 
     Raises:
-        BadInput: the file is not a fairseq checkpoint, the dictionaries differ, or an override is not
+        UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an override is not
             a model option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(
@@ -177,7 +177,7 @@ def check_overrides(state: dict, overrides: dict) -> None:
     fairseq has applied all others. It ignores options that the stored configuration lacks.
 
     Raises:
-        BadInput: an override is not a model option.
+        UserInputError: an override is not a model option.
     """
     cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
@@ -187,7 +187,7 @@ def check_overrides(state: dict, overrides: dict) -> None:
             with open_dict(cfg):
                 model[name] = value
         elif name not in model or name in ("_name", "arch"):
-            raise BadInput(
+            raise UserInputError(
                 f"--model-overrides names '{name}', which is not an option of the checkpoint's model. "
                 "Correct or remove it."
             )
@@ -244,7 +244,7 @@ def _variant(method: str, options) -> str:
 
 
 def check_dictionary(state: dict, path: Path, data: Path) -> None:
-    """Raises BadInput if a checkpoint without a fingerprint lies beside another dictionary.
+    """Raises UserInputError if a checkpoint without a fingerprint lies beside another dictionary.
 
     Fingerprints, and the dictionary's size, are checked when the model is built and loaded.
     """
@@ -252,8 +252,8 @@ def check_dictionary(state: dict, path: Path, data: Path) -> None:
     if STATE_KEY in state.get("task_state", {}) or not reference.is_file():
         return
     theirs, ours = (Dictionary.load(str(file)) for file in (reference, data / "dict.txt"))
-    if fingerprint(theirs) != fingerprint(ours):
-        raise BadInput(
+    if dictionary_digest(theirs) != dictionary_digest(ours):
+        raise UserInputError(
             f"The data was numbered with another dictionary than '{path}' was trained with; "
             f"preprocess the text with '{reference}' (fairseq-preprocess --srcdict)."
         )

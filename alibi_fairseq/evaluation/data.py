@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..files import sha256_file
 from ..results import manifest
 from ..results.schema import read_json
-from .measure import Stream
+from .scoring import SplitTensors
 from .windows import Span
 
 #: File in a data folder with the first positions of each split's documents.
@@ -63,7 +63,7 @@ class Split:
     dictionary: Dictionary
     text: TextSize
 
-    def stream(self, stride: int, device: torch.device) -> Stream:
+    def stream(self, stride: int, device: torch.device) -> SplitTensors:
         """The split for windows that score ``stride`` tokens each.
 
         The input at a position is the previous token, or the end-of-sentence symbol at the start of
@@ -74,7 +74,7 @@ class Split:
         inputs = np.concatenate([[eos], self.tokens[:-1]])
         inputs[self.line_starts[self.line_starts % stride == 0]] = eos
         ready, targets = (torch.from_numpy(array).to(device) for array in (inputs, self.tokens))
-        return Stream(ready, targets, self.name)
+        return SplitTensors(ready, targets, self.name)
 
     def text_of(self, spans: Sequence[Span]) -> TextSize:
         """Words and bytes of the scored tokens, as far as the pieces tell."""
@@ -94,7 +94,7 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     """Read a split into memory.
 
     Raises:
-        BadInput: the split does not exist or is empty, or its manifest disagrees.
+        UserInputError: the split does not exist or is empty, or its manifest disagrees.
     """
     described = manifest.load(data)
     if described is not None:
@@ -104,13 +104,13 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
         lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
     if lines is None:
         found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
-        raise BadInput(
+        raise UserInputError(
             f"The split '{name}' of '{data}' is empty or missing (it has: {found}); change --subset."
         )
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     if tokens.min() < 0 or tokens.max() >= len(dictionary):
-        raise BadInput(
+        raise UserInputError(
             f"The split '{name}' in '{data}' has a word number beyond the {len(dictionary)} "
             "entries of its dictionary; prepare the data again."
         )
@@ -121,7 +121,7 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
     elif counts["tokens"] == len(tokens):
         text = TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
     else:
-        raise BadInput(
+        raise UserInputError(
             f"The split '{name}' in '{data}' has {len(tokens)} tokens but its manifest says "
             f"{counts['tokens']}; prepare the data again."
         )
@@ -129,14 +129,14 @@ def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
 
 
 def check_hashes(described: dict, data: Path, name: str) -> None:
-    """Raises BadInput unless a split and the dictionary are the files that the manifest describes."""
+    """Raises UserInputError unless a split and the dictionary are the files that the manifest describes."""
     folder = data if (data / manifest.FILE_NAME).is_file() else data.parent
     for path in (data / f"{name}.bin", data / f"{name}.idx", data / "dict.txt"):
         expected = described.get("files", {}).get(path.relative_to(folder).as_posix())
         if expected is None or not path.is_file():
             continue
         if path.stat().st_size != expected["bytes"] or sha256_file(path) != expected["sha256"]:
-            raise BadInput(
+            raise UserInputError(
                 f"'{path}' is not the file that {folder / manifest.FILE_NAME} describes (its "
                 "contents differ); prepare the data again, or remove the manifest if the change "
                 "was meant."
@@ -160,7 +160,7 @@ def document_starts(data: Path, split: Split, kind: str) -> list[int]:
         kind: otherwise, a key of ``DOCUMENTS``.
 
     Raises:
-        BadInput: there are not even two documents, or ``documents.json`` is invalid.
+        UserInputError: there are not even two documents, or ``documents.json`` is invalid.
     """
     listed = read_document_starts(data / DOCUMENTS_FILE, split)
     if listed is not None:
@@ -178,7 +178,7 @@ def document_starts(data: Path, split: Split, kind: str) -> list[int]:
         starts = np.flatnonzero(ended[1:-1] & ended[:-2] & ~ended[2:])
     starts = np.union1d([0], starts)
     if len(starts) < 2:
-        raise BadInput(
+        raise UserInputError(
             f"--per-document {kind} finds one document in the {len(tokens)} tokens of "
             f"'{split.name}' in '{data}'; leave it out, or tell them apart in another way."
         )
@@ -192,13 +192,13 @@ def read_document_starts(path: Path, split: Split) -> list[int] | None:
         Increasing positions from 0, or None if there is no file or it does not name the split.
 
     Raises:
-        BadInput: the file is invalid.
+        UserInputError: the file is invalid.
     """
     if not path.is_file():
         return None
     starts_by_split = read_json(path)
     if not isinstance(starts_by_split, dict):
-        raise BadInput(
+        raise UserInputError(
             f"'{path}' must be an object with a list of positions for each split, such as "
             '{"test": [0, 2051]}. Correct or remove it.'
         )
@@ -215,7 +215,7 @@ def read_document_starts(path: Path, split: Split) -> list[int] | None:
         and starts[-1] < len(split.tokens)
     )
     if not is_valid:
-        raise BadInput(
+        raise UserInputError(
             f"'{split.name}' in '{path}' must list where at least two documents begin: increasing "
             f"integers from 0 to at most {len(split.tokens) - 1}, the last token of the split. "
             "Correct or remove it."

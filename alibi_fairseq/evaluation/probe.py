@@ -20,7 +20,7 @@ from ..data import probes
 from .checkpoint import LoadedModel
 
 if TYPE_CHECKING:
-    from .sweep import Sweep
+    from .sweep import SweepConfig
 
 #: Of test sequences; those of training are drawn from others.
 SEED = 20_220_425
@@ -32,12 +32,12 @@ class ProbeCases:
     Lengths are those of test sequences; strides and splits have no meaning here.
 
     Raises:
-        BadInput: a length is beyond the text's reach, or too small for the string.
+        UserInputError: a length is beyond the text's reach, or too small for the string.
     """
 
     kind, subsets = "probe", ("train",)
 
-    def __init__(self, sweep: Sweep):
+    def __init__(self, sweep: SweepConfig):
         self.device = sweep.device
         self.probe, self.first, self.text = probes.load(sweep.data)
         self.corpus = self.probe.name
@@ -47,7 +47,7 @@ class ProbeCases:
         self.cases = [{"length": length, "depth": depth} for length, depth in cases]
 
     def inputs(self, case: dict) -> int:
-        return probes.TRIALS * case["length"]
+        return probes.SEQUENCES_PER_CASE * case["length"]
 
     def measure(
         self,
@@ -59,7 +59,9 @@ class ProbeCases:
         """Measure a case. No ``earlier`` cell has the same sequences."""
         length, depth = case["length"], case["depth"]
         chance = np.random.default_rng([SEED, length, round(100 * depth)])
-        rows = self.probe.sequences(chance, self.first, self.text, probes.TRIALS, length, depth)
+        rows = self.probe.sequences(
+            chance, self.first, self.text, probes.SEQUENCES_PER_CASE, length, depth
+        )
         right = correct(model, torch.from_numpy(rows).to(self.device), self.probe.size)
         progress(rows.size)
         return {

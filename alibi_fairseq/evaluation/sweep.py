@@ -19,24 +19,24 @@ from pathlib import Path
 
 import torch
 
-from ..data.parallel import progress
-from ..data.probes import SETTINGS
-from ..errors import BadInput
+from ..data.probes import SETTINGS_FILE
+from ..data.worker_pool import progress
+from ..errors import UserInputError
 from ..files import locked, sha256_file
 from ..results import manifest
 from ..results.provenance import collect_provenance
 from ..results.schema import (
     TRAINING_FILE,
     identity,
-    load_document,
-    merge_documents,
-    new_document,
-    save_document,
+    load_results_file,
+    merge_results_files,
+    new_results_file,
+    save_results_file,
 )
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, TextSize, corpus_name, document_starts, load_dictionary, load_split
-from .measure import PeakMemory, Scorer, Stream, losses_of, sum_losses
 from .probe import ProbeCases
+from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
 from .windows import (
     Span,
     Window,
@@ -50,7 +50,7 @@ from .windows import (
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepConfig:
     """What to measure, and how: the options of ``alibi-fairseq eval``, whose help describes them.
 
     Attributes:
@@ -86,21 +86,21 @@ class Sweep:
         }
 
 
-def run_sweep(sweep: Sweep) -> list[dict]:
+def run_sweep(sweep: SweepConfig) -> list[dict]:
     """Make the measurements that are not in the output file yet.
 
     Returns:
         The cells of all measurements, including those of earlier runs.
 
     Raises:
-        BadInput: a measurement is impossible; nothing has been written then.
+        UserInputError: a measurement is impossible; nothing has been written then.
     """
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
-        is_probe = (sweep.data / SETTINGS).is_file()
+        is_probe = (sweep.data / SETTINGS_FILE).is_file()
         work: TextCases | ProbeCases = ProbeCases(sweep) if is_probe else TextCases(sweep)
-        results = Results(sweep, work)
+        results = SweepResults(sweep, work)
         points = list(product(dict.fromkeys(sweep.checkpoints), work.cases))
         pending = [point for point in points if results.find(*point) is None]
         total = sum(work.inputs(case) for _, case in pending)
@@ -117,14 +117,14 @@ def run_sweep(sweep: Sweep) -> list[dict]:
         return [cell for point in points if (cell := results.find(*point))]
 
 
-class Results:
+class SweepResults:
     """The results file of a sweep: complete after every measurement, and resumed if it exists.
 
     Raises:
-        BadInput: the file is not such a document, or was measured with other settings.
+        UserInputError: the file is not such a document, or was measured with other settings.
     """
 
-    def __init__(self, sweep: Sweep, work: TextCases | ProbeCases):
+    def __init__(self, sweep: SweepConfig, work: TextCases | ProbeCases):
         self.path, self.settings = sweep.out, sweep.settings()
         self._began = time.monotonic()
         self._hashes = {path: sha256_file(path) for path in sweep.checkpoints}
@@ -133,10 +133,10 @@ class Results:
         )
         if text := manifest.summary(sweep.data):
             provenance["text"] = text
-        self._new = new_document(work.kind, work.corpus, provenance, [])
+        self._new = new_results_file(work.kind, work.corpus, provenance, [])
         self._documents = [self._new]
         if self.path.exists():
-            self._documents.insert(0, load_document(self.path))
+            self._documents.insert(0, load_results_file(self.path))
         wanted = {key: provenance[key] for key in ("data_sha256", "dictionary_sha256")}
         wanted |= {"kind": work.kind, "corpus": work.corpus, **self.settings}
         for document in self._documents[:-1]:
@@ -144,7 +144,7 @@ class Results:
                 found = {**document, **document["provenance"], **cell}
                 for key, here in wanted.items():
                     if found.get(key) != here:
-                        raise BadInput(
+                        raise UserInputError(
                             f"'{self.path}' contains results of another sweep: {key} is "
                             f"{found.get(key)} there and {here} here; choose another --out or "
                             "remove the file."
@@ -156,7 +156,7 @@ class Results:
         for cell in (cell for document in self._documents for cell in document["cells"]):
             if wanted <= {*identity(cell)}:
                 if cell.get("checkpoint_sha256") != self._hashes[checkpoint]:
-                    raise BadInput(
+                    raise UserInputError(
                         f"'{self.path}' contains results of another checkpoint with the name "
                         f"'{checkpoint}'; choose another --out or remove the file."
                     )
@@ -172,13 +172,13 @@ class Results:
     def add(self, checkpoint: Path, cell: dict) -> None:
         """Write a new cell to disk."""
         cell["checkpoint_sha256"] = self._hashes[checkpoint]
-        with suppress(BadInput):  # a training leaves a record beside its checkpoints
-            record = load_document(checkpoint.parent / TRAINING_FILE)
+        with suppress(UserInputError):  # a training leaves a record beside its checkpoints
+            record = load_results_file(checkpoint.parent / TRAINING_FILE)
             cell["train_command"] = record["provenance"]["command"]
         cell |= {key: value for key, value in self.settings.items() if value is not None}
         self._new["cells"].append(cell)
         self._new["provenance"]["seconds"] = round(time.monotonic() - self._began, 3)
-        save_document(merge_documents(self._documents), self.path)
+        save_results_file(merge_results_files(self._documents), self.path)
 
 
 class TextCases:
@@ -186,7 +186,7 @@ class TextCases:
 
     kind = "evaluation"
 
-    def __init__(self, sweep: Sweep):
+    def __init__(self, sweep: SweepConfig):
         self.sweep, self.corpus = sweep, corpus_name(sweep.data)
         self.subsets = sorted(sweep.subsets)
         self.cases: list[dict] = []
@@ -228,12 +228,12 @@ class TextCases:
         split, spans = self.splits[subset], self.spans[subset]
         checkpoint, remembered = model.facts["checkpoint"], model.memory_length
         if length > model.max_length:
-            raise BadInput(
+            raise UserInputError(
                 f"'{checkpoint}' supports windows of at most {model.max_length} tokens, not "
                 f"{length}, the limit of its positions ({model.facts['position_method']})."
             )
         if remembered and stride < length:
-            raise BadInput(
+            raise UserInputError(
                 f"'{checkpoint}' has a memory, for which the split is read in order: use --stride full."
             )
         windows = self.windows(**case)
@@ -303,7 +303,9 @@ def losses(nats: list[Fraction], tokens: list[int], text: TextSize, documents: b
     return cell
 
 
-def speed_of_single_windows(score: Scorer, stream: Stream, batches: list[list[Window]]) -> float:
+def speed_of_single_windows(
+    score: Scorer, stream: SplitTensors, batches: list[list[Window]]
+) -> float:
     """Tokens per second at batch size 1, as the paper's Tables 2 to 4 give it.
 
     Timed on one window in twenty, at most eight, after one to warm up.

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..errors import BadInput
+from ..errors import UserInputError
 
 
 class Window(NamedTuple):
@@ -60,14 +60,14 @@ def spans_of(
         score_to: only the first ``score_to`` tokens of each document, or None for all.
 
     Raises:
-        BadInput: nothing is scored.
+        UserInputError: nothing is scored.
     """
     skipped, spans = score_from or 0, []
     for begin, end in zip(starts, [*starts[1:], tokens]):
         last = end if score_to is None else min(begin + score_to, end)
         spans.append(Span(begin, min(begin + skipped, last), last))
     if skipped < 0 or all(first >= last for _, first, last in spans):
-        raise BadInput(
+        raise UserInputError(
             f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more than "
             "there are; change them."
         )
@@ -75,9 +75,9 @@ def spans_of(
 
 
 def check_window(length: int, stride: int) -> None:
-    """Raises BadInput unless 1 ≤ stride ≤ length."""
+    """Raises UserInputError unless 1 ≤ stride ≤ length."""
     if not 1 <= stride <= length:
-        raise BadInput(
+        raise UserInputError(
             f"--stride, the number of tokens that a window scores, must be 1 to the length of "
             f"--lengths, not {stride} of {length}."
         )

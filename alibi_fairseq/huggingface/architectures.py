@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .configuration_alibi_lm import SYMBOLS, AlibiLmConfig
 
 #: fairseq's activation functions by transformers' names.
@@ -84,7 +84,7 @@ class Architecture:
         """A model of that configuration.
 
         Raises:
-            BadInput: our decoder has no such model.
+            UserInputError: our decoder has no such model.
         """
         # Some keys of a configuration are not fields of its class, and may be missing.
         values = {ours: getattr(config, theirs, None) for ours, theirs in self.all_fields().items()}
@@ -219,7 +219,7 @@ class GptNeoX(Architecture):
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         if config.use_parallel_residual:
-            raise BadInput(
+            raise UserInputError(
                 f"This {self.name} model has use_parallel_residual = True; our decoder has only False."
             )
         model = super().read(config)

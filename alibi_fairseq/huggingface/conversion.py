@@ -12,7 +12,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import parse_windows
 from ..models.output_projection import excluded_symbols
@@ -26,7 +26,7 @@ from .rope_parameters import rope_parameters
 
 NAME = "alibi_lm"
 #: Options of ours that an exported model holds, or that say nothing about what it computes.
-HELD = {
+SUPPORTED_OPTIONS = {
     *("position_method", "attention_backend", "train_length", "train_seed"),
     *("mem_len", "attention_window", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
     "excluded_symbols",
@@ -36,7 +36,8 @@ HELD = {
 NOT_HELD = {
     field.name: field.default
     for field in fields(AlibiLanguageModelConfig)
-    if field.name not in TransformerLanguageModelConfig.__dataclass_fields__.keys() | HELD
+    if field.name
+    not in TransformerLanguageModelConfig.__dataclass_fields__.keys() | SUPPORTED_OPTIONS
     or field.name.startswith("scale_")
 }
 #: Our decoder's names of weights, as patterns, and those of the modelling files.
@@ -65,7 +66,7 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
     """The model of transformers that computes the same as one of ours or of ``transformer_lm``.
 
     Raises:
-        BadInput: there is none.
+        UserInputError: there is none.
     """
     config = describe(decoder, position_method, train_length)
     native = NATIVE.get(position_method)
@@ -76,7 +77,7 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
         converted = native.exported(config, decoder.state_dict())
         name, reason = native.name, f"{native.name} computes the same, without code of ours."
     elif config.rotary_parameters is not None:
-        raise BadInput(
+        raise UserInputError(
             f"Only {NATIVE['rotary'].name} holds rotary positions with options, and it would have fit "
             f"a model with {', '.join(needed)}. Train without {' or '.join(changed_options(decoder))}."
         )
@@ -97,7 +98,7 @@ def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int)
     """Largest difference of log-probabilities between a decoder and another model's scores.
 
     Raises:
-        BadInput: it is larger than what rounding explains.
+        UserInputError: it is larger than what rounding explains.
     """
     first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
     numbers = torch.Generator().manual_seed(1)
@@ -107,7 +108,7 @@ def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int)
     # Symbols without probability have -inf on both sides, whose difference is NaN.
     difference = (ours - theirs).masked_fill(ours == theirs, 0).abs().max().item()
     if not difference <= TOLERANCE:
-        raise BadInput(
+        raise UserInputError(
             f"The converted model gives other scores (largest difference {difference:.1e}): the "
             "original has an option that the other form does not hold."
         )
@@ -118,31 +119,31 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
     """What a decoder is, in the words of the modelling files.
 
     Raises:
-        BadInput: they do not know its position method or an option of it.
+        UserInputError: they do not know its position method or an option of it.
     """
     if position_method not in POSITIONS:
-        raise BadInput(
+        raise UserInputError(
             f"No exported form holds the position method '{position_method}' (there are: "
             f"{', '.join(POSITIONS)})."
         )
     args = decoder.args
     for option, default in NOT_HELD.items():
         if getattr(args, option, default) != default:
-            raise BadInput(
+            raise UserInputError(
                 f"No exported form holds --{option.replace('_', '-')}; train without it."
             )
     activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
     windows = set(parse_windows(getattr(args, "attention_window", "0"), len(decoder.layers)))
     if len(windows) > 1:
-        raise BadInput(
+        raise UserInputError(
             f"No exported form holds windows that differ between layers (--attention-window "
             f"{args.attention_window}). Train with one window."
         )
     window, memory = windows.pop(), getattr(args, "mem_len", 0)
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"
-        raise BadInput(
+        raise UserInputError(
             f"No exported form holds --attention-window with {other}: transformers' caches cannot."
         )
     scale = getattr(args, "alibi_scale", "none")

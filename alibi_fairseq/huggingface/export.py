@@ -16,16 +16,9 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..evaluation.checkpoint import load_checkpoint
-from ..evaluation.data import (
-    CONTINUATION,
-    SHARE,
-    WORD_MARK,
-    Split,
-    load_dictionary,
-    load_split,
-)
+from ..evaluation.data import CONTINUATION, SHARE, WORD_MARK, Split, load_dictionary, load_split
 from ..files import atomic_folder
 from ..results import manifest
 from .configuration_alibi_lm import AlibiLmConfig
@@ -47,7 +40,7 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
         tokenizer_files: the tokeniser's, where they are not beside the data.
 
     Raises:
-        BadInput: something is missing or does not fit; nothing is written then.
+        UserInputError: something is missing or does not fit; nothing is written then.
     """
     with atomic_folder(out) as folder:
         dictionary = load_dictionary(data)
@@ -95,7 +88,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
         Nothing for words.
 
     Raises:
-        BadInput: the dictionary holds pieces and no file says whose.
+        UserInputError: the dictionary holds pieces and no file says whose.
     """
     described = manifest.load(data)
     listed = described["tokenizer"].get("files", []) if described else []
@@ -108,7 +101,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     marked = sum(word.startswith((WORD_MARK, CONTINUATION)) for word in words)
     numbers = sum(word.isdecimal() for word in words)
     if marked > SHARE * len(words) or numbers > 0.5 * len(words):
-        raise BadInput(
+        raise UserInputError(
             f"The dictionary of {data} lists pieces of words, and their tokeniser is not beside "
             "it; name it with --tokenizer."
         )
@@ -123,7 +116,7 @@ def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenize
         return AlibiLmTokenizer(data / "dict.txt", **files)
     except Exception as error:  # the libraries raise bare exceptions for damaged files
         names = " and ".join(map(str, files.values()))
-        raise BadInput(f"{names} cannot be read as a tokeniser ({error}).") from error
+        raise UserInputError(f"{names} cannot be read as a tokeniser ({error}).") from error
 
 
 def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
@@ -152,13 +145,13 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split) -> None:
     """Decode some lines of the data and encode them again.
 
     Raises:
-        BadInput: other numbers come out, so it is not the tokeniser of this data.
+        UserInputError: other numbers come out, so it is not the tokeniser of this data.
     """
     lines = np.split(split.tokens, split.line_starts[1 : LINES + 1])[:LINES]
     known = [line.tolist() for line in lines if split.dictionary.unk() not in line]
     wrong = sum(tokenizer.encode(tokenizer.decode(line)) != line for line in known)
     if wrong > (1 - ENOUGH) * len(known):
-        raise BadInput(
+        raise UserInputError(
             f"The tokeniser does not match the data: of {len(known)} lines of '{split.name}', "
             f"decoded and encoded again, {wrong} came out as other numbers; name the one that the "
             "text was prepared with by --tokenizer."

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from ..checkpoints.released import checkpoint_state, read_dictionary, save
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..results.schema import read_json
 from .architectures import ACTIVATIONS, NATIVE, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
@@ -62,7 +62,7 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         log-probabilities of both on random tokens.
 
     Raises:
-        BadInput: it is no such folder, a weight is missing, or our decoder has no such model.
+        UserInputError: it is no such folder, a weight is missing, or our decoder has no such model.
     """
     architecture, config = read_config(folder)
     described = architecture.read(config)
@@ -98,7 +98,9 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     model_type = content.get("model_type") if isinstance(content, dict) else None
     if model_type not in BY_TYPE:
         names = ", ".join(architecture.name for architecture in BY_TYPE.values())
-        raise BadInput(f"{folder} holds a model of type {model_type}; one of {names} is needed.")
+        raise UserInputError(
+            f"{folder} holds a model of type {model_type}; one of {names} is needed."
+        )
     try:
         default = AutoConfig.for_model(model_type)
         # Any other key may ask for code: of attention kernels, quantisation or an adapter.
@@ -106,7 +108,7 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
         kept = {key: content[key] for key in known.union(MORE_KEYS).intersection(content)}
         return BY_TYPE[model_type], AutoConfig.for_model(**kept)
     except Exception as error:  # whatever transformers raises for values that cannot be
-        raise BadInput(f"{path} is damaged ({' '.join(str(error).split())}).") from error
+        raise UserInputError(f"{path} is damaged ({' '.join(str(error).split())}).") from error
 
 
 def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
@@ -122,10 +124,10 @@ def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
         )
     except Exception as error:  # a damaged file makes safetensors and transformers raise anything
         reason = str(error).strip().partition("\n")[0]
-        raise BadInput(f"The weights in {folder} cannot be read ({reason}).") from error
+        raise UserInputError(f"The weights in {folder} cannot be read ({reason}).") from error
     kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
     if odd := [str(key) for kind in kinds for key in found[kind]]:
-        raise BadInput(
+        raise UserInputError(
             f"The weights in {folder} do not fit its config.json ({min(odd)}); fetch both again."
         )
     return model
@@ -138,13 +140,13 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
         The dictionary, and (V,) the number of the token for each of its entries; −1 for none.
 
     Raises:
-        BadInput: the dictionary has another size than the model.
+        UserInputError: the dictionary has another size than the model.
     """
     path = folder / "dict.txt"
     if path.is_file():
         dictionary = read_dictionary(path)
         if len(dictionary) != config.vocab_size:
-            raise BadInput(
+            raise UserInputError(
                 f"{path} has {len(dictionary):,} entries and the model {config.vocab_size:,}; use "
                 "the dictionary of this model."
             )
@@ -167,7 +169,7 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
 def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
     """fairseq's whole configuration, and the flags that ``fairseq-train`` needs for the same model."""
     if model.hidden_act not in ACTIVATIONS:
-        raise BadInput(
+        raise UserInputError(
             f"This model uses the activation function {model.hidden_act}, which fairseq does not "
             f"have (it has {', '.join(sorted(set(ACTIVATIONS.values())))})."
         )

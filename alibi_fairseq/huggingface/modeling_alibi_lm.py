@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .configuration_alibi_lm import AlibiLmConfig
-from .positions_alibi_lm import POSITIONS, NoPositions
+from .positions_alibi_lm import POSITIONS, NoPositionsModule
 
 #: Name of the key-value cache in calls and outputs: ``cache`` since transformers 5.24.
 CACHE = "cache" if "cache" in BaseModelOutputWithPast.__dataclass_fields__ else "past_key_values"
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         return self.out_proj(output.reshape(x.shape)), weights
 
 
-class DecoderLayer(GradientCheckpointingLayer):
+class AlibiLmDecoderLayer(GradientCheckpointingLayer):
     def __init__(self, config, layer_idx):
         super().__init__()
         self.config = config
@@ -187,7 +187,7 @@ class AlibiLmPreTrainedModel(PreTrainedModel):
     config_class = AlibiLmConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["DecoderLayer"]
+    _no_split_modules = ["AlibiLmDecoderLayer"]
     _supports_sdpa = True
     _supports_flex_attn = True
     _supports_flash_attn = False  # its kernels take no bias
@@ -197,7 +197,7 @@ class AlibiLmPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module):
         super()._init_weights(module)
         for parameter in module.parameters(recurse=False):
-            if isinstance(module, NoPositions):
+            if isinstance(module, NoPositionsModule):
                 nn.init.normal_(parameter, std=self.config.initializer_range)
 
 
@@ -212,7 +212,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         embedding_norm = nn.LayerNorm if config.embedding_norm else nn.Identity
         self.layernorm_embedding = embedding_norm(config.hidden_size)
         self.layers = nn.ModuleList(
-            DecoderLayer(config, index) for index in range(config.num_hidden_layers)
+            AlibiLmDecoderLayer(config, index) for index in range(config.num_hidden_layers)
         )
         final_norm = nn.LayerNorm if config.final_norm else nn.Identity
         self.layer_norm = final_norm(config.hidden_size)

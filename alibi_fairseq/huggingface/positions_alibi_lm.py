@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 
-class NoPositions(nn.Module):
+class NoPositionsModule(nn.Module):
     """Where a position method may act; this one acts nowhere."""
 
     def __init__(self, config):
@@ -33,7 +33,7 @@ class NoPositions(nn.Module):
         return None
 
 
-class Sinusoidal(NoPositions):
+class SinusoidalPositions(NoPositionsModule):
     """Vaswani et al. 2017, in fairseq's layout: all sines, then all cosines; counts from 2."""
 
     def embed(self, position_ids):
@@ -44,7 +44,7 @@ class Sinusoidal(NoPositions):
         return nn.functional.pad(features, (0, self.config.hidden_size % 2))
 
 
-class Learned(NoPositions):
+class LearnedPositions(NoPositionsModule):
     """A table that begins at row 2 and ends with the training length."""
 
     def __init__(self, config):
@@ -57,7 +57,7 @@ class Learned(NoPositions):
         return nn.functional.embedding(position_ids + 2, self.weight)
 
 
-class Rotary(NoPositions):
+class RotaryPositions(NoPositionsModule):
     """Su et al. 2021, pairs (i, i + D/2) as in GPT-NeoX."""
 
     def rotate(self, q, k, position_ids):
@@ -70,7 +70,7 @@ class Rotary(NoPositions):
         return torch.ones_like(pairs)
 
 
-class XPos(Rotary):
+class XPosPositions(RotaryPositions):
     """Sun et al. 2022: the slow pairs fade with distance, in units of 512 positions."""
 
     def fade(self, pairs, position_ids):
@@ -96,7 +96,7 @@ def per_head(values, distance):
     return torch.as_tensor(values, device=distance.device, dtype=torch.float32).view(-1, 1, 1)
 
 
-class Alibi(NoPositions):
+class AlibiPositions(NoPositionsModule):
     """Press et al. 2022, with Al-Khateeb et al.'s (2023) interpolation where it was asked for."""
 
     def bias(self, distance, length):
@@ -107,7 +107,7 @@ class Alibi(NoPositions):
         return -per_head(slopes, distance) / divisor * distance
 
 
-class T5(NoPositions):
+class T5Positions(NoPositionsModule):
     """Raffel et al. 2020: 32 buckets, half of them exact, the others logarithmic up to 128."""
 
     def __init__(self, config):
@@ -121,7 +121,7 @@ class T5(NoPositions):
         return self.relative_attention_bias(buckets).movedim(-1, 0).float()
 
 
-class Kerple(NoPositions):
+class KerplePositions(NoPositionsModule):
     """Chi et al. 2022, the logarithmic kernel."""
 
     def __init__(self, config):
@@ -134,7 +134,7 @@ class Kerple(NoPositions):
         return -p * torch.log1p(a * distance)
 
 
-class Sandwich(NoPositions):
+class SandwichPositions(NoPositionsModule):
     """Chi et al. 2023: the inner product of two sinusoidal embeddings of 128 features."""
 
     def bias(self, distance, length):
@@ -144,7 +144,7 @@ class Sandwich(NoPositions):
         return per_head([heads / (8 * (head + 1)) for head in range(heads)], distance) * product
 
 
-class TransformerXL(NoPositions):
+class TransformerXLPositions(NoPositionsModule):
     """Dai et al. 2019, section 3.3: terms (b), (c) and (d) beside the score (a)."""
 
     def __init__(self, config):
@@ -169,14 +169,14 @@ class TransformerXL(NoPositions):
 
 
 POSITIONS = {
-    "none": NoPositions,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rotary": Rotary,
-    "xpos": XPos,
-    "alibi": Alibi,
-    "t5": T5,
-    "kerple": Kerple,
-    "sandwich": Sandwich,
-    "transformer_xl": TransformerXL,
+    "none": NoPositionsModule,
+    "sinusoidal": SinusoidalPositions,
+    "learned": LearnedPositions,
+    "rotary": RotaryPositions,
+    "xpos": XPosPositions,
+    "alibi": AlibiPositions,
+    "t5": T5Positions,
+    "kerple": KerplePositions,
+    "sandwich": SandwichPositions,
+    "transformer_xl": TransformerXLPositions,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..positions.rotary import Rotary
 from ..positions.rotary_frequencies import BASE, TURNS, Scaling, ntk_base
 
@@ -31,7 +31,7 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     """Return the ``rope_parameters`` of the same rotation.
 
     Raises:
-        BadInput: transformers has none.
+        UserInputError: transformers has none.
     """
     config, scaling = method.config, method.scaling
     parameters = {
@@ -76,8 +76,8 @@ def _fixed_factor(scaling: Scaling, given: str) -> float:
     return scaling.factor
 
 
-def _not_held(given: str) -> BadInput:
-    return BadInput(
+def _not_held(given: str) -> UserInputError:
+    return UserInputError(
         f"transformers has no rotation that depends on the length of the text as "
         f"--rotary-scaling {given} does. Override rotary_scaling with a fixed factor."
     )
@@ -87,7 +87,7 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
     """Return our options of a model with these ``rope_parameters``, without those at their defaults.
 
     Raises:
-        BadInput: our decoder has no such rotation.
+        UserInputError: our decoder has no such rotation.
     """
     rest = {key: value for key, value in parameters.items() if value is not None}
     rope_type = rest.pop("rope_type", "default")
@@ -105,7 +105,9 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
     else:
         options |= _scaling_options(rope_type, rest, train_length)
     if rest:
-        raise BadInput(f"Our rotary positions have nothing like rope_parameters' {min(rest)}.")
+        raise UserInputError(
+            f"Our rotary positions have nothing like rope_parameters' {min(rest)}."
+        )
     return options
 
 
@@ -115,7 +117,7 @@ def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) ->
     kind = kinds.get(rope_type)
     factor = rest.pop("factor", None)
     if kind is None or factor is None or (kind == "ntk" and factor != 1):
-        raise BadInput(
+        raise UserInputError(
             f"Our rotary positions have nothing like rope_type = {rope_type} with factor = {factor}."
         )
     if kind == "ntk":

@@ -17,7 +17,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from ..attention import FutureMask, ScoreScale, document_starts
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..positions import (
     METHOD_OPTIONS,
     PositionConfig,
@@ -270,11 +270,11 @@ def parse_windows(given: str, layers: int) -> list[int]:
         given: one window, or several separated by commas, which are repeated over the layers.
 
     Raises:
-        BadInput: if one is not an integer of at least 0, or there are more than layers.
+        UserInputError: if one is not an integer of at least 0, or there are more than layers.
     """
     windows = cycle_over_layers("--attention-window", str(given), layers)
     if not all(window.isdecimal() for window in windows):
-        raise BadInput(
+        raise UserInputError(
             f"--attention-window must be a number of tokens of at least 0, or several separated by "
             f"commas, not {given}."
         )

@@ -13,7 +13,7 @@ from fairseq.modules import AdaptiveInput as FairseqAdaptiveInput
 from torch import Tensor
 
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
-from ..errors import BadInput
+from ..errors import UserInputError
 from ..positions.alibi import slopes_option
 from ..results import manifest
 from ..results.provenance import bind_dictionary
@@ -89,7 +89,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Raises BadInput if the options are inconsistent."""
+        """Raises UserInputError if the options are inconsistent."""
         args = plain_options(args)
         for width in ("decoder_input_dim", "decoder_output_dim"):
             if getattr(args, width) is None:
@@ -97,10 +97,10 @@ class AlibiLanguageModel(FairseqLanguageModel):
         if args.decoder_layers_to_keep:
             layers = args.decoder_layers_to_keep.split(",")
             if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
-                raise BadInput("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
+                raise UserInputError("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
             args.decoder_layers = len(layers)
             if "," in f"{args.position_method}{args.attention_window}":
-                raise BadInput(
+                raise UserInputError(
                     "--decoder-layers-to-keep cannot be combined with a --position-method or "
                     "--attention-window that differs between layers. Keep all layers."
                 )
@@ -119,7 +119,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         if model.decoder.embed_positions.memory_length and not getattr(
             task, "is_sequential", False
         ):
-            raise BadInput(
+            raise UserInputError(
                 "A model with --mem-len needs contiguous segments; add "
                 "--task segment_language_modeling (fairseq-eval-lm also takes the task from its "
                 "command line, not from the checkpoint)."
@@ -180,12 +180,12 @@ CHANCES = (
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raises BadInput if the options are inconsistent."""
+    """Raises UserInputError if the options are inconsistent."""
 
     def check(option: str, valid: bool, range: str) -> None:
         if not valid:
             flag = "--" + option.replace("_", "-")
-            raise BadInput(f"{flag} must be {range}, not {getattr(args, option)}.")
+            raise UserInputError(f"{flag} must be {range}, not {getattr(args, option)}.")
 
     for option, least in LEAST.items():
         check(option, getattr(args, option) >= least, f"at least {least}")
@@ -194,22 +194,24 @@ def check_options(args: argparse.Namespace) -> None:
     for option, choices in (("score_scaling", SCORE_SCALINGS), ("block_diagonal", SEPARATORS)):
         check(option, getattr(args, option) in choices, f"one of {', '.join(choices)}")
     if args.block_diagonal != "none" and args.mem_len > 0:
-        raise BadInput("--block-diagonal cannot be combined with --mem-len; drop one of the two.")
+        raise UserInputError(
+            "--block-diagonal cannot be combined with --mem-len; drop one of the two."
+        )
     if args.decoder_embed_dim % args.decoder_attention_heads:
-        raise BadInput(
+        raise UserInputError(
             f"{args.decoder_attention_heads} attention heads do not divide a model width of "
             f"{args.decoder_embed_dim}; change --decoder-attention-heads or --decoder-embed-dim."
         )
     if args.adaptive_input and not args.adaptive_input_cutoff:
-        raise BadInput("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
+        raise UserInputError("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
     if args.character_embeddings:
-        raise BadInput("Character embeddings are not supported; drop --character-embeddings.")
+        raise UserInputError("Character embeddings are not supported; drop --character-embeddings.")
     own, softmax = (
         (getattr(args, f"adaptive_{kind}_cutoff"), getattr(args, f"adaptive_{kind}_factor"), width)
         for kind, width in (("input", args.decoder_input_dim), ("softmax", args.decoder_output_dim))
     )
     if args.tie_adaptive_weights and not (args.adaptive_input and own == softmax):
-        raise BadInput(
+        raise UserInputError(
             "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors and widths of "
             "input and softmax."
         )
@@ -218,15 +220,15 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
-    """Raise BadInput if the excluded symbols do not fit the dictionary or the softmax."""
+    """Raise UserInputError if the excluded symbols do not fit the dictionary or the softmax."""
     excluded = excluded_symbols(args.excluded_symbols)
     if any(symbol >= vocabulary for symbol in excluded):
-        raise BadInput(
+        raise UserInputError(
             f"--excluded-symbols {args.excluded_symbols} does not fit the dictionary. Pass indices "
             f"less than {vocabulary}."
         )
     if excluded and args.adaptive_softmax_cutoff is not None:
-        raise BadInput(
+        raise UserInputError(
             "--excluded-symbols cannot be combined with --adaptive-softmax-cutoff. Drop one of them."
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 
 
 class OutputProjection(nn.Linear):
@@ -36,13 +36,13 @@ def excluded_symbols(option: str) -> list[int]:
     """Read ``--excluded-symbols``.
 
     Raises:
-        BadInput: it is not a list of indices.
+        UserInputError: it is not a list of indices.
     """
     if option == "none":
         return []
     indices = option.split(",")
     if not all(index.isdecimal() for index in indices):
-        raise BadInput(
+        raise UserInputError(
             f"--excluded-symbols {option} is not a list of indices. Pass a list such as 1,3."
         )
     return [int(index) for index in indices]

@@ -7,7 +7,7 @@ import re
 from functools import cache
 
 from alibi_fairseq.paper import data_folder
-from alibi_fairseq.results.points import Point
+from alibi_fairseq.results.measurements import Measurement
 
 FOLDER = data_folder("results/paper", "paper_data")
 OUT_OF_MEMORY = "OOM"
@@ -52,9 +52,9 @@ def model(corpus: str) -> str:
 
 
 @cache
-def points(item: str) -> tuple[Point, ...]:
+def points(item: str) -> tuple[Measurement, ...]:
     """The perplexities of a table or figure; rows about other people's models are left out."""
-    found: list[Point] = []
+    found: list[Measurement] = []
     for row in rows(item):
         for column, perplexity in row.items():
             name, is_perplexity, _ = column.partition("perplexity")
@@ -68,7 +68,7 @@ def points(item: str) -> tuple[Point, ...]:
             failed = perplexity == OUT_OF_MEMORY
             speed = f"{kind}_words_per_second" if of_method else "eval_words_per_second"
             found.append(
-                Point(
+                Measurement(
                     position_method=method,
                     train_length=rows(item)[0]["length"] if of_method else row["train_length"],
                     length=row["length"],

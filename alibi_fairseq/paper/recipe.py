@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import BadInput, did_you_mean
+from ..errors import UserInputError, did_you_mean
 from . import data_folder
 
 Settings = dict[str, dict[str, object]]
@@ -51,12 +51,12 @@ class Batch:
         recipe does, so that it fits where the recipe fits.
         """
         if gpus < 1:
-            raise BadInput(f"The number of GPUs must be at least 1, not {gpus}.")
+            raise UserInputError(f"The number of GPUs must be at least 1, not {gpus}.")
         if gpus == self.gpus:
             return self
         total = self.sequences_per_update
         if total % gpus:
-            raise BadInput(
+            raise UserInputError(
                 f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update: its {total} "
                 f"sequences of {self.length} tokens cannot be dealt out evenly; use a divisor of "
                 f"{total}."
@@ -140,7 +140,9 @@ def find_recipe(path: str) -> Recipe:
     name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
     if name not in RECIPES:
         hint = did_you_mean(name, RECIPES)
-        raise BadInput(f"There is no recipe '{path}'.{hint} configs/README.md lists them all.")
+        raise UserInputError(
+            f"There is no recipe '{path}'.{hint} configs/README.md lists them all."
+        )
     return RECIPES[name]
 
 

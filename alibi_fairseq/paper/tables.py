@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 
-from ..errors import BadInput
-from ..results.points import Point
+from ..errors import UserInputError
+from ..results.measurements import Measurement
 from . import published
 from .recipe import RECIPES, Recipe
 
@@ -46,7 +46,7 @@ Case = tuple[int, str, int | None]
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class PaperEvaluation:
     """A recipe's model after some updates on a split; ``stride`` None: non-overlapping windows."""
 
     recipe: Recipe
@@ -57,17 +57,17 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Training:
+class PaperTraining:
     """A training run and its evaluations."""
 
     recipe: Recipe
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[PaperEvaluation, ...]
 
     @property
     def stops(self) -> tuple[int, ...]:
         """Updates after which a checkpoint is kept, ascending; the last one ends the run."""
         last = max(evaluation.updates for evaluation in self.evaluations)
-        return tuple(updates for updates in ages(self.recipe) if updates <= last)
+        return tuple(updates for updates in checkpoint_updates(self.recipe) if updates <= last)
 
 
 def find_items(name: str) -> tuple[str, ...]:
@@ -79,9 +79,9 @@ def find_items(name: str) -> tuple[str, ...]:
     if item in ITEMS:
         return (item,)
     if item in UNTRAINED:
-        raise BadInput(f"{paper_name(item)}: {UNTRAINED[item]}")
+        raise UserInputError(f"{paper_name(item)}: {UNTRAINED[item]}")
     known = ", ".join(re.sub(r"(?<=\D)0", "", each) for each in ITEMS)
-    raise BadInput(f"There is nothing to train for '{name}'; choose from {known}, all.")
+    raise UserInputError(f"There is nothing to train for '{name}'; choose from {known}, all.")
 
 
 def paper_name(item: str) -> str:
@@ -90,7 +90,7 @@ def paper_name(item: str) -> str:
 
 
 def title(item: str) -> str:
-    """``Table 5. wikitext-103: Training length by evaluation length, …``."""
+    """``Table 5. wikitext-103: PaperTraining length by evaluation length, …``."""
     if item in DRAWN and item not in {row["item"] for row in published.rows("index")}:
         tables = ", ".join(published.about(source)["name"] for source in DRAWN[item][0])
         return f"{paper_name(item)} ({tables})"
@@ -98,7 +98,7 @@ def title(item: str) -> str:
     return f"{about['name']}. {about['corpus']}: {about['content']}"
 
 
-def points(item: str) -> list[tuple[Recipe, Point]]:
+def points(item: str) -> list[tuple[Recipe, Measurement]]:
     """The perplexities that a table holds or a figure draws, each with the recipe of its model."""
     sources, methods = DRAWN.get(item, ((item,), None))
     return [
@@ -109,34 +109,36 @@ def points(item: str) -> list[tuple[Recipe, Point]]:
     ]
 
 
-def recipe_of(item: str, point: Point) -> Recipe:
+def recipe_of(item: str, point: Measurement) -> Recipe:
     corpus, method = published.about(item)["corpus"], point.position_method.replace("_", "-")
     return RECIPES[f"{corpus}/{method}-{point.train_length}"]
 
 
 @cache
-def evaluations(item: str) -> tuple[Evaluation, ...]:
+def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
     """What to evaluate for a table or figure, in the paper's order."""
     groups: dict[tuple[str, Case], dict[int, None]] = defaultdict(dict)
     for recipe, point in points(item):
         stride = None if point.nonoverlapping else point.stride
         case = (point.updates or recipe.updates, point.subset, stride)
         groups[recipe.path, case][point.length] = None
-    found = [Evaluation(RECIPES[path], *case, tuple(some)) for (path, case), some in groups.items()]
+    found = [
+        PaperEvaluation(RECIPES[path], *case, tuple(some)) for (path, case), some in groups.items()
+    ]
     return (*found, *(curve_evaluations() if item == "figure05" else ()))
 
 
-def curve_evaluations() -> tuple[Evaluation, ...]:
+def curve_evaluations() -> tuple[PaperEvaluation, ...]:
     """What Figure 5 needs beyond the trainings' own validations."""
     return tuple(
-        Evaluation(recipe_of("figure05", point), updates, "valid", None, (point.length,))
+        PaperEvaluation(recipe_of("figure05", point), updates, "valid", None, (point.length,))
         for point in published.points("figure05")
         if point.length != point.train_length
         for updates in CURVE_UPDATES
     )
 
 
-def trainings_for(items: tuple[str, ...]) -> list[Training]:
+def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
     """The trainings that the items need, each once, with all its evaluations."""
     runs: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
     for item in items:
@@ -145,12 +147,14 @@ def trainings_for(items: tuple[str, ...]) -> list[Training]:
     trainings = []
     for path, cases in runs.items():
         recipe = RECIPES[path]
-        found = (Evaluation(recipe, *case, tuple(sorted(some))) for case, some in cases.items())
-        trainings.append(Training(recipe, tuple(found)))
+        found = (
+            PaperEvaluation(recipe, *case, tuple(sorted(some))) for case, some in cases.items()
+        )
+        trainings.append(PaperTraining(recipe, tuple(found)))
     return trainings
 
 
-def ages(recipe: Recipe) -> tuple[int, ...]:
+def checkpoint_updates(recipe: Recipe) -> tuple[int, ...]:
     """All numbers of updates at which the paper evaluates this run, ascending.
 
     A run keeps a checkpoint at each of them, whatever was requested: it passes them only once.

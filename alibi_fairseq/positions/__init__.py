@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import BadInput, did_you_mean
+from ..errors import UserInputError, did_you_mean
 from .alibi import Alibi, alibi_slopes
 from .bam import Bam
 from .base import (
     GateBias,
     NoPositions,
     PendingGates,
-    PlaceBias,
     PositionConfig,
     PositionMethod,
+    QueryPositionBias,
     RelativeBias,
     Rotation,
     ScoreBias,
@@ -66,10 +66,10 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
 
 
 def known_method(name: str) -> str:
-    """The name; raises BadInput if there is no such method."""
+    """The name; raises UserInputError if there is no such method."""
     if name not in METHODS:
         hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
-        raise BadInput(
+        raise UserInputError(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}. A "
             "method of a plugin requires --user-dir FOLDER."
         )
@@ -83,7 +83,7 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
         name: of one method, or of several separated by commas, which are repeated over the layers.
 
     Raises:
-        BadInput: if there is no such method, or if an option is set that none of them uses.
+        UserInputError: if there is no such method, or if an option is set that none of them uses.
     """
     layers = cycle_over_layers("--position-method", name, config.num_layers)
     names = [known_method(each) for each in dict.fromkeys(layers)]
@@ -92,7 +92,7 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
         changed = getattr(config, option) != getattr(PositionConfig, option)
         if changed and not set(names).intersection(readers):
             flag = "--" + option.replace("_", "-")
-            raise BadInput(
+            raise UserInputError(
                 f"{flag} applies only to position method {' or '.join(readers)}, not to "
                 f"'{name}'; drop one of the two."
             )
@@ -110,7 +110,7 @@ __all__ = [
     "GateBias",
     "LayerPattern",
     "PendingGates",
-    "PlaceBias",
+    "QueryPositionBias",
     "PositionConfig",
     "PositionMethod",
     "RelativeBias",

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod, RelativeBias
 
 #: Largest exponent of the slopes in the paper.
@@ -140,7 +140,7 @@ class Alibi(PositionMethod):
         self._divisor = slope_divisor(config.alibi_scale)
         self.depends_on_key_count = self._divisor is None
         if not (config.alibi_bias_max > 0 and math.isfinite(config.alibi_bias_max)):
-            raise BadInput(
+            raise UserInputError(
                 f"--alibi-bias-max must be a positive number, not {config.alibi_bias_max}."
             )
         heads, kind = config.num_heads, config.alibi_slopes
@@ -188,12 +188,12 @@ def slope_divisor(alibi_scale: str) -> float | None:
     """The divisor of the slopes that ``alibi_scale`` asks for; None if it depends on the length.
 
     Raises:
-        BadInput: if it is neither ``none`` nor ``dynamic`` nor a positive number.
+        UserInputError: if it is neither ``none`` nor ``dynamic`` nor a positive number.
     """
     if alibi_scale in ("none", "dynamic"):
         return 1.0 if alibi_scale == "none" else None
     if (factor := positive(alibi_scale)) is None:
-        raise BadInput(
+        raise UserInputError(
             f"--alibi-scale must be none, dynamic or a positive number, not '{alibi_scale}'."
         )
     return factor
@@ -212,11 +212,11 @@ def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
     """Numbers separated by commas or white space, as a model stores them.
 
     Raises:
-        BadInput: if they are not numbers of at least 0, one per head.
+        UserInputError: if they are not numbers of at least 0, one per head.
     """
     slopes = [non_negative(word) for word in option.replace(",", " ").split()]
     if None in slopes or len(slopes) != num_heads:
-        raise BadInput(
+        raise UserInputError(
             f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} numbers, one per head, each "
             f"positive or 0 (no bias), not {option[:60]!r} (in YAML give the numbers themselves, separated by commas, and "
             "not a file)."
@@ -230,7 +230,7 @@ def slopes_option(value: str) -> str:
     A model that stores them does not need the file again.
 
     Raises:
-        BadInput: there is no such file, or it is not text.
+        UserInputError: there is no such file, or it is not text.
     """
     if value in SLOPE_KINDS:
         return value
@@ -243,7 +243,7 @@ def slopes_option(value: str) -> str:
         return ",".join(text.replace(",", " ").split())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise BadInput(
+        raise UserInputError(
             f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or a file of numbers; '{value}' cannot be "
             f"read ({reason})."
         ) from None

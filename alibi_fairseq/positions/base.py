@@ -97,7 +97,7 @@ class RelativeBias(ScoreBias):
         raise NotImplementedError
 
 
-class PlaceBias(ScoreBias):
+class QueryPositionBias(ScoreBias):
     """A score bias that depends on the distance and on where in its own text the query is."""
 
     def at(self, place: Tensor, distance: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from .base import PositionConfig, PositionMethod, ScoreBias
 
 #: Vectors of a layer, for the counts 0 … 63.
-COUNTS = 64
+NUM_POSITIONS = 64
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ContextualBias(ScoreBias):
         future = torch.arange(k.shape[2], device=q.device) > places[:, None]  # (n, K)
         gates = torch.sigmoid(q @ k.transpose(2, 3)).masked_fill(future, 0.0)  # (B, H, n, K)
         # Counted from the query backwards: what lies before a key never matters to it.
-        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=COUNTS - 1)
+        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=NUM_POSITIONS - 1)
         products = q @ self.counts.get_parameter("vectors").to(precise)  # (B, H, n, COUNTS)
         below = position.detach().floor()
         above = position.detach().ceil()
@@ -62,7 +62,7 @@ class Cope(PositionMethod):
         super().__init__(config)
         # fairseq's pruning finds the parameters of a layer by the name "layers".
         self.layers = nn.ModuleList(
-            nn.ParameterDict({"vectors": torch.zeros(config.head_dim, COUNTS)})
+            nn.ParameterDict({"vectors": torch.zeros(config.head_dim, NUM_POSITIONS)})
             for _ in range(config.num_layers)
         )
 

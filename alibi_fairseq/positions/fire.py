@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .base import PlaceBias, PositionConfig, PositionMethod
+from .base import PositionConfig, PositionMethod, QueryPositionBias
 
 HIDDEN = 32
 #: Keeps a text of one token from dividing by zero where the threshold has shrunk to nothing.
@@ -39,7 +39,7 @@ class Interpolation(nn.Module):
 
 
 @dataclass(frozen=True)
-class InterpolatedBias(PlaceBias):
+class InterpolatedBias(QueryPositionBias):
     """f(ψ(distance) / ψ(max(place, τ))).
 
     Attributes:

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from torch import nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod
 
 
@@ -23,15 +23,15 @@ def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
     """Return one value per layer from values separated by commas.
 
     Raises:
-        BadInput: if there are more values than layers, or one is empty.
+        UserInputError: if there are more values than layers, or one is empty.
     """
     values = [value.strip() for value in given.split(",")]
     if len(values) > layers:
-        raise BadInput(
+        raise UserInputError(
             f"{flag} {given} names {len(values)} layers, but the model has {layers}. Drop some values."
         )
     if "" in values:
-        raise BadInput(
+        raise UserInputError(
             f"{flag} '{given}' has an empty value. Pass one value per layer, such as A,A,B."
         )
     return [values[layer % len(values)] for layer in range(layers)]
@@ -62,7 +62,7 @@ class LayerPattern(PositionMethod):
         methods: by name; each is built for as many layers as it serves.
 
     Raises:
-        BadInput: if a method acts on all layers at once, on the embeddings or through a memory.
+        UserInputError: if a method acts on all layers at once, on the embeddings or through a memory.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LayerPattern(PositionMethod):
         for name, method in methods.items():
             adds_embeddings = type(method).embed is not PositionMethod.embed
             if adds_embeddings or method.memory_length > 0:
-                raise BadInput(
+                raise UserInputError(
                     f"Position method '{name}' acts on all layers at once. Choose another one for "
                     "--position-method with several values, or pass it alone."
                 )

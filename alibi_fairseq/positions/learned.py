@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod
 
 
@@ -36,13 +36,13 @@ class Learned(PositionMethod):
         """As in the base class.
 
         Raises:
-            BadInput: if a position is past the table and positions are not clamped.
+            UserInputError: if a position is past the table and positions are not clamped.
         """
         last = self.config.train_length - 1
         if self.config.clamp_learned_positions:
             positions = positions.clamp(max=last)
         elif self._may_exceed(positions) and int(positions.max()) > last:
-            raise BadInput(
+            raise UserInputError(
                 f"Learned positions are limited to the training length of {last + 1} tokens, and a "
                 f"sequence has {int(positions.max()) + 1}. Evaluate at {last + 1} tokens or fewer, "
                 "or reuse the last position: alibi-fairseq eval --model-overrides "

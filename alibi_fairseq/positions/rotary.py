@@ -32,7 +32,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod, Rotation
 from .rotary_frequencies import pair_frequencies, parse_scaling
 
@@ -94,35 +94,35 @@ class Rotary(PositionMethod):
 
 
 def check_rotary_options(config: PositionConfig) -> None:
-    """Raise BadInput if an option is out of range, or two cannot be combined."""
+    """Raise UserInputError if an option is out of range, or two cannot be combined."""
     if not 1 < config.rotary_base < math.inf:
-        raise BadInput(f"--rotary-base must be a number above 1, not {config.rotary_base}.")
+        raise UserInputError(f"--rotary-base must be a number above 1, not {config.rotary_base}.")
     for option in ("rotary_percent", "p_rope"):
         given = getattr(config, option)
         if not 0 < given <= 1:
             flag = "--" + option.replace("_", "-")
-            raise BadInput(f"{flag} must be a fraction above 0 and at most 1, not {given}.")
+            raise UserInputError(f"{flag} must be a fraction above 0 and at most 1, not {given}.")
     features = int(config.head_dim * config.rotary_percent)
     if features % 2 or features == 0:
-        raise BadInput(
+        raise UserInputError(
             f"--rotary-percent {config.rotary_percent} rotates {features} of the {config.head_dim} "
             "features of a head. Choose a fraction that gives an even number above 0."
         )
     if int(config.p_rope * config.head_dim // 2) == 0:
-        raise BadInput(
+        raise UserInputError(
             f"--p-rope {config.p_rope} rotates none of the {config.head_dim // 2} pairs of features of "
             "a head. Choose a larger fraction, or --position-method none."
         )
     kind = config.rotary_scaling.partition(":")[0]
     if config.p_rope < 1 and (config.rotary_percent < 1 or kind not in ("none", "pi")):
         other = "--rotary-percent" if config.rotary_percent < 1 else f"--rotary-scaling {kind}"
-        raise BadInput(f"--p-rope cannot be combined with {other}. Drop one of the two.")
+        raise UserInputError(f"--p-rope cannot be combined with {other}. Drop one of the two.")
 
 
 def check_even_head_dim(config: PositionConfig, name: str) -> None:
-    """Raise BadInput if the head size is odd."""
+    """Raise UserInputError if the head size is odd."""
     if config.head_dim % 2:
-        raise BadInput(
+        raise UserInputError(
             f"Position method '{name}' rotates pairs of features and needs an even head size; "
             f"width {config.embed_dim} over {config.num_heads} heads gives {config.head_dim}. "
             "Change --decoder-embed-dim or --decoder-attention-heads."

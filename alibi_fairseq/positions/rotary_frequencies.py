@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig
 
 BASE = 10000.0
@@ -127,14 +127,14 @@ def parse_scaling(config: PositionConfig, features: int) -> Scaling | None:
         features: r, features that rotate.
 
     Raises:
-        BadInput: if it is not of the form KIND:F, KIND:F:L or KIND:F:L:FEW:MANY, or an option of
+        UserInputError: if it is not of the form KIND:F, KIND:F:L or KIND:F:L:FEW:MANY, or an option of
             ``longrope`` is missing or left over.
     """
     given = config.rotary_scaling
     kind, *values = given.split(":")
     lists = (config.longrope_short_factors, config.longrope_long_factors)
     if kind != "longrope" and lists != ("none", "none"):
-        raise BadInput(
+        raise UserInputError(
             "--longrope-short-factors and --longrope-long-factors require --rotary-scaling longrope. "
             "Drop them."
         )
@@ -142,7 +142,7 @@ def parse_scaling(config: PositionConfig, features: int) -> Scaling | None:
         return None
     scaling = _parse_numbers(kind, values, config.train_length)
     if scaling is None:
-        raise BadInput(
+        raise UserInputError(
             f"--rotary-scaling must be none, or {', '.join(SCALINGS[:-1])} or {SCALINGS[-1]} with a "
             "factor of at least 1, such as yarn:4, or (not longrope) 'dynamic', such as ntk:dynamic, "
             f"not '{given}'. The length trained at before can follow (yarn:4:512), and for "
@@ -188,14 +188,14 @@ def _parse_factors(flag: str, given: str, pairs: int) -> tuple[float, ...]:
     """Return the numbers of a list that is separated by commas, one per pair of features.
 
     Raises:
-        BadInput: if there are more or fewer, or one is not a positive number.
+        UserInputError: if there are more or fewer, or one is not a positive number.
     """
     try:
         factors = tuple(float(number) for number in given.split(","))
     except ValueError:
         factors = ()
     if len(factors) != pairs or not all(0 < factor < math.inf for factor in factors):
-        raise BadInput(
+        raise UserInputError(
             f"{flag} must be {pairs} positive numbers separated by commas, one for each pair of "
             f"rotated features, not '{given}'."
         )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod, RelativeBias
 
 NUM_BUCKETS = 32
@@ -58,7 +58,7 @@ class T5(PositionMethod):
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         if config.t5_max_distance <= NUM_BUCKETS // 2:
-            raise BadInput(
+            raise UserInputError(
                 f"--t5-max-distance must be above {NUM_BUCKETS // 2}, up to which each distance has a "
                 f"bucket of its own, not {config.t5_max_distance}."
             )

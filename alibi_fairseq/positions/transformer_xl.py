@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod, ScoreBias
 
 
@@ -88,7 +88,7 @@ class TransformerXL(PositionMethod):
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         if config.mem_len < 0:
-            raise BadInput(f"--mem-len must be 0 or more, not {config.mem_len}.")
+            raise UserInputError(f"--mem-len must be 0 or more, not {config.mem_len}.")
         self.memory_length = config.mem_len
         self.u = nn.Parameter(torch.empty(config.num_heads, config.head_dim))
         self.v = nn.Parameter(torch.empty(config.num_heads, config.head_dim))

@@ -11,7 +11,7 @@ Past the training length: extrapolates better than rotary (Table 2 of its paper,
 attention to blocks there; this implementation does not).
 
 Keys grow with their position, since a cached key is never rescaled. They overflow fp16 near position
-2,500 and bf16 or fp32 near 34,000, which raises BadInput.
+2,500 and bf16 or fp32 near 34,000, which raises UserInputError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import BadInput
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod, Rotation
 from .rotary import apply_rotary, check_even_head_dim
 from .rotary_frequencies import pair_frequencies
@@ -57,7 +57,7 @@ class XPos(PositionMethod):
 
         def rotate(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
             if start + length - 1 > last_position(k.dtype):
-                raise BadInput(
+                raise UserInputError(
                     f"Position method 'xpos' is limited to position {last_position(k.dtype)} in "
                     f"{k.dtype}, but there are {start + length} tokens; use fewer"
                     + (" or bf16." if k.dtype == torch.float16 else ".")

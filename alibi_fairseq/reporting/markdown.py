@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from alibi_fairseq.results.points import Point, is_chance
+from alibi_fairseq.results.measurements import Measurement, is_chance
 
 MISSING = "missing"  # a cell we could measure and have not
 NOTHING = "–"  # a cell that does not exist
@@ -22,7 +22,7 @@ CHANCE_NOTE = (
 PAST_END = "†"
 
 
-def past_end_note(points: Iterable[Point]) -> str:
+def past_end_note(points: Iterable[Measurement]) -> str:
     """Return the note under a table that has marked values, or an empty string."""
     longest = sorted({point.longest_window or 0 for point in points if point.is_past_end})
     if not longest:
@@ -62,7 +62,7 @@ def perplexity(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
-def point(measured: Point | None) -> str:
+def point(measured: Measurement | None) -> str:
     """A perplexity, with its spread where seeds were averaged; ``missing`` if there is none."""
     if measured is None:
         return MISSING

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.points import Point, Series, caption
+from alibi_fairseq.results.measurements import Measurement, Series, caption
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, then darker ones; in print
 # markers and line styles tell the methods apart.
@@ -58,7 +58,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """Colour, marker and line style of a line."""
 
     color: str
@@ -67,7 +67,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """A line of a panel.
 
     ``spread`` is half the height of a band around each point; ``hollow`` marks the paper's numbers;
@@ -77,7 +77,7 @@ class Line:
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    look: Look
+    look: LineStyle
     spread: Sequence[float] = ()
     hollow: bool = False
     notes: Sequence[tuple[int, str]] = ()
@@ -93,7 +93,7 @@ class Panel:
     """
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
     x: str = "Evaluation length (tokens)"
     y: str = "Perplexity (lower is better)"
     over_length: bool = True
@@ -101,7 +101,7 @@ class Panel:
     trained_at: int | None = None
 
 
-def method_look(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> Look:
+def method_look(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> LineStyle:
     """The look of a position method; methods from outside the package get one by their name.
 
     A training ``length`` is told apart from the other ``lengths``; the shortest is the lightest.
@@ -113,14 +113,14 @@ def method_look(method: str, length: int | None = None, lengths: Sequence[int] =
     if length is not None and len(lengths) > 1:
         place = sorted(lengths).index(length)
         color = _lighter(color, 0.55 * (len(lengths) - 1 - place) / (len(lengths) - 1))
-    return Look(color, _MARKERS[place % len(_MARKERS)], dashes)
+    return LineStyle(color, _MARKERS[place % len(_MARKERS)], dashes)
 
 
 def _lighter(color: str, share: float) -> str:
     return to_hex([c + (1 - c) * share for c in to_rgb(color)])
 
 
-def line_of(series: Series, lengths: Sequence[int] = ()) -> Line:
+def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
     """A model's perplexity by length; a run that failed says so at the end.
 
     Where the text is shorter than the evaluation lengths, the line ends at its longest window.
@@ -129,11 +129,11 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> Line:
         lengths: training lengths of the method that are to be told apart.
     """
     known = [point for point in series.points if point.perplexity is not None]
-    by_window: dict[int, Point] = {}
+    by_window: dict[int, Measurement] = {}
     for point in known:
         by_window.setdefault(min(point.length, point.longest_window or point.length), point)
     failed = [point.status for point in series.points if point.perplexity is None]
-    return Line(
+    return PlotLine(
         series.label,
         list(by_window),
         [point.perplexity or 0.0 for point in by_window.values()],
@@ -281,7 +281,7 @@ def _length_axis(axes: Axes, first: float, last: float) -> None:
     axes.tick_params(axis="x", labelrotation=45 if last >= 10000 else 0)
 
 
-def _perplexity_axis(axes: Axes, lines: Sequence[Line]) -> None:
+def _perplexity_axis(axes: Axes, lines: Sequence[PlotLine]) -> None:
     """A linear axis, or a logarithmic one from a factor of 2.5 on.
 
     It ends at ``_MOST_TIMES`` the lowest value, so that an untrained or diverged model does not press

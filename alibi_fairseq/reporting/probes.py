@@ -14,11 +14,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from alibi_fairseq.reporting import markdown, plots
-from alibi_fairseq.results.points import method_order, model_label
+from alibi_fairseq.results.measurements import method_order, model_label
 
 #: Accuracy at its training length from which a model counts as having learned a probe's task: one that
 #: repeats the string's symbols in any order is far below, also where it is far above guessing.
-LEARNED = 0.5
+MIN_LEARNED_ACCURACY = 0.5
 #: A model: position method and training length.
 Model = tuple[str, int]
 
@@ -54,7 +54,7 @@ def shown(values: Sequence[float] | None) -> str:
 def is_learned(cells: Iterable[dict]) -> bool:
     """Whether any model has learned the task."""
     accuracies = (statistics.fmean(at[1]) for at in by_length(cells).values() if 1 in at)
-    return max(accuracies, default=1.0) >= LEARNED
+    return max(accuracies, default=1.0) >= MIN_LEARNED_ACCURACY
 
 
 def probe_columns(name: str, cells: Sequence[dict]) -> dict:
@@ -83,7 +83,7 @@ def accuracy_table(cells: Sequence[dict]) -> str:
     )
     if not is_learned(cells):
         text += (
-            f"\nNo model repeats {LEARNED:.0%} of them at its training length: none has learned the task, "
+            f"\nNo model repeats {MIN_LEARNED_ACCURACY:.0%} of them at its training length: none has learned the task, "
             "so the table says nothing about position methods.\n"
         )
     return text

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
 from alibi_fairseq.results.provenance import (
     collect_provenance,
@@ -46,7 +46,7 @@ class Counts(JsonObject):
     tokens: Size
 
 
-class Tokenizer(JsonObject):
+class TokenizerInfo(JsonObject):
     kind: str | None = None
     files: list[Name] = []
 
@@ -65,7 +65,7 @@ class Manifest(JsonObject):
     identified_by: str | None
     splits: dict[str, Counts]
     dictionary: dict
-    tokenizer: Tokenizer
+    tokenizer: TokenizerInfo
     sources: list
     settings: dict
     provenance: dict
@@ -80,7 +80,7 @@ def load(data: str | os.PathLike) -> dict | None:
     the folder above it.
 
     Raises:
-        BadInput: the file is damaged or of a version this release does not know.
+        UserInputError: the file is damaged or of a version this release does not know.
     """
     first = data_folders(data)[0]
     path = next((p / FILE_NAME for p in (first, first.parent) if (p / FILE_NAME).is_file()), None)
@@ -89,8 +89,8 @@ def load(data: str | os.PathLike) -> dict | None:
     try:
         manifest = read_json(path)
         check(Manifest, manifest, str(path))
-    except BadInput as error:
-        raise BadInput(f"{error} Prepare the data again.") from error
+    except UserInputError as error:
+        raise UserInputError(f"{error} Prepare the data again.") from error
     return manifest
 
 

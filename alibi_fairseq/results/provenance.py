@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -71,7 +71,7 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
     Of several folders joined by ``:`` every one that holds a split counts.
 
     Raises:
-        BadInput: a split is in none of the folders.
+        UserInputError: a split is in none of the folders.
     """
     files: list[Path] = []
     for subset in subsets:
@@ -82,7 +82,9 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
             if path.is_file()
         ]
         if not found:
-            raise BadInput(f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin).")
+            raise UserInputError(
+                f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin)."
+            )
         files += found
     return sha256_files(files) if files else None
 
@@ -100,7 +102,7 @@ def symbols_sha256(symbols: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
-def fingerprint(dictionary) -> str:
+def dictionary_digest(dictionary) -> str:
     """:func:`symbols_sha256` of a ``fairseq.data.Dictionary``."""
     return symbols_sha256(dictionary.symbols[dictionary.nspecial :])
 
@@ -111,7 +113,7 @@ def dictionary_sha256(data: str | os.PathLike) -> str:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not a dictionary (not UTF-8 text).") from error
+        raise UserInputError(f"{path}: not a dictionary (not UTF-8 text).") from error
     entries = (line.rstrip().removesuffix(f" {_OVERWRITE_FLAG}") for line in lines if line.strip())
     return symbols_sha256(entry.rsplit(" ", 1)[0] for entry in entries)  # symbols may hold spaces
 
@@ -123,15 +125,15 @@ def bind_dictionary(task) -> None:
     be evaluated, and has not yet saved that of a training run. A task without state is left alone.
 
     Raises:
-        BadInput: the checkpoint was trained with another dictionary.
+        UserInputError: the checkpoint was trained with another dictionary.
     """
     state = getattr(task, "state", None)
     if state is None:
         return
-    ours = fingerprint(task.source_dictionary)
+    ours = dictionary_digest(task.source_dictionary)
     trained_with = state.state_dict.get(STATE_KEY, ours)
     if trained_with != ours:
-        raise BadInput(
+        raise UserInputError(
             "The data's dictionary is not the one this checkpoint was trained with (their contents "
             f"differ, SHA-256 {ours[:12]}… and {trained_with[:12]}…), so its word numbers mean "
             "other words; preprocess the text with the dict.txt of the training data "

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
 
-from alibi_fairseq.errors import BadInput, requirement
+from alibi_fairseq.errors import UserInputError, requirement
 from alibi_fairseq.files import atomic_write, open_input
 from alibi_fairseq.results.training_command import model_options
 
@@ -27,8 +27,8 @@ TRAINING_FILE = "training.json"
 # Share of a number by which computations in float64 may differ.
 _FLOAT_ERROR = 1e-9
 
-Text = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hold
+NonEmptyStr = Annotated[str, Field(min_length=1)]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hold
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -56,64 +56,64 @@ class JsonObject(BaseModel):
 
 
 class Hardware(JsonObject):
-    cpu: Text | None
+    cpu: NonEmptyStr | None
     cores: PositiveCount | None
     memory_gb: Positive | None
-    gpu: Text | None
+    gpu: NonEmptyStr | None
 
 
 class Tokens(JsonObject):
     """The text's tokens, where the data have a manifest."""
 
-    tokenizer: Text | None
-    vocabulary: Count | None
-    train_tokens: Count | None
+    tokenizer: NonEmptyStr | None
+    vocabulary: NonNegativeInt | None
+    train_tokens: NonNegativeInt | None
 
 
 class Provenance(JsonObject):
-    command: Text
-    git_commit: Text | None
+    command: NonEmptyStr
+    git_commit: NonEmptyStr | None
     git_clean: bool | None
     data_sha256: Sha256 | None
     dictionary_sha256: Sha256 | None
-    versions: dict[str, Text | None]
+    versions: dict[str, NonEmptyStr | None]
     hardware: Hardware
     threads: PositiveCount | None
-    precision: Text | None
-    seed: Count | None
+    precision: NonEmptyStr | None
+    seed: NonNegativeInt | None
     date: Date
     seconds: NotNegative
     text: Tokens | None = None
     parts: list[Provenance] = []
 
 
-class Cell(JsonObject):
+class ResultRecord(JsonObject):
     """A measurement: known keys, and any further numbers, text, flags and lists of numbers."""
 
     __pydantic_extra__: dict[str, Scalar | list[float]]
 
-    name: Text = _ABSENT
-    position_method: Annotated[Text, Role.MODEL] = _ABSENT
-    display_name: Text = _ABSENT
+    name: NonEmptyStr = _ABSENT
+    position_method: Annotated[NonEmptyStr, Role.MODEL] = _ABSENT
+    display_name: NonEmptyStr = _ABSENT
     train_length: Annotated[PositiveCount, Role.MODEL] = _ABSENT
     length: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
     stride: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
     longest_window: PositiveCount = _ABSENT
-    subset: Annotated[Text, Role.MEASUREMENT] = _ABSENT
-    model: Annotated[Text, Role.MODEL] = _ABSENT
-    checkpoint: Annotated[Text, Role.RUN] = _ABSENT
-    updates: Annotated[Count, Role.MODEL] = _ABSENT
-    seed: Annotated[Count | None, Role.RUN] = None
-    precision: Annotated[Text, Role.MODEL] = _ABSENT
+    subset: Annotated[NonEmptyStr, Role.MEASUREMENT] = _ABSENT
+    model: Annotated[NonEmptyStr, Role.MODEL] = _ABSENT
+    checkpoint: Annotated[NonEmptyStr, Role.RUN] = _ABSENT
+    updates: Annotated[NonNegativeInt, Role.MODEL] = _ABSENT
+    seed: Annotated[NonNegativeInt | None, Role.RUN] = None
+    precision: Annotated[NonEmptyStr, Role.MODEL] = _ABSENT
     model_overrides: Annotated[Json[dict], Role.MODEL] = _ABSENT
     label: Annotated[str | None, Role.MODEL] = None
     lr: Annotated[float | None, Role.MODEL] = None
-    memory_length: Annotated[Count | None, Role.MODEL] = None
+    memory_length: Annotated[NonNegativeInt | None, Role.MODEL] = None
     train_command: Annotated[str | None, Role.MODEL] = None
     corpus: Annotated[str | None, Role.MEASUREMENT] = None
     documents: Annotated[str | None, Role.MEASUREMENT] = None
-    score_from: Annotated[Count | None, Role.MEASUREMENT] = None
-    score_to: Annotated[Count | None, Role.MEASUREMENT] = None
+    score_from: Annotated[NonNegativeInt | None, Role.MEASUREMENT] = None
+    score_to: Annotated[NonNegativeInt | None, Role.MEASUREMENT] = None
     shard: None = None  # earlier versions wrote parts of an evaluation
     tokens: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
     words: PositiveCount = _ABSENT
@@ -122,7 +122,7 @@ class Cell(JsonObject):
     perplexity: Positive = _ABSENT
     word_perplexity: Positive | None = None
     bits_per_byte: NotNegative | None = None
-    document_tokens: list[Count] = _ABSENT
+    document_tokens: list[NonNegativeInt] = _ABSENT
     document_bits: list[TotalBits] = _ABSENT
     processes: PositiveCount = _ABSENT
     parameters: Annotated[PositiveCount, Role.MODEL] = _ABSENT
@@ -134,7 +134,7 @@ class Cell(JsonObject):
     gpu_hours: NotNegative = _ABSENT
     peak_memory_mb: Positive | None = None
     phase: Literal["train", "evaluate"] = _ABSENT
-    baseline: Text | None = None
+    baseline: NonEmptyStr | None = None
     ratio: Positive | None = None
     depth: Annotated[Share, Role.MEASUREMENT] = _ABSENT
     trials: PositiveCount = _ABSENT
@@ -142,7 +142,7 @@ class Cell(JsonObject):
     chance: Share = _ABSENT
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Cell:
+    def _agrees_with_itself(self) -> ResultRecord:
         if self.stride is not None and self.length is not None and self.stride > self.length:
             raise ValueError("stride must not be larger than length")
         if self.loss_bits is not None:
@@ -232,13 +232,13 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Document(JsonObject):
+class ResultsFile(JsonObject):
     schema_: Literal["alibi_fairseq/results"] = Field(alias="schema")
     version: Literal[1]
     kind: Literal["evaluation", "training", "benchmark", "probe"]
-    corpus: Text
+    corpus: NonEmptyStr
     provenance: Provenance
-    cells: list[Cell]
+    cells: list[ResultRecord]
 
 
 # In a benchmark whatever is not measured describes the case: all text, flags and whole numbers.
@@ -249,7 +249,7 @@ _MEASURED = (
 
 def keys_of(*roles: Role) -> tuple[str, ...]:
     """Return the keys of a cell that have one of these roles."""
-    fields = Cell.model_fields.items()
+    fields = ResultRecord.model_fields.items()
     return tuple(key for key, info in fields if not {*roles}.isdisjoint(info.metadata))
 
 
@@ -285,7 +285,7 @@ def cell_identity(kind: str, cell: dict) -> tuple:
     return tuple((key, cell[key]) for key in keys if cell[key] is not None)
 
 
-def new_document(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
+def new_results_file(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
     """A document, validated; ``corpus`` names the text measured on."""
     document = {"schema": "alibi_fairseq/results", "version": 1, "kind": kind, "corpus": corpus}
     return validate_document({**document, "provenance": provenance, "cells": cells})
@@ -295,25 +295,25 @@ def validate_document(document: Any, source: str = "the results") -> dict:
     """Return the document if it is valid.
 
     Raises:
-        BadInput: naming ``source`` and the first key that is wrong.
+        UserInputError: naming ``source`` and the first key that is wrong.
     """
-    check(Document, document, source)
+    check(ResultsFile, document, source)
     kind: str = document["kind"]
     seen: dict[tuple, int] = {}
     for index, cell in enumerate(document["cells"]):
         for key in KINDS[kind]:
             if key not in cell:
-                raise BadInput(f"{source}: cells[{index}].{key} is missing.")
+                raise UserInputError(f"{source}: cells[{index}].{key} is missing.")
         first = seen.setdefault(cell_identity(kind, cell), index)
         if first != index:
-            raise BadInput(
+            raise UserInputError(
                 f"{source}: cells[{index}] measures the same thing as cells[{first}]; keep one of them."
             )
     return document
 
 
 def check(model: type[BaseModel], content: object, source: str) -> None:
-    """Raise BadInput naming ``source``, the first key that is wrong, and what it should be."""
+    """Raise UserInputError naming ``source``, the first key that is wrong, and what it should be."""
     try:
         model.model_validate(content)
     except ValidationError as error:
@@ -321,28 +321,28 @@ def check(model: type[BaseModel], content: object, source: str) -> None:
         place = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in wrong["loc"])
         place = place.removeprefix(".") or "the content"
         if wrong["type"] == "missing":
-            raise BadInput(f"{source}: {place} is missing.") from error
+            raise UserInputError(f"{source}: {place} is missing.") from error
         what = requirement(wrong)
         if wrong["type"] == "value_error" and isinstance(wrong["input"], dict):
-            raise BadInput(f"{source}: {place} contradicts itself: {what}.") from error
+            raise UserInputError(f"{source}: {place} contradicts itself: {what}.") from error
         value = "null" if wrong["input"] is None else repr(wrong["input"])
         value = value if len(value) <= 60 else value[:57] + "..."
-        raise BadInput(f"{source}: {place} is {value}: {what}.") from error
+        raise UserInputError(f"{source}: {place} is {value}: {what}.") from error
 
 
-def save_document(document: dict, path: str | os.PathLike) -> None:
+def save_results_file(document: dict, path: str | os.PathLike) -> None:
     """Validate and write; the file is whole or not there at all."""
     validate_document(document, str(path))
     with atomic_write(path) as stream:
         stream.write(json_text(document))
 
 
-def load_document(path: str | os.PathLike) -> dict:
+def load_results_file(path: str | os.PathLike) -> dict:
     """Read and validate one document; see :func:`read_json` and :func:`validate_document`."""
     return validate_document(read_json(path), str(path))
 
 
-def merge_documents(documents: list[dict]) -> dict:
+def merge_results_files(documents: list[dict]) -> dict:
     """One document with the cells of several of the same kind, corpus, text and dictionary.
 
     A cell that appears twice with the same values is kept once. In the merged provenance the
@@ -350,7 +350,7 @@ def merge_documents(documents: list[dict]) -> dict:
     differs between the parts is null; ``parts`` keeps each part's own provenance.
 
     Raises:
-        BadInput: the documents do not belong together, or two cells contradict each other.
+        UserInputError: the documents do not belong together, or two cells contradict each other.
     """
     first = documents[0]
     kind = first["kind"]
@@ -365,7 +365,7 @@ def merge_documents(documents: list[dict]) -> dict:
         for key in ("kind", "corpus", "data_sha256", "dictionary_sha256"):
             one, other = ((each | each["provenance"])[key] for each in (first, document))
             if one != other:
-                raise BadInput(
+                raise UserInputError(
                     f"Results with different {key} cannot be merged ({one} and {other})."
                 )
         for cell in document["cells"]:
@@ -374,7 +374,7 @@ def merge_documents(documents: list[dict]) -> dict:
             kept = cells.setdefault(cell_identity(kind, cell), cell)
             if kept != cell:
                 which = ", ".join(f"{key} {value}" for key, value in cell_identity(kind, cell))
-                raise BadInput(
+                raise UserInputError(
                     f"Two results to be merged differ for the same cell ({which}); leave one out."
                 )
     origins = [document["provenance"] for document in documents]
@@ -387,7 +387,7 @@ def merge_documents(documents: list[dict]) -> dict:
             "seconds": sum(part["seconds"] for part in parts),
             "parts": parts,
         }
-    return new_document(kind, first["corpus"], provenance, list(cells.values()))
+    return new_results_file(kind, first["corpus"], provenance, list(cells.values()))
 
 
 def _common(parts: list[dict]) -> dict:
@@ -417,17 +417,17 @@ def read_json(path: str | os.PathLike) -> Any:
     """The content of a JSON file that somebody else may have written.
 
     Raises:
-        BadInput: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or holds text
+        UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or holds text
             that cannot be written again (half a surrogate pair).
     """
     try:
         with open_input(path, "r", encoding="utf-8") as stream:
             content = json.load(stream)
         json.dumps(content, ensure_ascii=False).encode()
-    except BadInput:
+    except UserInputError:
         raise
     except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}).") from error
+        raise UserInputError(f"{path}: cannot be read ({error.strerror}).") from error
     except (RecursionError, ValueError) as error:
-        raise BadInput(f"{path}: not a JSON file ({error}).") from error
+        raise UserInputError(f"{path}: not a JSON file ({error}).") from error
     return content

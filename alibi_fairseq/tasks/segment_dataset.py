@@ -18,7 +18,7 @@ from .segment_memory import Segment, SegmentMemory
 
 
 @dataclass(frozen=True)
-class Stretches:
+class SegmentPlan:
     """Division of a corpus so that every batch row continues where it stopped.
 
     Each row of all processes has one contiguous stretch of the N tokens, of equal length up to one
@@ -84,7 +84,7 @@ class SegmentDataset(FairseqDataset):
         rows: the rows that belong to this process.
     """
 
-    def __init__(self, stream: TokenStream, plan: Stretches, rows: range):
+    def __init__(self, stream: TokenStream, plan: SegmentPlan, rows: range):
         self.stream = stream
         self.plan = plan
         self.rows = rows

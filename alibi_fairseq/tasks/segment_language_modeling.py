@@ -15,8 +15,8 @@ from fairseq.data import data_utils
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
-from ..errors import BadInput
-from .segment_dataset import SegmentDataset, SegmentIterator, Stretches, TokenStream
+from ..errors import UserInputError
+from .segment_dataset import SegmentDataset, SegmentIterator, SegmentPlan, TokenStream
 
 #: Options of ``language_modeling`` that would reorder the text or change the targets, and their
 #: required values.
@@ -49,7 +49,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
     def setup_task(cls, args, **kwargs):
         for option, value in REQUIRED_VALUES.items():
             if str(getattr(args, option)) != value:
-                raise BadInput(
+                raise UserInputError(
                     f"--task segment_language_modeling reads the corpus as one text; remove "
                     f"--{option.replace('_', '-')}."
                 )
@@ -94,7 +94,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
             self.args.tokens_per_sample, max_tokens, max_sentences, required_batch_size_multiple
         )
         rows = min(rows, len(dataset) // num_shards)
-        plan = Stretches(len(dataset), rows * num_shards, self.args.tokens_per_sample)
+        plan = SegmentPlan(len(dataset), rows * num_shards, self.args.tokens_per_sample)
         own_rows = range(rows * shard_id, rows * (shard_id + 1))
         return SegmentIterator(
             SegmentDataset(dataset, plan, own_rows),
@@ -106,7 +106,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
     def eval_lm_dataloader(self, dataset, batch_size=None, context_window=0, **kwargs):
         """For ``fairseq-eval-lm``; context comes from the memory and not from a window."""
         if context_window > 0:
-            raise BadInput(
+            raise UserInputError(
                 "--task segment_language_modeling takes context from the memory; remove "
                 "--context-window."
             )
@@ -134,7 +134,7 @@ def rows_per_process(
         length: tokens per row.
     """
     if max_tokens is not None and max_tokens < length:
-        raise BadInput(
+        raise UserInputError(
             f"--max-tokens {max_tokens} is less than one row of --tokens-per-sample {length}; "
             "raise the former or lower the latter."
         )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from alibi_fairseq import errors
 from alibi_fairseq.cli.paper import corpus_paths
+from alibi_fairseq.compare.comparison_config import load
 from alibi_fairseq.data.pipeline import positive
-from alibi_fairseq.experiments.comparison import load
-from alibi_fairseq.experiments.runner import carry_out, describe
+from alibi_fairseq.runs.runner import describe, execute_experiment
 
 from .experiment import Study, StudyConfig
 from .page import write_page
@@ -74,11 +74,11 @@ def main(arguments: list[str]) -> int:
     if args.dry_run:
         print(describe(study))
         return 0
-    return carry_out(study, args.parallel)
+    return execute_experiment(study, args.parallel)
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except (Exception, KeyboardInterrupt) as error:
-        sys.exit(errors.report(error))
+        sys.exit(errors.print_error(error))

@@ -16,21 +16,27 @@ from pathlib import Path
 
 import pydantic.dataclasses
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.command import HERE, Place
-from alibi_fairseq.experiments.comparison import STRICT, Cell, Comparison, Corpus, from_mapping
-from alibi_fairseq.experiments.comparison_runs import runs_of, sha256_if_there
-from alibi_fairseq.experiments.corpora import is_prepared, prepare
-from alibi_fairseq.experiments.run import Run
-from alibi_fairseq.experiments.runner import Experiment
+from alibi_fairseq.compare.comparison_config import (
+    STRICT,
+    ComparisonConfig,
+    CorpusConfig,
+    ModelSpec,
+    from_mapping,
+)
+from alibi_fairseq.compare.comparison_runs import runs_of, sha256_if_there
+from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results.completion import check_settings, read_stamp
 from alibi_fairseq.results.schema import (
     TRAINING_FILE,
-    load_document,
-    merge_documents,
-    save_document,
+    load_results_file,
+    merge_results_files,
+    save_results_file,
 )
-from alibi_fairseq.results.stamps import check_settings, read_stamp
+from alibi_fairseq.runs.child_process import HERE, Slot
+from alibi_fairseq.runs.run import Run
+from alibi_fairseq.runs.runner import Experiment
 
 from .page import write_page
 
@@ -58,7 +64,7 @@ class StudyConfig:
     def __post_init__(self):
         self.comparisons({})
 
-    def comparisons(self, texts: Mapping[str, Path]) -> tuple[Comparison, ...]:
+    def comparisons(self, texts: Mapping[str, Path]) -> tuple[ComparisonConfig, ...]:
         """Return the parts as comparisons.
 
         Args:
@@ -74,7 +80,7 @@ class StudyConfig:
         return tuple(from_mapping({**shared, **part}) for part in self.parts)
 
 
-def run_name(cell: Cell) -> str:
+def run_name(cell: ModelSpec) -> str:
     """Return the name of a model's folder in the results."""
     return f"{cell.corpus}-{cell.method}-{cell.train_length}-seed{cell.seed}"
 
@@ -89,7 +95,7 @@ class StudyRun(Run):
         kept: folder of its results.
     """
 
-    part: Comparison
+    part: ComparisonConfig
     corpus: str
     kept: Path
 
@@ -122,7 +128,7 @@ class StudyRun(Run):
         """Reject results of the same name that were made with other settings.
 
         Raises:
-            BadInput: a setting differs. Hashes are not compared before the data exists.
+            UserInputError: a setting differs. Hashes are not compared before the data exists.
         """
         kept = read_stamp(self.kept / SETTINGS_FILE)
         if kept is None:
@@ -133,7 +139,7 @@ class StudyRun(Run):
         advice = "choose another --results or move that folder away"
         check_settings(kept["settings"], wanted, f"{self.kept} holds a model that was made", advice)
 
-    def evaluate(self, place: Place = HERE) -> None:
+    def evaluate(self, place: Slot = HERE) -> None:
         """Run the evaluations that are missing, and keep the results."""
         if self.done:
             self.check_kept_results()
@@ -150,10 +156,10 @@ class StudyRun(Run):
             name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
             files.setdefault(name, []).append({**document, "cells": cells})
         for name, documents in files.items():
-            save_document(merge_documents(documents), self.kept / name)
-        record = load_document(self.folder / TRAINING_FILE)
+            save_results_file(merge_results_files(documents), self.kept / name)
+        record = load_results_file(self.folder / TRAINING_FILE)
         record["provenance"]["command"] = command  # without this machine's interpreter
-        save_document(record, self.kept / TRAINING_FILE)
+        save_results_file(record, self.kept / TRAINING_FILE)
         outcome = self.tuning.outcome if self.tuning else None
         kept = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
         with atomic_write(self.kept / SETTINGS_FILE) as stream:  # last: it marks the results
@@ -184,11 +190,11 @@ class Study(Experiment):
     partial = True
 
     @cached_property
-    def parts(self) -> tuple[Comparison, ...]:
+    def parts(self) -> tuple[ComparisonConfig, ...]:
         return self.config.comparisons(self.texts)
 
     @property
-    def corpora(self) -> list[Corpus]:
+    def corpora(self) -> list[CorpusConfig]:
         """The corpora whose text is given."""
         return [corpus for corpus in self.parts[0].corpora if corpus.name in self.texts]
 
@@ -202,7 +208,7 @@ class Study(Experiment):
         missing = [corpus.name for corpus in first.corpora if corpus.name not in self.texts]
         if missing and self.corpora and first.shared_vocabulary:
             flags = " ".join(f"--corpus {name}=PATH" for name in missing)
-            raise BadInput(f"The dictionary is learned from all texts. Pass {flags} as well.")
+            raise UserInputError(f"The dictionary is learned from all texts. Pass {flags} as well.")
         prepare(self.corpora, (), first.shared_vocabulary, self.folder)
         for run in self.runs:
             run.check_kept_results()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.results.schema import TRAINING_FILE, load_document
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
         folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/evaluation*.json``.
 
     Raises:
-        BadInput: the seeds of a model were tested on different articles, or articles have
+        UserInputError: the seeds of a model were tested on different articles, or articles have
             different numbers of scored tokens.
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
     for path in sorted(folder.glob("cells/*/evaluation*.json")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
-        for record in load_document(path)["cells"]:
+        for record in load_results_file(path)["cells"]:
             if "document_bits" not in record:
                 continue
             key = EvaluationKey(
@@ -94,7 +94,7 @@ def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleL
     seeds = tuple(sorted(records))
     tokens = np.array([records[seed]["document_tokens"] for seed in seeds])
     if (tokens != tokens[0, 0]).any():
-        raise BadInput(f"{key}: all articles need the same number of scored tokens.")
+        raise UserInputError(f"{key}: all articles need the same number of scored tokens.")
     bits = np.array([records[seed]["document_bits"] for seed in seeds])
     return ArticleLosses(
         model=(key.corpus, key.method, key.train_length),
@@ -114,7 +114,7 @@ def load_curves(folder: Path) -> dict[tuple[str, str, int], dict[int, list[float
     for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
         curve = curves.setdefault((corpus, method, int(train_length)), {})
-        for record in load_document(path)["cells"]:
+        for record in load_results_file(path)["cells"]:
             curve.setdefault(record["updates"], []).append(record["loss_bits"])
     return curves
 
@@ -122,7 +122,7 @@ def load_curves(folder: Path) -> dict[tuple[str, str, int], dict[int, list[float
 def load_provenance(folder: Path) -> dict[str, dict]:
     """Read the provenance of the training of each finished model, by the model's name."""
     return {
-        path.parent.name: load_document(path)["provenance"]
+        path.parent.name: load_results_file(path)["provenance"]
         for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}"))
     }
 

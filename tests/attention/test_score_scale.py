@@ -9,7 +9,7 @@ import torch
 from conftest import random_tokens, small_model
 
 from alibi_fairseq.attention import FutureMask, ScoreScale, attend
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
 
@@ -73,5 +73,5 @@ def test_keys_outside_of_a_window_and_of_the_document_do_not_count():
 def test_it_is_a_method_of_its_own_in_results_and_not_exported():
     model = small_model("alibi", "--score-scaling", "logn")
     assert position_method(model.decoder.args) == "alibi_logn"
-    with pytest.raises(BadInput, match="--score-scaling"):
+    with pytest.raises(UserInputError, match="--score-scaling"):
         conversion.describe(model.decoder, "alibi", 16)

@@ -25,7 +25,7 @@ from omegaconf import OmegaConf
 from alibi_fairseq.checkpoints.loading import read_checkpoint, updates_of
 from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_updates_are_those_of_the_last_optimizer(tmp_path):
     torch.save(released_state(), tmp_path / "in.pt")
     assert updates_of(tmp_path / "in.pt") == 286000
     torch.save({**released_state(), "optimizer_history": []}, tmp_path / "in.pt")
-    with pytest.raises(BadInput, match="does not say how many updates"):
+    with pytest.raises(UserInputError, match="does not say how many updates"):
         updates_of(tmp_path / "in.pt")
 
 
@@ -163,7 +163,7 @@ FIRST = "decoder.embed_tokens.embeddings.0.0.weight"
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_sentence(dictionary, change, sentence):
-    with pytest.raises(BadInput, match=sentence):
+    with pytest.raises(UserInputError, match=sentence):
         import_released(broken(change), read_dictionary(dictionary))
 
 
@@ -198,7 +198,7 @@ def test_hostile_files_are_refused_unread(tmp_path, dictionary, refuse, kind, zi
 
 
 def test_missing_files_and_taken_folders_are_refused(tmp_path, dictionary, refuse):
-    with pytest.raises(BadInput, match="is not a dictionary"):
+    with pytest.raises(UserInputError, match="is not a dictionary"):
         read_dictionary(tmp_path / "none.txt")
     path = imported(tmp_path, dictionary, released_state())
     before = path.read_bytes()

@@ -11,7 +11,7 @@ from commands import PACKAGE, SHORT, as_process
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli.paper import layer_parameters
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import LargeConfig
 
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
@@ -50,7 +50,10 @@ def test_models_with_their_sizes(capsys):
 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
-    [(BadInput("Wrong: do this."), 2, "error: Wrong: do this."), (KeyboardInterrupt(), 130, "")],
+    [
+        (UserInputError("Wrong: do this."), 2, "error: Wrong: do this."),
+        (KeyboardInterrupt(), 130, ""),
+    ],
 )
 def test_errors_are_one_line(monkeypatch, capsys, error, code, said):
     def fail(self):

@@ -15,7 +15,7 @@ from fairseq_runs import WORDS as WORDS_OF_RUN
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
 from alibi_fairseq.criterions import linear_cross_entropy as kernel
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 
 WORDS, PAD = 200, 1
 SHAPE = (
@@ -133,7 +133,7 @@ def test_a_cluster_without_targets_has_no_gradient():
 )
 def test_a_model_the_criterion_cannot_train_is_refused(name, flags, advice):
     model = build_model(*flags, words=WORDS - 4)
-    with pytest.raises(BadInput, match=f"use --criterion {advice}"):
+    with pytest.raises(UserInputError, match=f"use --criterion {advice}"):
         criterion_of(name)(model, batch())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq.data import Dictionary, data_utils
 from tokenizers.implementations import ByteLevelBPETokenizer
 
-from alibi_fairseq.data.tokenisers import SPECIAL, ByteLevelBpe
+from alibi_fairseq.data.tokenization import SPECIAL, ByteLevelBpe
 
 COMMON = "the of and to in a is that it was for on are as with his they at be this from I"
 

@@ -5,8 +5,8 @@ from sacremoses import MosesPunctNormalizer
 from alibi_fairseq.data import bookcorpus
 from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.pipeline import prepare
-from alibi_fairseq.data.tokenisers import SentencePiece
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.data.tokenization import SentencePiece
+from alibi_fairseq.errors import UserInputError
 
 SETTINGS = dict(held_out=10, vocab_size=400)
 
@@ -88,7 +88,8 @@ def test_line_edition_is_checked_and_split_in_runs(line_file, tmp_path, monkeypa
     lines = line_file.read_text().splitlines()
     tokens = len(line_file.read_text().split())
     with pytest.raises(
-        BadInput, match=f"1,000 lines and {tokens:,} tokens, expected 74,004,228 and 984,846,357"
+        UserInputError,
+        match=f"1,000 lines and {tokens:,} tokens, expected 74,004,228 and 984,846,357",
     ):
         prepare(BookCorpus([line_file], **settings), tmp_path / "out")
     assert not (tmp_path / "out" / "work").exists()

@@ -3,13 +3,13 @@ from collections import Counter
 
 import pytest
 from fairseq.data import Dictionary, data_utils
-from killing import files_of
 from preparations import documents_file, sentences, train_byte_level_bpe
+from process_control import files_of
 
 from alibi_fairseq.data import cc100_roberta, pipeline
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.pipeline import prepare
-from alibi_fairseq.data.tokenisers import SentencePiece
+from alibi_fairseq.data.tokenization import SentencePiece
 
 SETTINGS = dict(vocab_size=350, valid_tokens=300, shards=3)
 

@@ -12,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alibi_fairseq.data import cc100_roberta
-from alibi_fairseq.data.cc100_roberta import KEYS, documents_between, read, runs_in, write_runs
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.data.cc100_roberta import (
+    KEYS,
+    documents_between,
+    read,
+    runs_in,
+    write_sorted_chunks,
+)
+from alibi_fairseq.errors import UserInputError
 
 LINES = st.lists(
     st.sampled_from(
@@ -96,7 +102,7 @@ def packed(folder, suffix):
 
 def refused(path, content):
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="damaged, cut off"):
+    with pytest.raises(UserInputError, match="damaged, cut off"):
         texts_of(path)
 
 
@@ -129,7 +135,7 @@ def files(tmp_path):
 
 
 def shuffled(files, folder, seed=1):
-    assert write_runs(files, seed, folder, 1) == 0
+    assert write_sorted_chunks(files, seed, folder, 1) == 0
     runs = runs_in(folder)
     return documents_between(runs, 0, KEYS), runs
 

@@ -1,12 +1,12 @@
 """A preparation that is killed again and again gives the bytes of an undisturbed one, from every source."""
 
 import pytest
-from killing import files_of, killed_at
 from preparations import books, documents_file, tarred, wikitext_zip
+from process_control import files_of, killed_at
 
 from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
-from alibi_fairseq.data.own_text import OwnText
+from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.data.wikitext103 import WikiText103
 
@@ -24,7 +24,7 @@ def corpora(folder):
         "wikitext": (WikiText103(archive, **other), WikiText103(from_dir=folder / "text", **other)),
         "books": (BookCorpus([whole], **share), BookCorpus([packed], **share)),
         "web": (Cc100Roberta([lines], **web), Cc100Roberta([lines], **web)),
-        "own": (OwnText([packed], **own), OwnText([whole], **own)),
+        "own": (CustomTextBuilder([packed], **own), CustomTextBuilder([whole], **own)),
     }
 
 

@@ -8,12 +8,12 @@ from fairseq.tasks import FairseqTask
 from preparations import sentences
 
 from alibi_fairseq.data import pipeline
-from alibi_fairseq.data.own_text import OwnText
+from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import binarise, prepare, text_parts
 from alibi_fairseq.data.sources import single_spaced
-from alibi_fairseq.data.tokenisers import Words, train_sentencepiece
+from alibi_fairseq.data.tokenization import Words, train_sentencepiece
 from alibi_fairseq.data.wikitext103 import count_words
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import locked
 
 ODD = [
@@ -81,7 +81,7 @@ def interrupted(tmp_path, monkeypatch):
     def run(seed: int):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(pipeline, "binarise", interrupt)
-            prepare(OwnText([tmp_path / "text.txt"], "words", seed=seed), tmp_path)
+            prepare(CustomTextBuilder([tmp_path / "text.txt"], "words", seed=seed), tmp_path)
 
     return run
 
@@ -92,14 +92,16 @@ def interrupt(*_):
 
 def test_unfinished_data_is_of_one_preparation(interrupted, tmp_path, monkeypatch):
     interrupted(1)
-    with pytest.raises(BadInput, match="unfinished"):
+    with pytest.raises(UserInputError, match="unfinished"):
         interrupted(2)
     with (
         locked(tmp_path / "work" / "lock", "--out", "preparation"),
-        pytest.raises(BadInput, match="another preparation"),
+        pytest.raises(UserInputError, match="another preparation"),
     ):
         interrupted(1)
-    monkeypatch.setattr(OwnText, "read", None)  # it has been read, and no refusal kept the lock
+    monkeypatch.setattr(
+        CustomTextBuilder, "read", None
+    )  # it has been read, and no refusal kept the lock
     interrupted(1)
 
 
@@ -107,6 +109,6 @@ def test_data_of_somebody_else_is_not_touched(tmp_path):
     (tmp_path / "text.txt").write_text("A line.\n" * 2000)
     (tmp_path / "data-bin").mkdir()
     (tmp_path / "data-bin" / "train.bin").write_bytes(b"precious")
-    with pytest.raises(BadInput, match=r"has no manifest\.json"):
-        prepare(OwnText([tmp_path / "text.txt"]), tmp_path)
+    with pytest.raises(UserInputError, match=r"has no manifest\.json"):
+        prepare(CustomTextBuilder([tmp_path / "text.txt"]), tmp_path)
     assert (tmp_path / "data-bin" / "train.bin").read_bytes() == b"precious"

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from killing import files_of
 from preparations import books, documents_file, wikitext_files, wikitext_zip
+from process_control import files_of
 
 from alibi_fairseq.cli import main
 

@@ -17,9 +17,9 @@ from alibi_fairseq.data.bookcorpus import (
     split_blocks,
     split_books,
 )
-from alibi_fairseq.data.own_text import split_documents
+from alibi_fairseq.data.custom_text import split_documents
 from alibi_fairseq.data.pipeline import SPLITS
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 
 
 def books(groups):
@@ -44,7 +44,7 @@ def test_near_duplicates_never_straddle(groups, seed, held_out):
         found = books(groups)
         try:
             split(found, held_out, seed)
-        except BadInput:
+        except UserInputError:
             continue
         assert straddling(found) == []
         wanted = max(1, round(len(found) * held_out / 100))
@@ -82,7 +82,7 @@ def test_held_out_blocks_are_runs_and_their_neighbours_are_dropped():
 
 @pytest.mark.parametrize(("split", "groups"), [(split_books, [0] * 3), (split_blocks, range(5))])
 def test_too_few_books_are_refused(split, groups):
-    with pytest.raises(BadInput):
+    with pytest.raises(UserInputError):
         split(books(groups), 1, 1)
 
 

@@ -7,7 +7,7 @@ from preparations import stored, wikitext_zip
 from alibi_fairseq.data import wikitext103
 from alibi_fairseq.data.pipeline import SPLITS, prepare
 from alibi_fairseq.data.wikitext103 import WikiText103, count_words
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_file
 
 
@@ -59,10 +59,10 @@ def test_genuine_text_is_downloaded_and_called_by_its_name(
     monkeypatch.setattr(wikitext103, "LINES", {s: c["lines"] for s, c in counts.items()})
     monkeypatch.setattr(wikitext103, "TOKENS", {s: c["tokens"] for s, c in counts.items()})
     monkeypatch.setattr(wikitext103, "URL", archive.as_uri())
-    with pytest.raises(BadInput, match=r"invalid hash value.* with --archive FILE"):
+    with pytest.raises(UserInputError, match=r"invalid hash value.* with --archive FILE"):
         prepare(WikiText103(), tmp_path / "out")
     monkeypatch.setattr(wikitext103, "ZIP_SHA256", sha256_file(archive))
-    with pytest.raises(BadInput, match=r"dictionary has [\d,]+ entries, expected 267,744"):
+    with pytest.raises(UserInputError, match=r"dictionary has [\d,]+ entries, expected 267,744"):
         prepare(WikiText103(), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
     entries = prepared[1]["dictionary"]["entries"]

@@ -6,7 +6,7 @@ import pytest
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.results.schema import load_results_file
 
 
 def test_eval(trained, tmp_path, capsys):
@@ -14,7 +14,7 @@ def test_eval(trained, tmp_path, capsys):
     command += ["--lengths", "16,48", "--stride", "full,4", "--subset", "valid,test"]
     command += ["--effective-context", "50"]
     assert main([*command, "--out", str(tmp_path / "results.json")]) == 0
-    cells = load_document(tmp_path / "results.json")["cells"]
+    cells = load_results_file(tmp_path / "results.json")["cells"]
     measured = [(cell["subset"], cell["length"], cell["stride"]) for cell in cells]
     assert measured == [
         (subset, length, stride)

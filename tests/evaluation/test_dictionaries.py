@@ -9,12 +9,8 @@ import torch
 from commands import in_process
 from conftest import dictionary_of
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.results.provenance import (
-    STATE_KEY,
-    dictionary_sha256,
-    fingerprint,
-)
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.provenance import STATE_KEY, dictionary_digest, dictionary_sha256
 
 
 @pytest.fixture
@@ -39,17 +35,17 @@ def without_fingerprint(checkpoint, path):
 def test_our_checkpoint_on_other_data(sweep, trained, other_data, tmp_path):
     state = torch.load(trained("alibi"), weights_only=True)
     assert state["task_state"][STATE_KEY] == dictionary_sha256(trained.data)
-    with pytest.raises(BadInput, match="not the one this checkpoint was trained with"):
+    with pytest.raises(UserInputError, match="not the one this checkpoint was trained with"):
         sweep(data=other_data)
     assert not (tmp_path / "results.json").exists()
-    with pytest.raises(BadInput, match="not the one this checkpoint was trained with"):
+    with pytest.raises(UserInputError, match="not the one this checkpoint was trained with"):
         in_process("eval_lm", other_data, "--path", trained("alibi"), "--cpu")
 
 
 def test_a_foreign_checkpoint_beside_its_dictionary(sweep, trained, other_data, tmp_path):
     checkpoint = without_fingerprint(trained("alibi"), tmp_path / "foreign" / "model.pt")
     shutil.copy(trained.data / "dict.txt", checkpoint.parent)
-    with pytest.raises(BadInput, match="another dictionary"):
+    with pytest.raises(UserInputError, match="another dictionary"):
         sweep(checkpoint, data=other_data)
     assert sweep(checkpoint)
 
@@ -59,13 +55,13 @@ def test_dictionary_of_another_size(sweep, trained, tmp_path, name):
     data = shutil.copytree(trained.data, tmp_path / "longer")
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
-    with pytest.raises(BadInput, match="dictionary of another size"):
+    with pytest.raises(UserInputError, match="dictionary of another size"):
         sweep(without_fingerprint(trained(name), tmp_path / "model.pt"), data=data)
 
 
 def test_counts_do_not_matter_but_order_does():
     one, other = dictionary_of(5), dictionary_of(5)
     other.count[4] = 1000
-    assert fingerprint(one) == fingerprint(other)
+    assert dictionary_digest(one) == dictionary_digest(other)
     other.symbols[4], other.symbols[5] = other.symbols[5], other.symbols[4]
-    assert fingerprint(one) != fingerprint(other)
+    assert dictionary_digest(one) != dictionary_digest(other)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import describe
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest
 
@@ -32,7 +32,7 @@ from alibi_fairseq.results import manifest
     ids=str,
 )
 def test_bad_requests_write_nothing(sweep, tmp_path, changes):
-    with pytest.raises(BadInput):
+    with pytest.raises(UserInputError):
         sweep(**changes)
     assert not list(tmp_path.iterdir())
 
@@ -55,7 +55,7 @@ def test_an_output_with_results_of_another_sweep(sweep, tmp_path, changes, named
     (tmp_path / "shard.json").write_text(json.dumps(document))
     (tmp_path / "other.json").write_text(json.dumps({"results": [1, 2]}))
     before = {path: path.read_text() for path in tmp_path.iterdir()}
-    with pytest.raises(BadInput, match=named):
+    with pytest.raises(UserInputError, match=named):
         sweep(**changes)
     assert {path: path.read_text() for path in tmp_path.iterdir()} == before
 
@@ -65,7 +65,7 @@ def test_another_checkpoint_of_the_same_name(sweep, trained, tmp_path):
     shutil.copy(trained("alibi"), path)
     sweep(path)
     shutil.copy(trained("sinusoidal"), path)
-    with pytest.raises(BadInput, match="another checkpoint"):
+    with pytest.raises(UserInputError, match="another checkpoint"):
         sweep(path)
 
 
@@ -82,7 +82,7 @@ def test_measurements_of_another_checkpoint_are_not_reused(sweep, trained, tmp_p
 def test_two_evaluations_with_one_output(sweep, tmp_path):
     with (
         locked(tmp_path / ".results.json.lock", "--out", "evaluation"),
-        pytest.raises(BadInput, match=r"another evaluation \(process \d+ on .*\) holds"),
+        pytest.raises(UserInputError, match=r"another evaluation \(process \d+ on .*\) holds"),
     ):
         sweep()
     assert len(sweep()) == 1
@@ -95,7 +95,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_measurement(
     monkeypatch.setattr("alibi_fairseq.evaluation.sweep.load_checkpoint", pytest.fail)
     (tmp_path / "file").touch()
     for out in ("file/results", "long" * 100):
-        with pytest.raises(BadInput, match="--out"):
+        with pytest.raises(UserInputError, match="--out"):
             sweep(out=out)
 
 
@@ -106,11 +106,11 @@ def test_data_that_its_manifest_does_not_describe(sweep, trained, tmp_path):
     content = bytearray((data / "valid.bin").read_bytes())
     content[0] ^= 1
     (data / "valid.bin").write_bytes(content)
-    with pytest.raises(BadInput, match="valid.bin"):
+    with pytest.raises(UserInputError, match="valid.bin"):
         sweep(data=data, out="other")
     (data / "valid.bin").write_bytes(b"")
     (data / manifest.FILE_NAME).unlink()
-    with pytest.raises(BadInput, match="empty"):
+    with pytest.raises(UserInputError, match="empty"):
         sweep(data=data, out="other")
 
 
@@ -120,12 +120,12 @@ def test_scores_that_are_not_finite_name_the_window(sweep, trained, tmp_path):
     weights[0] = float("nan")
     broken = tmp_path / "broken.pt"
     torch.save(state, broken)
-    with pytest.raises(BadInput, match="fc2.bias in .*broken.pt"):
+    with pytest.raises(UserInputError, match="fc2.bias in .*broken.pt"):
         sweep(broken)
     weights[0] = 3e38  # finite, and infinite in a sum of two
     state["model"]["decoder.layers.1.fc2.weight"][0] = 3e38
     torch.save(state, broken)
-    with pytest.raises(BadInput, match=r"0 to 15 of 'valid'"):
+    with pytest.raises(UserInputError, match=r"0 to 15 of 'valid'"):
         sweep(broken)
     assert [path.name for path in tmp_path.iterdir()] == ["broken.pt"]
 

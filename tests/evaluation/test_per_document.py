@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import Split, TextSize, document_starts
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.results.schema import load_results_file
 
 STARTS = [0, 120, 240, 260]
 
@@ -52,7 +52,7 @@ def test_the_same_tokens_at_every_length_and_stride(sizes, one, other, score_fro
         for place in range(score_from, min(size, score_to))
     }
     if not expected:
-        with pytest.raises(BadInput, match="--score-from"):
+        with pytest.raises(UserInputError, match="--score-from"):
             spans_of(sum(sizes), starts, score_from, score_to)
         return
     spans = spans_of(sum(sizes), starts, score_from, score_to)
@@ -158,7 +158,7 @@ def test_on_the_command_line(trained, data, tmp_path, refuse):
         assert wrong[0] in refuse(*command, *wrong)
         assert not list(tmp_path.iterdir())
     assert main([*command, "--per-document", "--score-from", "32"]) == 0
-    for cell in load_document(out)["cells"]:
+    for cell in load_results_file(out)["cells"]:
         assert (cell["documents"], cell["score_from"]) == ("empty-lines", 32)
     assert f'"document_tokens": [{", ".join(map(str, cell["document_tokens"]))}]' in out.read_text()
     assert "score_from" in refuse(*command, "--per-document", "--score-from", "16")
@@ -179,7 +179,7 @@ def test_on_the_command_line(trained, data, tmp_path, refuse):
 def test_invalid_documents_file_is_rejected(tmp_path, content):
     (tmp_path / "documents.json").write_text(content)
     split = Split("test", np.full(20, 5), np.array([0]), dictionary_of(3), TextSize())
-    with pytest.raises(BadInput, match=r"documents\.json"):
+    with pytest.raises(UserInputError, match=r"documents\.json"):
         document_starts(tmp_path, split, "empty-lines")
 
 

@@ -9,7 +9,7 @@ import torch
 from conftest import build_model, random_tokens, small_model
 
 from alibi_fairseq.evaluation.checkpoint import token_losses
-from alibi_fairseq.evaluation.measure import PeakMemory
+from alibi_fairseq.evaluation.scoring import PeakMemory
 from alibi_fairseq.models.decoder import AlibiDecoder
 
 CUTOFFS = ["--adaptive-softmax-cutoff", "10,30", "--no-share-decoder-input-output-embed"]

@@ -8,11 +8,11 @@ from conftest import without_times
 from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import sweep as sweep_module
 from alibi_fairseq.evaluation.probe import ProbeCases
 from alibi_fairseq.evaluation.sweep import TextCases
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.results.schema import load_results_file
 
 
 def test_what_a_cell_says(sweep):
@@ -50,7 +50,7 @@ def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
 
     def stopping(*arguments, measure=TextCases.measure):
         if (tmp_path / "results.json").exists():
-            written.append(load_document(tmp_path / "results.json")["cells"])
+            written.append(load_results_file(tmp_path / "results.json")["cells"])
         if len(written) == 3:
             raise KeyboardInterrupt
         return measure(*arguments)
@@ -64,7 +64,7 @@ def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
     assert list(map(without_times, cells)) == list(map(without_times, whole))
     assert not list(tmp_path.glob(".*"))
     assert sweep(lengths=[16, 8]) == [cells[2], cells[0]]  # what is there already
-    document = load_document(tmp_path / "results.json")
+    document = load_results_file(tmp_path / "results.json")
     assert document["cells"] == cells and len(document["provenance"]["parts"]) == 2
 
 
@@ -103,7 +103,7 @@ def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
     assert [cell["depth"] for cell in cells] == list(probes.DEPTHS)
     monkeypatch.setattr(ProbeCases, "measure", pytest.fail)
     assert sweep(checkpoint, **case) == cells
-    with pytest.raises(BadInput, match="precision"):
+    with pytest.raises(UserInputError, match="precision"):
         sweep(checkpoint, **case, precision="bf16")
 
 

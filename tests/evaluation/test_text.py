@@ -10,7 +10,7 @@ import sentencepiece
 from conftest import describe
 from fairseq.data import Dictionary
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import (
     WORD_MARK,
     TextSize,
@@ -94,5 +94,5 @@ def test_what_the_preparation_counted_goes_first(trained, tmp_path):
     assert load_split(data, "valid", dictionary).text == TextSize(words=110, bytes=1000)
     assert load_split(data, "test", dictionary).text.words != 110
     describe(data, valid={**counts, "tokens": 7})
-    with pytest.raises(BadInput, match="its manifest says 7"):
+    with pytest.raises(UserInputError, match="its manifest says 7"):
         load_split(data, "valid", dictionary)

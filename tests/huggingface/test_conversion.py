@@ -8,7 +8,7 @@ from conftest import build_model, random_tokens, small_model
 from exported import ADAPTIVE, BLOOM, LONGROPE, TIED, converted, perturbed
 from transformers import AutoModelForCausalLM
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.huggingface.export import save
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
@@ -128,7 +128,7 @@ def test_models_of_fairseq_itself(method, flags):
 )
 def test_what_no_exported_form_holds_is_refused(method, flags, option):
     model = small_model(method, *flags.split(), sequential=True)
-    with pytest.raises(BadInput, match=option):
+    with pytest.raises(UserInputError, match=option):
         converted(model, method)
 
 
@@ -136,7 +136,7 @@ def test_a_model_that_computes_something_else_is_refused(monkeypatch):
     model = perturbed("alibi")
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
     model.decoder.embed_positions._divisor = 3.0  # an option that the description does not know
-    with pytest.raises(BadInput, match="other scores"):
+    with pytest.raises(UserInputError, match="other scores"):
         converted(model, "alibi")
 
 

@@ -25,7 +25,7 @@ from transformers import (
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.criterions.chunked_losses import ChunkedCrossEntropy
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.huggingface.conversion import convert
 from alibi_fairseq.huggingface.export import save
@@ -219,7 +219,7 @@ def test_text_with_an_excluded_symbol_is_rejected(folder, tmp_path):
     tokens, _ = random_text(dictionary)
     tokens[0, 7] = dictionary.unk()
     features, _ = ours.decoder.extract_features(tokens)
-    with pytest.raises(BadInput, match="<unk>"):
+    with pytest.raises(UserInputError, match="<unk>"):
         token_losses(ours.decoder, features, tokens)
 
 

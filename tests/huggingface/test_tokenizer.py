@@ -8,7 +8,7 @@ from tokenizers.implementations import ByteLevelBPETokenizer
 from trained import binarise, make_sentencepiece, text_of
 from transformers import AutoTokenizer
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_files
 
@@ -87,7 +87,7 @@ def test_numbers_of_real_text(kind, request, tmp_path):
 
 def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
     for data, files in (pieces, byte_level):
-        with pytest.raises(BadInput, match="--tokenizer"):
+        with pytest.raises(UserInputError, match="--tokenizer"):
             find_files(data, load_dictionary(data), [])
         assert find_files(data, load_dictionary(data), [*files.values()]) == files
     data, _ = words
@@ -101,7 +101,7 @@ def test_another_tokeniser_does_not_match(pieces, tmp_path):
     split = load_split(data, "train", load_dictionary(data))
     check_tokenizer(build_tokenizer(data, files), split)
     other = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
-    with pytest.raises(BadInput, match="does not match"):
+    with pytest.raises(UserInputError, match="does not match"):
         check_tokenizer(other, split)
 
 

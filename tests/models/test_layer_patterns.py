@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from torch.nn.functional import cross_entropy
 
 from alibi_fairseq.attention import BACKENDS
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint, position_method
 from alibi_fairseq.huggingface.conversion import convert
 
@@ -171,7 +171,7 @@ def test_names_in_results(flags, found):
     ],
 )
 def test_bad_patterns(methods, flags, said):
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(UserInputError, match=said):
         small_model(methods, *flags, sequential=True)
 
 
@@ -179,7 +179,7 @@ def test_bad_patterns(methods, flags, said):
 def test_export_is_rejected(flags):
     methods = "rotary" if flags else "rotary,none"
     model = small_model(methods, *flags)
-    with pytest.raises(BadInput, match="No exported form holds"):
+    with pytest.raises(UserInputError, match="No exported form holds"):
         convert(model.decoder, methods, 32)
 
 
@@ -191,7 +191,7 @@ def test_trains_resumes_and_evaluates(data_bin, tmp_path, sweep, caplog):
     assert "--position-method by layer: rotary, none, rotary" in caplog.text
     assert "--attention-window by layer: 8, 0, 8" in caplog.text
     for changed in (("--position-method", "none,rotary"), ("--attention-window", "0")):
-        with pytest.raises(BadInput, match=changed[0]):
+        with pytest.raises(UserInputError, match=changed[0]):
             in_process("train", data_bin, *flags, *changed, "--max-update", 5)
     in_process("train", data_bin, *flags, "--max-update", 5)
     checkpoint = tmp_path / "checkpoint_last.pt"

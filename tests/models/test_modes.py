@@ -10,7 +10,7 @@ import torch
 from conftest import build_model, dictionary_of, random_tokens, small_model
 
 from alibi_fairseq.attention import FutureMask
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models import AlibiLanguageModel
 from alibi_fairseq.models.decoder import hidden_padding
 from alibi_fairseq.models.self_attention import AttentionContext
@@ -76,7 +76,7 @@ def test_a_memory_needs_a_task_of_contiguous_segments():
     options = small_model("transformer_xl", "--mem-len", "10", sequential=True).decoder.args
     words = dictionary_of(60)
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
-    with pytest.raises(BadInput, match="add --task segment_language_modeling"):
+    with pytest.raises(UserInputError, match="add --task segment_language_modeling"):
         AlibiLanguageModel.build_model(options, task)
 
 

@@ -14,7 +14,7 @@ import torch
 from conftest import build_model, random_tokens, small_model
 from torch.nn.functional import cross_entropy
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import alibi_slopes
 
 TRAIN_LENGTH = 32
@@ -85,7 +85,7 @@ def test_learned_table_starts_as_fairseqs():
 
 def test_past_the_learned_table_the_length_is_named():
     model = small_model("learned")
-    with pytest.raises(BadInput, match="length of 32 tokens.*a sequence has 33") as error:
+    with pytest.raises(UserInputError, match="length of 32 tokens.*a sequence has 33") as error:
         model(random_tokens(1, TRAIN_LENGTH + 1))
     ours, fairseqs = re.findall(r"""'(\{".*?\})'|"(\{'.*?\})\"""", str(error.value))
     advised = {"clamp_learned_positions": True}

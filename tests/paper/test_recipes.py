@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paper.configurations import ONE_OF_EACH, parsed
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, Batch, flags
 
 #: Literal values of the authors' command and architecture ``transformer_lm_wiki103``
@@ -135,7 +135,7 @@ def test_any_number_of_gpus_keeps_tokens_per_update_or_says_why_not(
     batch = Batch(length, length * sequences, passes, gpus)
     try:
         moved = batch.on(other)
-    except BadInput:
+    except UserInputError:
         assert batch.sequences_per_update % other != 0
         return
     assert moved.gpus == other

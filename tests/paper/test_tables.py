@@ -101,5 +101,5 @@ def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
         assert here["criterion"]["_name"] == f"chunked_{there['criterion']['_name']}"
         assert here["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
-        ages = [scale.updates_of(recipe, updates) for updates in tables.ages(recipe)]
+        ages = [scale.updates_of(recipe, updates) for updates in tables.checkpoint_updates(recipe)]
         assert ages == sorted(set(ages)) and ages[-1] == scale.updates

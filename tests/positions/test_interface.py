@@ -12,7 +12,7 @@ import torch
 from commands import ROOT
 from conftest import random_tokens, small_model
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import (
     METHODS,
     PositionConfig,
@@ -96,7 +96,7 @@ def test_refused(name, option, value):
     width = value if option == "decoder_embed_dim" else 64
     heads = 4 if width == 60 else 8
     given = {option: value} if hasattr(PositionConfig, option) else {}
-    with pytest.raises(BadInput, match=option.replace("_", "-")):
+    with pytest.raises(UserInputError, match=option.replace("_", "-")):
         build_position_method(name, PositionConfig(width, heads, 2, 16, **given))
 
 
@@ -106,11 +106,11 @@ def test_longrope_lists_must_fit(wrong, factors):
     lists = {"longrope_short_factors": "1,1,1,1", "longrope_long_factors": "1,2,3,4"}
     lists[wrong] = factors
     config = PositionConfig(64, 8, 2, 16, rotary_scaling="longrope:4", **lists)
-    with pytest.raises(BadInput, match="--" + wrong.replace("_", "-")):
+    with pytest.raises(UserInputError, match="--" + wrong.replace("_", "-")):
         build_position_method("rotary", config)
 
 
 def test_p_rope_is_not_combined_with_other_partial_rotations():
     for other in ({"rotary_percent": 0.5}, {"rotary_scaling": "yarn:4"}):
-        with pytest.raises(BadInput, match="--p-rope cannot be combined"):
+        with pytest.raises(UserInputError, match="--p-rope cannot be combined"):
             build_position_method("rotary", PositionConfig(64, 8, 2, 16, p_rope=0.5, **other))

@@ -10,7 +10,7 @@ import torch
 from attention_calls import assert_same_gradients
 
 from alibi_fairseq.attention import FutureMask
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.xpos import last_position
 
@@ -81,7 +81,7 @@ def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
     x = torch.full((1, 1, 1, 8), 64.0, dtype=dtype)
     rotated = method("xpos").rotation(last, 1, x.device)(x, x)
     assert all(y.isfinite().all() for y in rotated)
-    with pytest.raises(BadInput, match=f"limited to position {last}"):
+    with pytest.raises(UserInputError, match=f"limited to position {last}"):
         method("xpos").rotation(last + 1, 1, x.device)(x, x)
 
 

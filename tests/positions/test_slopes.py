@@ -15,7 +15,7 @@ from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.attention.skipping import certify, typical_share
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
 from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
@@ -115,7 +115,7 @@ def test_heads_without_bias_on_flex():
 
 def test_heads_without_bias_are_not_exported():
     decoder = small_model("alibi", "--alibi-slopes", WITHOUT_BIAS).decoder
-    with pytest.raises(BadInput, match="--alibi-slopes"):
+    with pytest.raises(UserInputError, match="--alibi-slopes"):
         conversion.describe(decoder, "alibi", 32)
 
 
@@ -167,7 +167,7 @@ def test_a_checkpoint_holds_its_slopes(tmp_path):
 
     # The seed drew the slopes, so another one would be another model.
     flags += ["--alibi-slopes", "random", "--max-update", "3"]
-    with pytest.raises(BadInput, match="--seed 3 and .* --seed 4"):
+    with pytest.raises(UserInputError, match="--seed 3 and .* --seed 4"):
         run_train(data, tmp_path / "model" / "random", *flags, "--seed", "4")
 
 
@@ -179,5 +179,5 @@ def test_the_option_reads_a_file(tmp_path):
         assert slopes_option(kept) == kept
     (tmp_path / "picture").write_bytes(b"\xff\xfe\x00")
     for bad in ("none.txt", str(tmp_path / "picture")):
-        with pytest.raises(BadInput, match="--alibi-slopes"):
+        with pytest.raises(UserInputError, match="--alibi-slopes"):
             slopes_option(bad)

@@ -13,11 +13,11 @@ from results_documents import cells_of, document, evaluation_cell, figures_as_sv
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper.report_data import collect
+from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.paper.tables import CURVE_UPDATES, curve_evaluations
-from alibi_fairseq.reporting import paper_tables
-from alibi_fairseq.reporting.collect import collect
-from alibi_fairseq.reporting.paper_figures import FIGURES
-from alibi_fairseq.results.schema import save_document
+from alibi_fairseq.results.schema import save_results_file
 
 GPU = {"cpu": "a processor", "cores": 8, "memory_gb": 64.0, "gpu": "a GPU"}
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
@@ -40,7 +40,7 @@ def evaluations(corpus: str) -> dict:
     """Every perplexity that a table or figure prints for this corpus, and the curves of Figure 5."""
     cells = {}
     model = paper.settings(corpus)["model"]
-    for item in (*paper_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
+    for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
         if paper.about(item)["corpus"] != corpus:
             continue
         for point in paper.points(item):
@@ -110,7 +110,7 @@ def speeds() -> dict:
 
 def saved(folder, *documents):
     for number, made in enumerate(documents):
-        save_document(made, folder / f"{number}.json")
+        save_results_file(made, folder / f"{number}.json")
     return folder
 
 
@@ -125,7 +125,7 @@ def complete(tmp_path_factory):
     return folder / "out"
 
 
-@pytest.mark.parametrize("item", paper_tables.TABLES)
+@pytest.mark.parametrize("item", report_tables.TABLES)
 def test_every_printed_perplexity_has_ours_beside_and_nothing_is_missing(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
     shown = [cell for row in cells_of(text) for cell in row]
@@ -163,6 +163,6 @@ def test_books_get_verdicts_only_where_text_and_vocabulary_are_the_papers(
     made["provenance"] = made["provenance"] | {"text": text}
     results = collect([saved(tmp_path, made)])
     for item in ("table08", "table09", "table10"):
-        shown = paper_tables.table(item, results)
+        shown = report_tables.table(item, results)
         assert ("+0.00 =" in shown) == (reason is None), item
         assert reason is None or f"No verdicts: {reason}" in shown

@@ -3,13 +3,19 @@ import itertools
 import pytest
 from results_documents import document, evaluation_cell
 
-from alibi_fairseq.reporting import own_results, plots
+from alibi_fairseq.reporting import perplexity_by_length, plots
 from alibi_fairseq.reporting.plots import line_of
-from alibi_fairseq.results.points import METHOD_NAMES, Point, Series, document_points, series
+from alibi_fairseq.results.measurements import (
+    METHOD_NAMES,
+    Measurement,
+    Series,
+    group_by_model,
+    measurements_of,
+)
 
 
 def draw(measured, path):
-    own_results.draw_lengths(document_points(measured), "demo", path)
+    perplexity_by_length.draw_lengths(measurements_of(measured), "demo", path)
 
 
 def axes_of(*lines, **panel):
@@ -44,7 +50,7 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
 
 
 def test_lines_are_the_measured_points_with_units_on_the_axes():
-    axes = axes_of(*map(line_of, series(document_points(MEASURED))))
+    axes = axes_of(*map(line_of, group_by_model(measurements_of(MEASURED))))
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
@@ -101,17 +107,17 @@ def test_splits_strides_and_training_lengths_are_panels(tmp_path, cells, shown, 
 
 def test_ticks_are_round():
     sweep = [100, 512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
-    line = plots.Line("a", sweep, [20.0] * len(sweep), plots.method_look("alibi"))
+    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), plots.method_look("alibi"))
     ticks = [int(tick) for tick in axes_of(line).get_xticks() if 100 <= tick <= 15512]
     assert ticks == [128, 256, 512, 1024, 2048, 4096, 8192]
-    line = plots.Line("a", [96, 120], [20.0, 19.0], plots.method_look("alibi"))
+    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], plots.method_look("alibi"))
     assert axes_of(line).get_xticks().tolist() == [96, 120]  # no power of two lies between
 
 
 def test_a_run_that_failed_is_written_at_the_end_of_its_line():
     points = [
-        Point("t5", 512, 512, 512, "valid", 19.65),
-        Point("t5", 512, 13512, 13512, "valid", None, status="OOM"),
+        Measurement("t5", 512, 512, 512, "valid", 19.65),
+        Measurement("t5", 512, 13512, 13512, "valid", None, status="OOM"),
     ]
     axes = axes_of(line_of(Series("t5", 512, points)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
@@ -124,7 +130,7 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
         for seed, shift in ((1, 0.0), (2, 2.0))
         for length, perplexity in ((64, 20.0), (128, 18.0))
     ]
-    axes = axes_of(*map(line_of, series(document_points(*seeds))))
+    axes = axes_of(*map(line_of, group_by_model(measurements_of(*seeds))))
     [line] = axes.get_lines()
     assert line.get_xydata().tolist() == [[64, 21.0], [128, 19.0]]
     [band] = axes.collections
@@ -135,13 +141,13 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
 
 def test_a_diverged_model_does_not_press_the_others_together():
     measured = two_methods(alibi=(20.0, 19.0), sinusoidal=(21.0, 5.9e9))
-    axes = axes_of(*map(line_of, series(document_points(measured))))
+    axes = axes_of(*map(line_of, group_by_model(measurements_of(measured))))
     assert axes.get_ylim()[1] < 30
     assert [text.get_text() for text in axes.texts] == ["5.9e+09 ↑"]
 
 
 def test_noise_does_not_fill_the_axis():
-    line = plots.Line("a", [64, 128], [646.0, 654.0], plots.method_look("alibi"))
+    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], plots.method_look("alibi"))
     low, high = axes_of(line).get_ylim()
     assert low < 646 and high > 654 and high - low > 10 * (654 - 646)
 

@@ -4,8 +4,8 @@ import pytest
 from results_documents import cells_of
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import paper_tables
-from alibi_fairseq.reporting.collect import Results
+from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper.report_data import ReportData
 
 MODELS = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
 
@@ -29,11 +29,11 @@ def ours(item, shift=0.0, **changes):
 def table(item, points=(), training=()):
     """A table from points in the paper's setting and cells of trainings."""
     corpus = paper.about(item)["corpus"]
-    results = Results(points=list(points))
+    results = ReportData(points=list(points))
     model = paper.settings(corpus)["model"]
     cells = [{"model": model, "subset": "valid"} | cell for cell in training]
     results.documents.append((None, {"kind": "training", "corpus": corpus, "cells": cells}))
-    return paper_tables.table(item, results)
+    return report_tables.table(item, results)
 
 
 def test_table_5_has_the_papers_shape():

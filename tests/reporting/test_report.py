@@ -5,10 +5,10 @@ import pytest
 from results_documents import document, evaluation_cell, figures_as_svg
 
 from alibi_fairseq import cli
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting.collect import collect
-from alibi_fairseq.results.schema import save_document
+from alibi_fairseq.paper.report_data import collect
+from alibi_fairseq.results.schema import save_results_file
 
 TABLES = {f"table{n:02d}.md" for n in range(1, 16)}
 FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
@@ -45,11 +45,11 @@ def in_the_papers_setting(item="table05", shift=0.1, **changes):
 
 @pytest.mark.usefixtures("svg")
 def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, capsys):
-    save_document(in_the_papers_setting(), tmp_path / "in" / "paper.json")
+    save_results_file(in_the_papers_setting(), tmp_path / "in" / "paper.json")
     demo = [
         evaluation_cell(n, train_length=512, length=m) for n, m in ((12.34, 512), (56.78, 3072))
     ]
-    save_document(document(*demo), tmp_path / "in" / "demo.json")
+    save_results_file(document(*demo), tmp_path / "in" / "demo.json")
     assert cli.main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
     assert "38 measured cells, 36 of them in a setting of the paper" in capsys.readouterr().out
     table = (tmp_path / "out" / "tables" / "table05.md").read_text()
@@ -66,17 +66,17 @@ def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, ca
 
 def test_the_same_cell_in_two_files_counts_once_and_contradictions_are_an_error(tmp_path):
     for name, shift in (("a", 0.1), ("b", 0.1 + 1e-6)):
-        save_document(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
+        save_results_file(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
     results = collect([tmp_path])
     assert len(results.comparable("wikitext-103")) == 36
-    save_document(in_the_papers_setting(shift=0.5), tmp_path / "b.json")
-    with pytest.raises(BadInput, match=r"b\.json and .*a\.json hold different perplexities"):
+    save_results_file(in_the_papers_setting(shift=0.5), tmp_path / "b.json")
+    with pytest.raises(UserInputError, match=r"b\.json and .*a\.json hold different perplexities"):
         collect([tmp_path])
 
 
 @pytest.mark.usefixtures("svg")
 def test_ones_own_results_alone(tmp_path):
-    save_document(document(evaluation_cell(12.34)), tmp_path / "mine.json")
+    save_results_file(document(evaluation_cell(12.34)), tmp_path / "mine.json")
     out = tmp_path / "out"
     command = ["report", str(tmp_path / "mine.json"), "--out", str(out)]
     assert cli.main(command) == 0
@@ -95,7 +95,7 @@ def test_a_title_and_the_size_of_models_name_what_is_shown(tmp_path):
     for name, layers in (("deep", 6), ("flat", 2)):
         facts = {"model": "alibi_lm_tiny", "layers": layers, "width": 64, "checkpoint": "best.pt"}
         cells = (evaluation_cell(10.0 + layers, length=n, **facts) for n in (64, 128))
-        save_document(document(*cells), tmp_path / "in" / f"{name}.json")
+        save_results_file(document(*cells), tmp_path / "in" / f"{name}.json")
     out = tmp_path / "out"
     command = ["report", str(tmp_path / "in"), "--out", str(out)]
     assert cli.main(command) == 0
@@ -110,10 +110,12 @@ def test_a_title_and_the_size_of_models_name_what_is_shown(tmp_path):
 
 def two_texts(folder, measured, *options, **other):
     """The same results twice, the second ones on another text of that name."""
-    save_document(measured, folder / "in" / "one.json")
+    save_results_file(measured, folder / "in" / "one.json")
     cells = [cell | other for cell in measured["cells"]]
     provenance = measured["provenance"] | ({} if other else {"data_sha256": "c" * 64})
-    save_document(measured | {"cells": cells, "provenance": provenance}, folder / "in" / "two.json")
+    save_results_file(
+        measured | {"cells": cells, "provenance": provenance}, folder / "in" / "two.json"
+    )
     command = ["report", str(folder / "in"), "--out", str(folder / "out")]
     assert cli.main([*command, *options]) == 0
     return folder / "out"

@@ -3,11 +3,11 @@ from dataclasses import replace
 from results_documents import cells_of, document
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.reporting import paper_figures, paper_tables
-from alibi_fairseq.reporting.collect import Results, collect
-from alibi_fairseq.reporting.report import write_report
-from alibi_fairseq.results.points import Point
-from alibi_fairseq.results.schema import save_document
+from alibi_fairseq.paper import report_figures, report_tables
+from alibi_fairseq.paper.report import write_report
+from alibi_fairseq.paper.report_data import ReportData, collect
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.schema import save_results_file
 
 
 def cell(method="alibi", length=512, rate=1000.0, **more):
@@ -27,12 +27,12 @@ def cell(method="alibi", length=512, rate=1000.0, **more):
 
 
 def speeds(*documents):
-    return Results(documents=[(None, each) for each in documents]).speeds()
+    return ReportData(documents=[(None, each) for each in documents]).speeds()
 
 
 def test_ratios_are_to_our_own_sinusoidal_model():
     measured = (cell("sinusoidal", rate=2000.0, peak_memory_mb=500.0), cell(rate=3000.0))
-    text = paper_tables.speed_table(speeds(document(*measured, kind="benchmark")))
+    text = report_tables.speed_table(speeds(document(*measured, kind="benchmark")))
     assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
     by_case = {tuple(row[:2]): row[2:] for row in cells_of(text[text.index("Ours") :])[1:]}
     assert by_case["Sinusoidal", "512"][:2] == ["2.0k", "1.00"]
@@ -42,7 +42,7 @@ def test_ratios_are_to_our_own_sinusoidal_model():
 
 
 def test_the_papers_ratios_are_to_its_sinusoidal_model():
-    rows = cells_of(paper_tables.speed_table({}).partition("Ours")[0])
+    rows = cells_of(report_tables.speed_table({}).partition("Ours")[0])
     by_case = {tuple(row[:2]): row[2:] for row in rows[1:]}
     assert by_case["T5 bias", "3072"][1] == "0.28"
     assert by_case["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]
@@ -63,12 +63,12 @@ def test_a_gpu_and_a_processor_never_share_a_table():
 
 
 def test_a_report_of_speeds_is_table_1_and_its_figures(tmp_path):
-    save_document(document(cell(), cell("t5"), kind="benchmark"), tmp_path / "speed.json")
+    save_results_file(document(cell(), cell("t5"), kind="benchmark"), tmp_path / "speed.json")
     results = collect([tmp_path])
     write_report(results, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out" / "tables").iterdir()] == ["table01.md"]
     [(machine, cases)] = results.speeds().items()
-    panel, _, _ = paper_figures.speed_panels(machine, cases, "tokens")
+    panel, _, _ = report_figures.speed_panels(machine, cases, "tokens")
     assert panel.y == "training (thousand tokens per second)"
     lines = {line.label: [*line.y] for line in panel.lines}
     assert lines == {"ALiBi": [1.0], "T5 bias": [1.0]}
@@ -79,7 +79,9 @@ def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():
     assert (row["position_method"], row["train_length"], row["length"]) == ("alibi", 1024, 2048)
     run = {"model": "alibi_lm_1b3", "position_method": "alibi", "train_length": 1024}
     perplexity = {updates: 8.5 + 20_000 / updates for updates in (10_000, 30_000, 50_000)}
-    point = Point("alibi", 1024, 2048, 2048, "valid", model="alibi_lm_1b3", corpus="cc100-roberta")
+    point = Measurement(
+        "alibi", 1024, 2048, 2048, "valid", model="alibi_lm_1b3", corpus="cc100-roberta"
+    )
     points = [replace(point, updates=n, perplexity=found) for n, found in perplexity.items()]
     validations = [
         run
@@ -87,12 +89,12 @@ def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():
         for n in perplexity
     ]
     made = document(*validations, kind="training", corpus="cc100-roberta")
-    results = Results(documents=[(None, made)], points=points)
+    results = ReportData(documents=[(None, made)], points=points)
     expected = [(n / 9, found) for n, found in perplexity.items()]
-    assert paper_figures.time_curve(results, row) == expected
-    assert paper_figures.time_curve(results, row | {"length": 1024}) == [
+    assert report_figures.time_curve(results, row) == expected
+    assert report_figures.time_curve(results, row | {"length": 1024}) == [
         (n / 9, 8.0) for n in perplexity
     ]
     for cell in validations:
         del cell["gpu_hours"]
-    assert paper_figures.time_curve(results, row) == []
+    assert report_figures.time_curve(results, row) == []

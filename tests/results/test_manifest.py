@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import manifest as manifests
 from alibi_fairseq.results.provenance import symbols_sha256
@@ -70,10 +70,10 @@ def test_shards_find_the_manifest_above_them(data_bin):
 def test_wrong_manifests_are_refused(data_bin, change, words):
     path = data_bin / manifests.FILE_NAME
     path.write_text(json.dumps({**describe(data_bin), **change}))
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(UserInputError, match=words):
         manifests.load(data_bin)
     path.write_text(path.read_text()[:50])
-    with pytest.raises(BadInput, match="Prepare the data again"):
+    with pytest.raises(UserInputError, match="Prepare the data again"):
         manifests.load(data_bin)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from alibi_fairseq.errors import FOLDER, BadInput
+from alibi_fairseq.errors import FOLDER, UserInputError
 from alibi_fairseq.results import provenance, schema
 from alibi_fairseq.results.provenance import dictionary_sha256, symbols_sha256
 
@@ -27,14 +27,14 @@ def test_collected_provenance_is_valid_and_says_what_ran(tmp_path):
     collected = provenance.collect_provenance(
         seconds=1.5, precision="bf16", seed=3, data=folder, subsets=["valid"], command=["a", "b c"]
     )
-    schema.new_document("evaluation", "demo", collected, [])
+    schema.new_results_file("evaluation", "demo", collected, [])
     assert collected["command"] == "a 'b c'"
     assert (collected["seed"], collected["precision"], collected["seconds"]) == (3, "bf16", 1.5)
     assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()
     two, _ = data_folder(tmp_path / "two", valid=b"\x03")
     both = provenance.data_sha256(f"{folder}:{two}", ["valid"])
     assert both == hashlib.sha256(b"index\x01\x02index\x03").hexdigest()
-    with pytest.raises(BadInput, match="'test'"):
+    with pytest.raises(UserInputError, match="'test'"):
         provenance.data_sha256(folder, ["test"])
     assert collected["versions"]["fairseq"].startswith("fairseq")
     assert collected["hardware"]["cores"] >= 1 and collected["threads"] >= 1
@@ -78,7 +78,7 @@ def test_dictionary_hash_is_of_symbols_in_order(tmp_path):
     other, _ = data_folder(tmp_path / "two", words=("a b", "the", "ü"))
     assert dictionary_sha256(other) != expected
     (other / "dict.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInput, match="not a dictionary"):
+    with pytest.raises(UserInputError, match="not a dictionary"):
         dictionary_sha256(other)
 
 

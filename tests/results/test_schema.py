@@ -4,17 +4,17 @@ import json
 import pytest
 from results_documents import PROVENANCE, document, evaluation_cell
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results import schema
-from alibi_fairseq.results.points import Point
+from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.schema import json_text
 
 
 def test_saved_document_is_read_back(tmp_path):
     path = tmp_path / "out" / "results.json"
     saved = document(evaluation_cell(), evaluation_cell(20.0, length=256, mean_context=127.5))
-    schema.save_document(saved, path)
-    assert schema.load_document(path) == saved
+    schema.save_results_file(saved, path)
+    assert schema.load_results_file(path) == saved
     assert [p.name for p in path.parent.iterdir()] == ["results.json"]
 
 
@@ -30,11 +30,11 @@ def test_each_kind_has_a_valid_cell():
     }
     assert set(cells) == set(schema.KINDS)
     for kind, cell in cells.items():
-        schema.new_document(kind, "demo", PROVENANCE, [cell])
+        schema.new_results_file(kind, "demo", PROVENANCE, [cell])
         for key in cell.keys() - {"share_skipped"}:
             without = {k: v for k, v in cell.items() if k != key}
-            with pytest.raises(BadInput, match=rf"cells\[0\]\.{key} is missing"):
-                schema.new_document(kind, "demo", PROVENANCE, [without])
+            with pytest.raises(UserInputError, match=rf"cells\[0\]\.{key} is missing"):
+                schema.new_results_file(kind, "demo", PROVENANCE, [without])
 
 
 def changed(path: str, value) -> dict:
@@ -72,7 +72,7 @@ def changed(path: str, value) -> dict:
     ],
 )
 def test_one_sentence_names_the_wrong_key(path, value, named):
-    with pytest.raises(BadInput, match=named) as caught:
+    with pytest.raises(UserInputError, match=named) as caught:
         schema.validate_document(changed(path, value), "results.json")
     message = str(caught.value)
     assert message.startswith("results.json: ") and "\n" not in message and message[-1] == "."
@@ -115,7 +115,7 @@ def test_rounded_measures_of_a_loss_agree(decimals):
 def test_measures_that_contradict_the_loss(decimals, key, wrong, rule):
     contradictory = document(evaluation_cell(length=64), cell_with_all_losses(decimals))
     contradictory["cells"][1][key] = wrong
-    with pytest.raises(BadInput, match=rule) as caught:
+    with pytest.raises(UserInputError, match=rule) as caught:
         schema.validate_document(contradictory, "results.json")
     message = str(caught.value)
     assert message.startswith("results.json: cells[1] contradicts itself: ")
@@ -134,21 +134,21 @@ def test_unreadable_files(tmp_path, content, expected):
     path = tmp_path / "results.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(BadInput, match=expected):
-        schema.load_document(path)
+    with pytest.raises(UserInputError, match=expected):
+        schema.load_results_file(path)
 
 
 def test_benchmark_identity_is_whatever_is_not_measured():
     cell = {"name": "train", "baseline": None, "ratio": None, "length": 512, "step_ms": 10.0}
     schema.validate_document(document(cell, cell | {"length": 1024}, kind="benchmark"))
-    with pytest.raises(BadInput, match="measures the same thing"):
+    with pytest.raises(UserInputError, match="measures the same thing"):
         schema.validate_document(document(cell, cell | {"step_ms": 11.0}, kind="benchmark"))
 
 
 def test_merge_keeps_every_cell_once_and_every_origin():
     one = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
     two = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
-    merged = schema.merge_documents([one, two])
+    merged = schema.merge_results_files([one, two])
     assert [cell["length"] for cell in merged["cells"]] == [128, 256]
     provenance = merged["provenance"]
     assert provenance["seconds"] == 3.5
@@ -156,19 +156,19 @@ def test_merge_keeps_every_cell_once_and_every_origin():
     assert provenance["date"] == PROVENANCE["date"]
     assert provenance["threads"] is None and provenance["seed"] == 1
     assert provenance["parts"] == [one["provenance"], two["provenance"]]
-    again = schema.merge_documents([merged, document(evaluation_cell(9.0, length=64))])
+    again = schema.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
     assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
 
 
 def test_merge_keeps_the_seed_of_each_document():
     documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
-    merged = schema.merge_documents(documents)
+    merged = schema.merge_results_files(documents)
     assert merged["provenance"]["seed"] is None
     assert [cell["seed"] for cell in merged["cells"]] == [1, 2]
 
 
 def test_point_has_every_key_that_identifies_a_result():
-    point = Point("alibi", 64, 128, 128, "valid")
+    point = Measurement("alibi", 64, 128, 128, "valid")
     assert {*schema.keys_of(*schema.Role)} - {"depth"} <= vars(point).keys()
 
 
@@ -194,8 +194,8 @@ def test_identity_ignores_outcomes_and_unused_document_boundaries():
     ],
 )
 def test_what_cannot_be_merged(other, expected):
-    with pytest.raises(BadInput, match=expected):
-        schema.merge_documents([document(evaluation_cell()), other])
+    with pytest.raises(UserInputError, match=expected):
+        schema.merge_results_files([document(evaluation_cell()), other])
 
 
 def test_lists_of_numbers_stand_on_one_line_and_read_back_equal():

@@ -11,7 +11,7 @@ from pathlib import Path
 import fairseq
 import pytest
 
-from alibi_fairseq.fairseq_fixes.loading_safely import evaluate_literal, no_eval_in_fairseq
+from alibi_fairseq.fairseq_patches.safe_loading import evaluate_literal, no_eval_in_fairseq
 
 SITE = Path(fairseq.__file__).parent.parent
 

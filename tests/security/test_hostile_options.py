@@ -12,8 +12,8 @@ import torch
 from commands import in_process
 
 from alibi_fairseq import AlibiLanguageModel, cli
-from alibi_fairseq.checkpoints.options import check_options
-from alibi_fairseq.errors import BadInput, explain
+from alibi_fairseq.checkpoints.option_validation import check_options
+from alibi_fairseq.errors import UserInputError, explain
 
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
@@ -97,7 +97,7 @@ def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, verb,
 
 def test_from_pretrained_runs_no_code(checkpoint, data_bin, tmp_path, mark):
     path = evil(checkpoint, tmp_path / "evil.pt", adaptive_softmax_cutoff=code(mark))
-    with pytest.raises(BadInput, match="loaded safely"):
+    with pytest.raises(UserInputError, match="loaded safely"):
         AlibiLanguageModel.from_pretrained(
             str(tmp_path), path.name, data_name_or_path=str(data_bin)
         )
@@ -160,7 +160,7 @@ def test_types_and_names_that_are_refused(group, change, named):
     if group == "model":
         change = {"_name": "alibi_lm", **change}
         change = {key: value for key, value in change.items() if value is not None}
-    with pytest.raises(BadInput, match="odd.pt are not those .* loaded safely") as raised:
+    with pytest.raises(UserInputError, match="odd.pt are not those .* loaded safely") as raised:
         check_options({group: change}, "odd.pt")
     assert named in str(raised.value)
 
@@ -204,14 +204,14 @@ def archive(tmp_path):
 def test_no_archive_is_extracted(archive, monkeypatch):
     monkeypatch.setattr("fairseq.file_utils.cached_path", lambda *_, **__: str(archive))
     for name in (str(archive), "https://example.org/model.tar.gz"):
-        with pytest.raises(BadInput, match="extract it and name the folder"):
+        with pytest.raises(UserInputError, match="extract it and name the folder"):
             AlibiLanguageModel.from_pretrained(name, "checkpoint_best.pt")
 
 
 @pytest.mark.parametrize("version", ["2.5.1", "2.9.1"])
 def test_an_older_torch_reads_no_checkpoint(checkpoint, data_bin, monkeypatch, version):
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
-    with pytest.raises(BadInput, match="Install PyTorch 2.10 or later"):
+    with pytest.raises(UserInputError, match="Install PyTorch 2.10 or later"):
         in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
 
 

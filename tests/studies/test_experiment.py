@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alibi_fairseq.errors import BadInput
-from alibi_fairseq.experiments.comparison import at_length, load, tokens_at
-from alibi_fairseq.experiments.excerpts import TITLE, documents_in
-from alibi_fairseq.experiments.runner import tasks_of
-from alibi_fairseq.results.schema import load_document
+from alibi_fairseq.compare.comparison_config import at_length, load, tokens_at
+from alibi_fairseq.compare.document_sampling import TITLE, documents_in
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.runs.runner import tasks_of
 from studies.small_models.__main__ import main
 from studies.small_models.experiment import Study, StudyConfig
 from studies.small_models.losses import load_losses
@@ -120,12 +120,12 @@ def test_shipped_windows_divide_scored_tokens(path):
 def test_bad_descriptions(tmp_path, changes, named):
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(DESCRIPTION | changes))
-    with pytest.raises(BadInput, match=named):
+    with pytest.raises(UserInputError, match=named):
         load(path, StudyConfig)
 
 
 def test_shared_dictionary_needs_all_texts(texts):
-    with pytest.raises(BadInput, match="--corpus wiki=PATH"):
+    with pytest.raises(UserInputError, match="--corpus wiki=PATH"):
         Study(
             *(load("study.yaml", StudyConfig), {"tales": texts["tales"]}),
             *(Path("work"), Path("results"), Path("results")),
@@ -158,7 +158,7 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     one, two = (Path(f"results-{n}/study/cells/{name}") for n in ("one", "two"))
     keys = ("corpus", "label", "length", "stride", "loss_bits", "document_bits", "lr")
     for file in ("evaluation.json", "evaluation-on-wiki.json"):
-        cells = [load_document(folder / file)["cells"] for folder in (one, two)]
+        cells = [load_results_file(folder / file)["cells"] for folder in (one, two)]
         numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
         assert numbers[0] == numbers[1] and numbers[0]
         assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
@@ -178,5 +178,5 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     assert outcome["lr"] in (0.002, 0.004) and len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}
     Path("study.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(BadInput, match="that was made with other settings"):
+    with pytest.raises(UserInputError, match="that was made with other settings"):
         main(["study.yaml", *words, "--models", name])

@@ -12,7 +12,7 @@ from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_runs import write_corpus
 
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.tasks.segment_language_modeling import rows_per_process
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
@@ -111,10 +111,10 @@ def test_loading_in_other_processes_changes_nothing(corpus):
 
 def test_options_that_break_the_text_up_are_refused(corpus):
     for flags in (["--sample-break-mode", "eos"], ["--add-bos-token"], ["--past-target"]):
-        with pytest.raises(BadInput, match=f"remove {flags[0]}"):
+        with pytest.raises(UserInputError, match=f"remove {flags[0]}"):
             task_for(corpus, 16, *flags)
     task = task_for(corpus, 16)
-    with pytest.raises(BadInput, match="remove --context-window"):
+    with pytest.raises(UserInputError, match="remove --context-window"):
         task.eval_lm_dataloader(task.dataset("test"), batch_size=1, context_window=8)
 
 
@@ -142,5 +142,5 @@ def test_rows_are_what_fits():
     assert rows_per_process(64, max_tokens=None, max_sentences=7, multiple=1) == 7
     assert rows_per_process(64, max_tokens=1216, max_sentences=None, multiple=8) == 16
     assert rows_per_process(64, max_tokens=256, max_sentences=None, multiple=8) == 4
-    with pytest.raises(BadInput, match="--max-tokens 63 is less than one row"):
+    with pytest.raises(UserInputError, match="--max-tokens 63 is less than one row"):
         rows_per_process(64, max_tokens=63, max_sentences=None, multiple=1)

@@ -11,7 +11,7 @@ from fairseq_runs import run_eval_lm, run_train, write_corpus
 from torch.nn.functional import cross_entropy
 
 from alibi_fairseq import AlibiLanguageModel
-from alibi_fairseq.errors import BadInput
+from alibi_fairseq.errors import UserInputError
 
 TASK = ["--task", "segment_language_modeling", "--tokens-per-sample", "16"]
 ONE_ROW = [*TASK, "--batch-size", "1", "--gen-subset", "test"]
@@ -77,7 +77,7 @@ def test_hub_interface_scores_and_samples_without_a_memory(trained):
 
 def test_a_missing_task_is_named(trained):
     command = ["--tokens-per-sample", "16", "--batch-size", "1", "--gen-subset", "test"]
-    with pytest.raises(BadInput, match="--task segment_language_modeling.*fairseq-eval-lm"):
+    with pytest.raises(UserInputError, match="--task segment_language_modeling.*fairseq-eval-lm"):
         run_eval_lm(*trained, *command)
     without = run_eval_lm(*trained, *command, "--model-overrides", "{'mem_len': 0}")
     assert without["loss"] > 0

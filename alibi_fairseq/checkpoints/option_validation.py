@@ -1,0 +1,159 @@
+"""Validation of the options stored in a checkpoint, before anything is built from them.
+
+fairseq evaluates some options as Python code, takes names of classes and paths from others, and
+trusts all of them. A checkpoint is a file from anywhere. So every option has to be a plain value;
+those of the model have to have the type and form that its dataclass declares; and a name may lead
+only to our own components, those of a plugin that the user named, or fairseq's plain language model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import typing
+from enum import Enum
+
+from fairseq import criterions, tasks
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer_lm import TransformerLanguageModel
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from ..errors import UserInputError
+
+#: Text encoders that read local files only, and fairseq's that fetches OpenAI's vocabulary.
+ENCODERS = {
+    *("sentencepiece", "subword_nmt", "fastbpe", "bytes", "characters", "byte_bpe", "gpt2"),
+    *("moses", "nltk", "space"),
+}
+#: fairseq's losses for language models.
+CRITERIONS = ("cross_entropy", "adaptive_loss", "label_smoothed_cross_entropy")
+#: Options of the model and the task that hold a path.
+PATHS = ("data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir")
+#: Form of the text in options that fairseq evaluates, and in all others.
+NUMBERS = re.compile(r"[\d\s,\[\]()]*")
+WORDS = re.compile(r"[\w.,:+/ -]*")
+#: Largest size of anything in a model.
+LARGEST = 2**31
+
+
+def check_options(cfg, path) -> None:
+    """Validate fairseq's configuration as a checkpoint stores it, with the user's overrides.
+
+    Raises:
+        UserInputError: an option could do anything but describe a language model.
+    """
+    try:
+        for group, options in plain(cfg).items():
+            for name in component_names(group, options):
+                check_component(group, name)
+                if group == "model" and isinstance(options, dict):
+                    check_model(name, options)
+            if group in ("model", "task") and isinstance(options, dict):
+                check_words(options)
+    except ValueError as error:
+        raise UserInputError(
+            f"The options in {path} are not those of a language model that can be loaded safely: "
+            f"{error}."
+        ) from error
+
+
+def plain(value):
+    """A configuration as dictionaries, lists and scalars; ValueError if it holds anything else."""
+    if isinstance(value, (DictConfig, ListConfig)):
+        value = OmegaConf.to_container(value, resolve=False)
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, str) and "${" in value:
+        raise ValueError(f"{value[:60]!r} refers to something outside of the checkpoint")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError(f"they hold a {type(value).__name__}")
+
+
+def component_names(group: str, options) -> list[str]:
+    """Every name by which fairseq may look up the component that a group of options describes.
+
+    It takes a plain text for the name; the model's may be ``arch``, or the only key; the task's may
+    be ``task``, which comes before ``_name``.
+    """
+    if group not in ("model", "task", "criterion", "bpe", "tokenizer"):
+        return []
+    if isinstance(options, dict):
+        names = [options.get(key) for key in ("_name", "arch", group)]
+        if group == "model" and not any(names[:2]) and len(options) == 1:
+            names += options
+    else:
+        names = [options]
+    for name in names:
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"the name of the {group} is {str(name)[:60]!r}")
+    return [name for name in names if name is not None]
+
+
+def check_component(group: str, name: str) -> None:
+    """Raises ValueError for a component that is neither ours, a plugin's, nor safe."""
+    if group in ("bpe", "tokenizer"):
+        if name not in ENCODERS:
+            raise ValueError(f"{group} '{name}' is not one that reads local files only")
+        return
+    registries: dict[str, dict] = {
+        "model": {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY},
+        "task": tasks.TASK_REGISTRY,
+        "criterion": criterions.CRITERION_REGISTRY,
+    }
+    cls = registries[group].get(name)
+    safe = cls in (TransformerLanguageModel, LanguageModelingTask) or name in CRITERIONS
+    if cls is not None and cls.__module__.split(".")[0] == "fairseq" and not safe:
+        raise ValueError(f"{group} '{name}' is another one of fairseq's")
+
+
+def check_model(name: str, options: dict) -> None:
+    """Raises ValueError unless a model's options have the types that its dataclass declares."""
+    cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if cls is None:
+        raise ValueError(f"there is no model '{name}'; name a plugin that has it with --user-dir")
+    dataclass = MODEL_DATACLASS_REGISTRY.get(name) or getattr(cls, "__dataclass", None)
+    types = typing.get_type_hints(dataclass) if dataclasses.is_dataclass(dataclass) else {}
+    for option, value in options.items():
+        if option in types and value is not None:
+            check_type(option, value, types[option])
+
+
+def check_type(option: str, value, declared) -> None:
+    """A value has the type of its dataclass field; Optional is written as Union."""
+    types = [t for t in (typing.get_args(declared) or (declared,)) if isinstance(t, type)]
+    if option == "attention_window" and type(value) is int:
+        fits = 0 <= value < LARGEST  # in checkpoints of earlier versions, and in overrides
+    elif option.endswith("_cutoff") and isinstance(value, list):
+        fits = all(type(item) is int and 0 < item < LARGEST for item in value)
+    elif isinstance(value, str):
+        fits = any(issubclass(t, (str, Enum)) for t in types)
+    elif isinstance(value, bool):
+        fits = bool in types
+    else:  # the comparison is false for NaN
+        number = isinstance(value, (int, float)) and abs(value) < LARGEST
+        fits = number and (float in types or (int in types and isinstance(value, int)))
+    if types and declared is not typing.Any and not fits:
+        kind = next((t.__name__ for t in types if t is not type(None)), "value")
+        raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {kind}")
+
+
+def check_words(options: dict) -> None:
+    """Raises ValueError unless text is numbers where fairseq evaluates it, and words elsewhere."""
+    for option, value in options.items():
+        if not isinstance(value, str) or option in PATHS:
+            continue
+        if option.endswith("xformers_att_config"):
+            raise ValueError(f"{option} is set")
+        evaluated = option.endswith(("_cutoff", "_to_keep", "character_filters"))
+        form = NUMBERS if evaluated else WORDS
+        if value and not form.fullmatch(value):
+            raise ValueError(f"{option} is {value[:60]!r}")

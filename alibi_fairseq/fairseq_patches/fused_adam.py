@@ -1,0 +1,42 @@
+"""``--optimizer fused_adam``: fairseq's ``adam`` in one pass over the parameters.
+
+fairseq's reads and writes every parameter and its state in ten operations, and on a GPU launches ten
+kernels for each, unless NVIDIA's apex is installed. PyTorch's fused AdamW needs one, on a CPU too.
+
+The update is the same but for eps, which PyTorch adds to √(v / (1 − β₂^t)) and fairseq to √v.
+"""
+
+from __future__ import annotations
+
+import torch
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+
+from ..errors import UserInputError
+
+
+@register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
+class FusedAdam(FairseqOptimizer):
+    """Adam with decoupled weight decay, options as for ``adam``.
+
+    Raises:
+        UserInputError: for options of ``adam`` that name another implementation.
+    """
+
+    def __init__(self, cfg: FairseqAdamConfig, params):
+        super().__init__(cfg)
+        for option in ("use_old_adam", "fp16_adam_stats"):
+            if getattr(cfg, option, False):
+                flag = "--" + option.replace("_", "-")
+                raise UserInputError(f"{flag} needs --optimizer adam, not fused_adam.")
+        self._optimizer = torch.optim.AdamW(params, fused=True, **self.optimizer_config)
+
+    @property
+    def optimizer_config(self) -> dict:
+        """Options of the optimiser that replace those of a checkpoint."""
+        return FairseqAdam.optimizer_config.fget(self)
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """``--fp16`` and ``--bf16`` may keep all parameters in one fp32 tensor."""
+        return True

@@ -1,0 +1,170 @@
+"""Records a training run as a ``training`` results document, ``training.json`` in its save folder.
+
+Each validation adds a cell: loss, updates, tokens trained on, hours, GPU hours, speed and peak
+memory, all from the beginning of the run. What has been recorded is saved in every checkpoint and
+loaded with it, so a resumed run continues its document where its checkpoint was written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from ..results.provenance import collect_provenance
+from ..results.schema import TRAINING_FILE, new_results_file, save_results_file
+
+logger = logging.getLogger(__name__)
+
+#: Key in a checkpoint's ``extra_state``.
+STATE_KEY = "training_record"
+
+
+class TrainingRecord:
+    """The measurements of one run so far.
+
+    Attributes:
+        cells: one per validation of a split.
+        totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
+            ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
+            validation, saving and the first update after each start.
+    """
+
+    def __init__(self, trainer, state: dict | None):
+        from ..evaluation.scoring import PeakMemory
+
+        self.trainer, self.cfg = trainer, trainer.cfg
+        self.cells: list[dict] = list(state["cells"] if state else [])
+        self.totals = defaultdict(float, state["totals"] if state else {})
+        self.subset = "valid"
+        self.last: float | None = None  # when the last update, validation or save ended
+        self._counted = time.monotonic()
+        self._memory = PeakMemory(trainer.device)
+        self._provenance: dict | None = None
+
+    def updated(self, tokens: int) -> None:
+        """Note the end of an update on a number of tokens in all processes."""
+        now = time.perf_counter()
+        self.totals["tokens"] += tokens
+        if self.last is not None:
+            self.totals["timed_tokens"] += tokens
+            self.totals["timed_seconds"] += now - self.last
+        self.last = now
+
+    def validated(self, loss_bits: float, tokens: int) -> None:
+        """Note the end of a validation on ``subset``, and write the document."""
+        self._count_time()
+        updates = self.trainer.get_num_updates()
+        cell = {
+            **self._facts(),
+            "updates": updates,
+            "subset": self.subset,
+            "length": self.cfg.task.tokens_per_sample,
+            "tokens": tokens,
+            "loss_bits": loss_bits,
+            "trained_tokens": int(self.totals["tokens"]),
+            "hours": round(self.totals["seconds"] / 3600, 6),
+            "peak_memory_mb": round(self.totals["peak_memory_mb"], 1),
+        }
+        if self.totals["gpu_seconds"]:
+            cell["gpu_hours"] = round(self.totals["gpu_seconds"] / 3600, 6)
+        if self.totals["timed_seconds"]:
+            speed = self.totals["timed_tokens"] / self.totals["timed_seconds"]
+            cell["tokens_per_second"] = round(speed, 1)
+        same = (updates, self.subset)
+        self.cells = [c for c in self.cells if (c["updates"], c["subset"]) != same] + [cell]
+        self.last = time.perf_counter()
+        if self.trainer.is_data_parallel_master:
+            self._write()
+
+    def state(self) -> dict:
+        """The state to keep in a checkpoint."""
+        self._count_time()
+        return {"cells": self.cells, "totals": dict(self.totals)}
+
+    def _facts(self) -> dict:
+        from ..evaluation.checkpoint import method_facts
+
+        common, task = self.cfg.common, self.cfg.task
+        half = {
+            "fp16": common.fp16 or common.memory_efficient_fp16,
+            "bf16": common.bf16 or common.memory_efficient_bf16,
+        }
+        return {
+            "model": self.cfg.model._name,
+            **method_facts(self.cfg.model),
+            "train_length": task.tokens_per_sample,
+            "seed": common.seed,
+            "precision": next((name for name, used in half.items() if used), "fp32"),
+            "parameters": sum(weight.numel() for weight in self.trainer.model.parameters()),
+            "layers": getattr(self.cfg.model, "decoder_layers", 6),
+            "width": getattr(self.cfg.model, "decoder_embed_dim", 512),
+            "processes": self.trainer.data_parallel_world_size,
+        }
+
+    def _count_time(self) -> None:
+        now = time.monotonic()
+        seconds, self._counted = now - self._counted, now
+        gpus = self.trainer.data_parallel_world_size if self.trainer.device.type == "cuda" else 0
+        self.totals["seconds"] += seconds
+        self.totals["gpu_seconds"] += seconds * gpus
+        self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], self._memory.mb())
+
+    def _write(self) -> None:
+        from ..evaluation.data import corpus_name
+
+        folder = Path(self.cfg.task.data.split(":")[0])
+        if self._provenance is None:
+            subsets = self.cfg.dataset.valid_subset.split(",")
+            self._provenance = collect_provenance(
+                seconds=0, precision=self.cells[-1]["precision"], seed=self.cfg.common.seed,
+                data=folder, subsets=subsets,
+            )  # fmt: skip
+        date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        seconds = round(self.totals["seconds"], 3)
+        provenance = {**self._provenance, "date": date, "seconds": seconds}
+        document = new_results_file("training", corpus_name(folder), provenance, self.cells)
+        path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
+        try:
+            save_results_file(document, path)
+        except OSError as error:  # not worth losing the run for
+            logger.warning(f"{path} could not be written ({error.strerror})")
+
+
+def record(trainer, extra_state: dict | None) -> None:
+    """Record a run of language modelling from its first update on.
+
+    Args:
+        extra_state: of the checkpoint that the trainer has loaded; None without one.
+    """
+    task = trainer.task
+    if not hasattr(trainer.cfg.task, "tokens_per_sample") or not hasattr(task, "source_dictionary"):
+        return
+    resumed = trainer.get_num_updates() > 0  # and not fine-tuned from another run's checkpoint
+    kept = TrainingRecord(trainer, (extra_state or {}).get(STATE_KEY) if resumed else None)
+    update, save = trainer.train_step, trainer.save_checkpoint
+    valid_iterator, post_validate = trainer.get_valid_iterator, getattr(task, "post_validate", None)
+
+    def train_step(samples, raise_oom=False):
+        output = update(samples, raise_oom)
+        if output is not None:  # not out of memory
+            kept.updated(int(output["sample_size"]))
+        return output
+
+    def get_valid_iterator(subset, *arguments, **keywords):
+        kept.subset = subset
+        return valid_iterator(subset, *arguments, **keywords)
+
+    def after_validation(model, stats, meters):
+        loss = meters.get("nll_loss") or meters["loss"]  # in bits, and weighted by tokens
+        kept.validated(float(loss.avg), int(loss.count))
+        if post_validate is not None:
+            post_validate(model, stats, meters)
+
+    def save_checkpoint(filename, state):
+        save(filename, {**state, STATE_KEY: kept.state()})
+        kept.last = time.perf_counter()
+
+    trainer.train_step, trainer.save_checkpoint = train_step, save_checkpoint
+    trainer.get_valid_iterator, task.post_validate = get_valid_iterator, after_validation

@@ -1,0 +1,72 @@
+"""``--block-diagonal`` and ``--attention-window``: a token sees its own document, and the last W tokens."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import random_tokens, small_model
+
+from alibi_fairseq.attention import document_starts
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.positions import METHODS
+
+EOS = 2
+
+
+@pytest.mark.parametrize("separator", ["eos", "empty_line"])
+def test_where_documents_begin(separator):
+    tokens = torch.randint(EOS, EOS + 3, (4, 60))
+    expected = []
+    for row in tokens.tolist():
+        begin, line = 0, []
+        for place, token in enumerate(row):
+            behind_another = place > 0 and row[place - 1] == EOS
+            if token == EOS and (separator == "eos" or behind_another):
+                begin = place
+            line.append(begin)
+        expected.append(line)
+    assert document_starts(tokens, EOS, separator).tolist() == expected
+    assert document_starts(tokens, EOS, "none") is None
+
+
+@pytest.mark.parametrize(
+    "method, separator", [*((method, "eos") for method in METHODS), ("learned", "empty_line")]
+)
+@torch.no_grad()
+def test_scores_are_those_of_each_document_alone(method, separator):
+    model = small_model(method, "--block-diagonal", separator)
+    texts = [torch.cat([torch.full((1, 1), EOS), random_tokens(1, n)], 1) for n in (9, 1, 14)]
+    if separator == "empty_line":  # the first two are lines of one document
+        texts = [torch.cat([*texts[:2], torch.tensor([[EOS]])], 1), texts[2]]
+    alone = torch.cat([model(text)[0] for text in texts], 1)
+    torch.testing.assert_close(model(torch.cat(texts, 1))[0], alone, rtol=0, atol=1e-5)
+    plain = small_model(method)
+    plain.load_state_dict(model.state_dict())
+    assert (plain(torch.cat(texts, 1))[0] - alone).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("method", METHODS)
+@torch.no_grad()
+def test_one_layer_sees_the_last_tokens_only(method):
+    model = small_model(method, "--decoder-layers", "1", "--attention-window", "5")
+    tokens = random_tokens(1, 20)
+    changed = tokens.clone()
+    changed[:, 9] = tokens[:, 9] % 10 + 5  # another word
+    assert changed[0, 9] != tokens[0, 9]
+    # FoX's running sums differ by rounding wherever one of them does.
+    moved = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0] > 1e-5
+    assert moved.nonzero().flatten().tolist() == [9, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize(
+    "method, flags",
+    [
+        ("alibi", ["--block-diagonal", "lines"]),
+        ("transformer_xl", ["--block-diagonal", "eos", "--mem-len", "8"]),
+        ("alibi", ["--attention-window", "-1"]),
+        ("alibi", ["--score-scaling", "log"]),
+    ],
+)
+def test_bad_input(method, flags):
+    with pytest.raises(UserInputError, match=flags[0]):
+        small_model(method, *flags, sequential="--mem-len" in flags)

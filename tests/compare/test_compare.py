@@ -1,0 +1,179 @@
+"""A comparison from binary data to table and figure, resumed, and its report with seeds."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import torch
+from commands import ROOT
+from fakes import TINY, Commands, in_this_process
+from results_documents import cells_of, document, evaluation_cell
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.compare.comparison_config import from_mapping
+from alibi_fairseq.compare.experiment import ComparisonExperiment, runs_of
+from alibi_fairseq.positions import METHODS
+from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
+from alibi_fairseq.results.schema import load_results_file, save_results_file
+from alibi_fairseq.runs import child_process
+from alibi_fairseq.runs.child_process import Slot
+from alibi_fairseq.runs.runner import make_slots
+
+SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
+
+
+def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys, monkeypatch):
+    """Learned positions are evaluated past their table, and what is done is not done again."""
+    monkeypatch.setattr(child_process, "execute", in_this_process)
+    out = tmp_path / "out"
+    words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
+    words += ["--parallel", "1"]
+    words = [*map(str, words), "--train-lengths", "16", "--eval-lengths", "16,48", "--updates"]
+    assert main([*words, "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "| ALiBi, L=16" in printed and "| Learned, L=16" in printed
+    for name in ("table.md", "figure.png", "figure.pdf", "comparison.yaml"):
+        assert (out / name).stat().st_size > 100
+    results = load_results_file(out / "results.json")
+    measured = [(c["position_method"], c["length"], c["updates"]) for c in results["cells"]]
+    assert measured == [("alibi", 16, 4), ("alibi", 48, 4), ("learned", 16, 4), ("learned", 48, 4)]
+    folder = next(out.glob("*/learned-16-seed1"))
+    for each in load_results_file(folder / "results.json")["cells"]:
+        assert "--position-method learned" in each["train_command"]
+        assert each["train_command"].startswith("alibi-fairseq train ")
+
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
+    assert main([*words, "4"]) == 0
+    assert "training" not in capsys.readouterr().out
+    assert load_results_file(out / "results.json") == results
+    assert main([*words, "5"]) == 2
+    assert "other settings (options differs)" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+
+
+def test_settings_of_finished_runs_stay_as_they_are(data_bin, tmp_path, monkeypatch):
+    """Others would train again what an earlier version has trained."""
+    monkeypatch.setattr(child_process, "execute", Commands())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "transformer_xl"]
+    words += ["--updates", "60"]
+    words += ["--train-lengths", "16", "--eval-lengths", "1x", "--tokens-per-update", "128"]
+    assert main([*map(str, words), "--strides", "full,8", "--score-from", "3"]) == 0
+    folder = tmp_path / data_bin.parent.name / "transformer_xl-16-seed1"
+    settings = json.loads((folder / "settings.json").read_text())
+    assert set(settings) == {"options", "train", "dictionary"}
+    assert " ".join(settings["options"]) == (
+        "--task segment_language_modeling --mem-len 16 --arch alibi_lm_tiny --position-method "
+        "transformer_xl --tokens-per-sample 16 --sample-break-mode none --max-tokens 128 "
+        "--required-batch-size-multiple 1 --max-update 60 --seed 1 --optimizer adam --adam-betas "
+        "(0.9, 0.98) --clip-norm 1.0 --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 10"
+    )
+    trained = json.loads((folder / "trained-60.json").read_text())
+    assert trained["settings"] == settings and [*trained["outputs"]] == ["0 checkpoint_last.pt"]
+    evaluated = (folder / "evaluated-checkpoint_last-valid-full,8.json").read_text()
+    assert json.loads(evaluated)["settings"] == {"score_from": 3}
+    assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
+
+
+def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path, capsys):
+    corpora = [{"name": "mine", "data": str(data_bin)}]
+    lengths = {"train_lengths": 64, "eval_lengths": 64}
+    what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
+    runs = runs_of(what, tmp_path)
+    for run, (seed, perplexity) in zip(runs, ((1, 20.0), (2, 24.0))):
+        measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
+        other_length = {**measured, "length": 128, "stride": 128}  # of an earlier request
+        provenance = {
+            "data_sha256": data_sha256(data_bin, ["valid"]),
+            "dictionary_sha256": dictionary_sha256(data_bin),
+        }
+        save_results_file(
+            document(measured, other_length, **provenance), run.folder / "results.json"
+        )
+    ComparisonExperiment(what, tmp_path).report()
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "22.00 ± 2.83 (2 seeds)" in text and text in capsys.readouterr().out
+    assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
+    assert "| 128" not in text
+    assert [c["seed"] for c in load_results_file(tmp_path / "results.json")["cells"]] == [1, 2]
+
+
+def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
+    words = ["compare", data_bin, "--methods", "alibi,transformer_xl", "--seeds", "1,2", "--out"]
+    words = [*map(str, words), str(tmp_path / "out"), "--updates", "10"]
+    assert main([*words, "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert text.count(f"alibi_fairseq train {data_bin} --task ") == 4
+    assert text.count("--task segment_language_modeling --mem-len 128") == 2
+    assert "4 runs of 163,840 tokens together" in text
+    assert main([*words, "--arch", "alibi_lm_huge"]) == 2
+    assert "alibi_lm_huge" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 8)
+    one, two, thread = (
+        SimpleNamespace(gpus=n, threads=t) for n, t in ((1, None), (2, None), (1, 1))
+    )
+    runs = [SimpleNamespace(tuning=None)] * 9
+    assert make_slots(one, runs) == [Slot({"OMP_NUM_THREADS": "1"})] * 8
+    assert make_slots(one, runs, 3) == [Slot({"OMP_NUM_THREADS": "2"})] * 3
+    assert make_slots(thread, runs[:2]) == [Slot({"OMP_NUM_THREADS": "1"})] * 2
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in make_slots(two, runs)] == ["0,1", "2,3"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    shared = [e.environment["CUDA_VISIBLE_DEVICES"] for e in make_slots(one, runs, 3)]
+    assert shared == ["5", "7", "5"]
+
+
+def test_what_is_left_of_an_experiment_keeps_its_number_of_threads(data_bin, tmp_path, monkeypatch):
+    """Sums are of other bits on another one."""
+    commands, threads = Commands(), []
+
+    def execute(words, ask=None, log=None, watch=None, place=None):
+        threads.append(place.environment.get("OMP_NUM_THREADS"))
+        return commands(words, ask, log, watch, place)
+
+    monkeypatch.setattr(child_process, "execute", execute)
+    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 12)
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi,none", "--lr", "0.1,0.2"]
+    words = [*map(str, words), *SMALL, "--train-lengths", "16", "--eval-lengths", "16"]
+    for lr in ("0.1", "0.2"):
+        assert main([*words, "--job", f"run:{data_bin.parent.name}/alibi-16-seed1-lr{lr}"]) == 0
+    threads.clear()
+    assert main(words) == 0 and len(threads) == 6  # two trials, two trainings, two evaluations
+    assert {*threads} == {"2"}  # 12 cores, two runs with two trials each
+
+
+def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path, monkeypatch):
+    """Its name, a probe, and speeds beside sinusoidal."""
+    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
+    del METHODS["root"]
+    guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
+    (tmp_path / "a_plugin").mkdir()
+    code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
+    (tmp_path / "a_plugin" / "__init__.py").write_text(code, encoding="utf-8")
+    words = ["compare", data_bin, "--user-dir", tmp_path / "a_plugin", "--methods", "root"]
+    words += ["--train-lengths", "32", "--eval-lengths", "1x,4x", "--updates", "2"]
+    words += ["--probes", "copy", "--speeds", "--out", tmp_path / "out", *SMALL]
+    assert main([*map(str, words), "--parallel", "1"]) == 0
+    text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    header, row, *_ = cells_of(text)
+    # Two updates do not teach anything to copy, so there is no column of it here.
+    assert header[1:] == ["32", "128", "training speed", "evaluation speed", "memory"]
+    assert row[0] == "Root distance, L=32" and row[5] == "–"  # no sinusoidal model was trained
+    assert all(float(cell.split()[0]) > 0 for cell in row[1:5])
+    (probe,) = cells_of(text.split("## copy")[1])[1:]
+    assert probe[0] == row[0] and probe[1].endswith("%")
+    measured = load_results_file(tmp_path / "out" / "speeds.json")["cells"]
+    cases = [(cell["position_method"], cell["phase"]) for cell in measured]
+    models = ("root", "sinusoidal")
+    assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
+    assert all(len(cell["round_seconds"]) == 15 for cell in measured)
+    probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")
+    assert '"display_name": "Root distance"' in probed

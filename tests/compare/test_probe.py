@@ -1,0 +1,167 @@
+"""Probes: their sequences, a model's accuracy against a naive count, and one from data to heat map."""
+
+import numpy as np
+import pytest
+import torch
+from fairseq_runs import write_corpus
+from fakes import TINY
+from results_documents import cells_of
+
+from alibi_fairseq import reporting
+from alibi_fairseq.cli import main
+from alibi_fairseq.data import probes
+from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
+from alibi_fairseq.evaluation.data import load_dictionary
+from alibi_fairseq.evaluation.probe import correct
+from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
+from alibi_fairseq.results.schema import load_results_file
+
+COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
+
+
+@pytest.fixture
+def few_sequences(monkeypatch):
+    monkeypatch.setattr(probes, "TOKENS", 64 * 64)
+    monkeypatch.setattr(probes, "HELD_OUT", 8)
+
+
+@pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
+@pytest.mark.parametrize("probe", [COPY, PASSKEY], ids=lambda probe: probe.name)
+def test_a_sequence_is_a_string_a_gap_and_the_string_again(probe, depth):
+    text, first, length = np.arange(1000, 1400), 50, 128
+    filling = text if probe.in_text else None
+    rows = probe.sequences(np.random.default_rng(3), first, filling, 40, length, depth)
+    assert rows.shape == (40, length) and (rows[:, -1] == 2).all()
+    places = set()
+    for row in rows.tolist():
+        before, last = [place for place, token in enumerate(row) if token == first]
+        string = row[last + 1 : -1]
+        assert row[before + 1 : before + 1 + probe.size] == string
+        assert len(set(string)) == probe.size
+        assert all(first + 2 <= symbol < first + 2 + probe.symbols for symbol in string)
+        rest = row[:before] + row[before + 1 + probe.size : last]
+        if probe.in_text:  # one stretch of text, cut where the key is planted
+            assert rest == list(range(rest[0], rest[0] + len(rest)))
+        else:
+            assert set(rest) == {first + 1}
+        if depth is not None:
+            assert last - before - 1 - probe.size == probe.gap(length, depth)
+            assert depth != 0 or before == 0
+        places.add(before)
+    assert len(places) == 1 if depth is not None else len(places) > 10
+
+
+def test_sequences_to_train_on_repeat_the_string_more_often():
+    rows = COPY.sequences(np.random.default_rng(3), 4, None, 40, 64, copies=5)
+    for row in rows.tolist():
+        marks = [place for place, token in enumerate(row) if token == 4]
+        strings = {tuple(row[place + 1 : place + 9]) for place in marks}
+        assert len(marks) == 5 and len(strings) == 1 and row.count(5) == 64 - 1 - 5 * 9
+
+
+def test_the_blocks_of_a_training_are_the_sequences(few_sequences, tmp_path):
+    from fairseq.data import TokenBlockDataset, data_utils
+
+    prepare(COPY, 64, None, tmp_path / "data")
+    lines = data_utils.load_indexed_dataset(str(tmp_path / "data" / "train"))
+    blocks = TokenBlockDataset(lines, lines.sizes, 64, pad=1, eos=2, break_mode="none")
+    assert len(blocks) == len(lines) == 64
+    assert all((blocks[n] == lines[n]).all() for n in range(64))
+    assert len(load_dictionary(tmp_path / "data")) == 4 + 2 + COPY.symbols
+    before = (tmp_path / "data" / "train.bin").stat().st_mtime_ns
+    prepare(COPY, 64, None, tmp_path / "data")
+    assert (tmp_path / "data" / "train.bin").stat().st_mtime_ns == before
+    prepare(COPY, 64, None, tmp_path / "again")
+    same = [(tmp_path / name / "train.bin").read_bytes() for name in ("data", "again")]
+    assert same[0] == same[1]
+
+
+def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
+    """Learned positions are tested past their table, and what is done is not done again."""
+    out = tmp_path / "out"
+    words = ["compare", "--probes", "copy", "--methods", "learned", "--updates", "2"]
+    words += ["--train-lengths", "48", "--tokens-per-update", "192", "--train-flags", TINY]
+    words += ["--out", str(out)]
+    assert main([*words, "--dry-run"]) == 0
+    assert "--lengths 48,96,192,384,768" in capsys.readouterr().out
+    assert main(words) == 0
+    assert "none has learned the task" in capsys.readouterr().out
+    document = load_results_file(out / "results.json")
+    assert document["kind"] == "probe" and document["corpus"] == "copy"
+    measured = [(cell["length"], cell["depth"]) for cell in document["cells"]]
+    assert measured == [(48 * n, depth) for n in (1, 2, 4, 8, 16) for depth in DEPTHS]
+    assert (out / "figure.svg").stat().st_size > 1000 and (out / "table.md").is_file()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
+    assert main(words) == 0
+    assert "evaluating" not in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+
+    data, checkpoint = out / "copy" / "data-48", next(out.glob("copy/*/checkpoint_last.pt"))
+    checks_accuracy(data, checkpoint)
+    beyond = ["eval", str(data), "--path", str(checkpoint), "--lengths", "96"]
+    assert main([*beyond, "--out", str(tmp_path / "x.json")]) == 2
+    assert "clamp_learned_positions" in capsys.readouterr().err
+
+
+def checks_accuracy(data, checkpoint):
+    """Symbol by symbol, from the scores of a whole pass over the sequence before it."""
+    model = load_checkpoint(checkpoint, data)
+    rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
+    right = correct(model, torch.from_numpy(rows), COPY.size)
+    for row, found in zip(rows.tolist(), right.tolist()):
+        for n, place in enumerate(range(len(row) - 1 - COPY.size, len(row) - 1)):
+            scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
+            assert found[n] == (int(scores[0, -1].argmax()) == row[place])
+
+
+def cell(method, length, depth, accuracy, seed=1):
+    model = {"position_method": method, "train_length": 64, "seed": seed}
+    of_test = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
+    return {**model, **of_test, "accuracy": accuracy}
+
+
+def test_the_table_averages_depths_then_seeds():
+    cells = [cell("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
+    for seed, accuracy in ((1, 0.5), (2, 0.9)):
+        cells += [cell("alibi", 64, 0.0, accuracy, seed), cell("alibi", 64, 1.0, 1.0, seed)]
+        cells += [cell("alibi", 256, 0.0, 0.25, seed)]
+    text = accuracy_table(cells)
+    assert cells_of(text)[1:] == [
+        ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
+        ["No positions, L=64", "15 %", "–"],
+    ]
+    assert "guessing: 10 %" in text and "none has learned" not in text
+    assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
+
+
+def test_a_probe_that_no_model_has_learned_is_said_and_dropped():
+    """Naming a string's symbols in any order is far above guessing and no copying."""
+    cells = [cell("none", 64, 0.0, 0.49), cell("none", 256, 0.0, 0.9)]
+    assert "none has learned" in accuracy_table(cells)
+    assert probe_columns("copy", cells) == {}
+
+
+def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reporting.probes, "LEARNED", 0.0)
+    data = tmp_path / "data"
+    data.mkdir()
+    write_corpus(data, train=1000, valid=500)
+    words = f"compare {data} --methods alibi --probes passkey --updates 2".split()
+    words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "128"]
+    assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "passkey at 4 L" in printed and "## passkey" in printed
+    header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
+    assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
+    kinds = [load_results_file(path)["kind"] for path in sorted((tmp_path / "out").glob("*.json"))]
+    assert sorted(kinds) == ["evaluation", "probe"]
+
+
+def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
+    few_sequences, data_bin, tmp_path, capsys
+):
+    words = ["compare", str(data_bin), "--probes", "passkey", "--train-lengths", "64"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "give a longer text" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.pt"))

@@ -1,0 +1,101 @@
+import json
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+from preparations import train_byte_level_bpe
+
+from alibi_fairseq.data.tokenization import (
+    ByteLevelBpe,
+    SentencePiece,
+    WordPiece,
+    train_sentencepiece,
+)
+from alibi_fairseq.errors import UserInputError
+
+LINES = [
+    "the cat sat on the mat , and the cat was fat",
+    "Zoë's naïve café cost 3.50 € – “far” too much",
+    "<s> and </s> and <unk> and <pad> are words too",
+    "x = {'a': [1, 2], \"b\": None}",
+] * 30
+UNSEEN = ["日本語 and 🎉 were never seen", "ThE CaT", "<unk> <s>"]
+
+
+@pytest.fixture(scope="module")
+def sentencepiece(tmp_path_factory):
+    return train_sentencepiece(LINES, tmp_path_factory.mktemp("sp") / "sp.model", 400)
+
+
+@pytest.fixture(scope="module")
+def byte_level(tmp_path_factory):
+    return train_byte_level_bpe(LINES, tmp_path_factory.mktemp("bpe"), 330)
+
+
+def fairseq_indices(tokeniser, line, folder):
+    """What fairseq-preprocess makes of the tokenised line, and the dictionary it uses."""
+    tokeniser.write_dictionary(folder / "dict.txt")
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    text = " ".join(tokeniser.names[i] for i in tokeniser.encode([line])[0])
+    return dictionary.encode_line(text, add_if_not_exist=False).tolist(), dictionary
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "byte_level"])
+@pytest.mark.parametrize("line", LINES[:4] + UNSEEN)
+def test_own_numbers_plus_offset_are_fairseqs(kind, line, request, tmp_path):
+    tokeniser = request.getfixturevalue(kind)
+    indices, dictionary = fairseq_indices(tokeniser, line, tmp_path)
+    pieces = tokeniser.encode([line])[0]
+    assert [number + tokeniser.offset for number in pieces] + [dictionary.eos()] == indices
+    assert dictionary.unk() not in indices  # so nothing is lost:
+    assert kind != "sentencepiece" or tokeniser._model.decode(pieces) == line
+    assert len(dictionary) == len(tokeniser.names) + tokeniser.offset
+
+
+def test_byte_level_bpe_agrees_with_fairseqs_own_encoder(byte_level):
+    encoder = get_encoder(*map(str, byte_level.files))
+    for line in LINES[:4] + UNSEEN:
+        assert byte_level.encode([line])[0] == encoder.encode(line)
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_wordpiece_agrees_with_transformers(cased, tmp_path):
+    from transformers import BertTokenizer
+
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat on mat , . ' “ ” fat ##s ##y cafe was to"
+    words += " café The Cat" if cased else ""
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(words.split()) + "\n")
+    ours = WordPiece(path)
+    assert ours.lower_case is not cased
+    theirs = BertTokenizer(str(path), do_lower_case=not cased)
+    for line in ["The cats sat on the fatty mat , “ Café ” was", "the café's cat . catsy"]:
+        pieces = [ours.names[i] for i in ours.encode([line])[0]]
+        assert pieces == theirs.tokenize(line)
+        indices, dictionary = fairseq_indices(ours, line, tmp_path)
+        assert [n + ours.offset for n in ours.encode([line])[0]] + [2] == indices
+    assert len(dictionary) == len(words.split()) + 4
+
+
+@pytest.mark.parametrize("content", ["the\nthe\n", "the\ncat\n", "[UNK]\n[CLS]\n[SEP]\na\na\n"])
+def test_other_files_are_no_wordpiece_vocabulary(tmp_path, content):
+    (tmp_path / "vocab.txt").write_text(content)
+    with pytest.raises(UserInputError, match=r"vocab\.txt"):
+        WordPiece(tmp_path / "vocab.txt")
+
+
+def test_numbers_with_gaps_are_no_byte_level_bpe(byte_level, tmp_path):
+    encoder, merges = byte_level.files
+    numbers = json.loads(encoder.read_text())
+    last = max(numbers, key=numbers.get)
+    (tmp_path / "encoder.json").write_text(json.dumps({**numbers, last: numbers[last] + 1}))
+    with pytest.raises(UserInputError, match=r"encoder\.json"):
+        ByteLevelBpe(tmp_path / "encoder.json", merges)
+
+
+def test_pieces_with_white_space_do_not_get_into_a_dictionary(sentencepiece, tmp_path):
+    broken = SentencePiece(sentencepiece.files[0])
+    broken.names[5] = "a\u00a0b"
+    with pytest.raises(UserInputError, match="white space"):
+        broken.write_dictionary(tmp_path / "dict.txt")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,103 @@
+"""The beginnings of texts, before they are tokenised, and of splits."""
+
+from __future__ import annotations
+
+import pytest
+from fairseq_runs import write_corpus
+from preparations import books, documents_file, sentences, tarred, wikitext_files
+
+from alibi_fairseq.data import bookcorpus, cc100_roberta
+from alibi_fairseq.data.bookcorpus import BookCorpus
+from alibi_fairseq.data.cc100_roberta import Cc100Roberta
+from alibi_fairseq.data.custom_text import CustomTextBuilder
+from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.truncation import excerpt, first
+from alibi_fairseq.data.wikitext103 import WikiText103
+from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "data-bin"
+    folder.mkdir()
+    return write_corpus(folder, train=500, valid=200)
+
+
+def split(folder, name):
+    return load_split(folder, name, load_dictionary(folder))
+
+
+def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path):
+    out = tmp_path / "text-smoke"
+    out.mkdir()
+    (out / "test.bin").touch()  # of an older excerpt
+    (corpus / "manifest.json").write_text("{}")  # of the whole, whose name must not be borne
+    excerpt(corpus, out, {"train": first(100), "valid": first(10_000), "test": first(10)})
+    (corpus / "manifest.json").unlink()
+    whole, cut = split(corpus, "train"), split(out, "train")
+    assert len(cut.tokens) >= 100
+    assert cut.line_starts[-1] < 100  # without its last line it would be too short
+    assert cut.tokens.tolist() == whole.tokens[: len(cut.tokens)].tolist()
+    assert cut.line_starts.tolist() == whole.line_starts[: len(cut.line_starts)].tolist()
+    assert split(out, "valid").tokens.tolist() == split(corpus, "valid").tokens.tolist()
+    assert not (out / "test.bin").exists()
+    assert corpus_name(out) == "text-smoke"
+    assert (out / "dict.txt").read_bytes() == (corpus / "dict.txt").read_bytes()
+
+
+def test_rare_words_become_unknown(corpus, tmp_path):
+    """As fairseq-preprocess --nwordssrc: the most frequent words keep their numbers."""
+    out = tmp_path / "text-smoke"
+    excerpt(corpus, out, {"valid": first(10_000)}, words=12)
+    whole, cut = split(corpus, "valid"), split(out, "valid")
+    dictionary = load_dictionary(out)
+    assert len(dictionary) == 4 + 12 < whole.tokens.max() < len(load_dictionary(corpus))
+    kept = whole.tokens < len(dictionary)
+    assert cut.tokens[kept].tolist() == whole.tokens[kept].tolist()
+    assert set(cut.tokens[~kept].tolist()) == {dictionary.unk()}
+
+
+def test_an_excerpt_of_wikitext_has_the_first_lines_and_the_whole_dictionary(tmp_path):
+    """So a binary excerpt of it is that of the whole text, bit for bit."""
+    wikitext_files(tmp_path / "text")
+    text = {"from_dir": tmp_path / "text", "allow_other_text": True}
+    prepare(WikiText103(**text), tmp_path / "whole")
+    manifest, _ = prepare(WikiText103(**text, excerpt=1000), tmp_path / "beginning")
+    assert 1000 <= manifest["splits"]["train"]["tokens"] < 1040
+    for name in ("whole", "beginning"):
+        source = tmp_path / name / "data-bin"
+        excerpt(source, tmp_path / f"{name}-cut", {"train": first(1000), "test": first(50)}, 40)
+    for name in ("train.bin", "train.idx", "test.bin", "dict.txt"):
+        whole, cut = (tmp_path / f"{which}-cut" / name for which in ("whole", "beginning"))
+        assert whole.read_bytes() == cut.read_bytes()
+
+
+def corpora(folder):
+    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in sentences(1, 2000)))
+    packed = tarred(books(folder / "books", 30), folder / "books.tar.xz")
+    documents = documents_file(folder / "documents.txt")
+    small = {"vocab_size": 300, "excerpt": 1000}
+    web = {"valid_tokens": 300, **small}
+    return {
+        "books": BookCorpus([packed], held_out=10, **small),
+        "lines": BookCorpus([folder / "lines.txt"], held_out=10, allow_other_text=True, **small),
+        "documents": Cc100Roberta([documents], **web),
+        "archive": Cc100Roberta([tarred(folder / "books", folder / "books.tar.gz")], **web),
+        "own": CustomTextBuilder([folder / "lines.txt"], vocab_size=300, excerpt=2000),
+    }
+
+
+@pytest.mark.parametrize("name", ["books", "lines", "documents", "archive", "own"])
+def test_only_the_beginning_of_a_text_is_prepared(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(bookcorpus, "LINES_PER_BLOCK", 50)
+    monkeypatch.setattr(cc100_roberta, "_LEAST_EXCERPT", 20_000)
+    corpus = corpora(tmp_path)[name]
+    # Were it the whole text, it would be the paper's.
+    monkeypatch.setattr(cc100_roberta, "PAPER_BYTES", 1000)
+    manifest, _ = prepare(corpus, tmp_path / "out")
+    assert manifest["corpus"] in ("books", "lines", "documents")
+    assert manifest["identified_by"] is None
+    sizes = {split: counts["bytes"] for split, counts in manifest["splits"].items()}
+    least, most = {"books": (8000, 100_000), "own": (15_900, 16_200)}.get(name, (8000, 75_000))
+    assert least <= sum(sizes.values()) <= most and min(sizes.values()) > 0
+    assert set(sizes) >= {"train", "valid"}

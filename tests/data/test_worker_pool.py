@@ -1,0 +1,92 @@
+import os
+import re
+import signal
+import time
+
+import pytest
+from tqdm import tqdm
+
+from alibi_fairseq.data import worker_pool
+from alibi_fairseq.runs.child_process import advance
+
+
+def square(n):
+    return n * n
+
+
+def parent_of_a_sleeper(path):
+    for _ in worker_pool.map_in_order(sleep_and_tell, [path] * 2, workers=2):
+        pass
+
+
+def sleep_and_tell(path):
+    with open(f"{path}/{os.getpid()}", "w"):
+        pass
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_order_and_items_only_as_needed(workers):
+    taken = []
+
+    def items():
+        for n in range(40):
+            taken.append(n)
+            yield n
+
+    results = worker_pool.map_in_order(square, items(), workers)
+    assert [next(results) for _ in range(5)] == [0, 1, 4, 9, 16]
+    assert len(taken) <= 5 + 2 * workers
+    assert list(results) == [n * n for n in range(5, 40)]
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    process = worker_pool.process_context().Process(
+        target=parent_of_a_sleeper, args=(str(tmp_path),)
+    )
+    process.start()
+    deadline = time.monotonic() + 300
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(workers) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().split()[2] != "Z"
+
+
+def test_progress_log_has_plain_lines(capsys):
+    """Three bars at once, as of runs side by side; tqdm moves the cursor between bars."""
+    with (
+        worker_pool.progress(10, "one") as one,
+        worker_pool.progress(10, "two") as two,
+        worker_pool.progress(10, "three") as three,
+    ):
+        for bar in (one, two, three):
+            bar.update(10)
+            bar.refresh()
+            tqdm.write("between")
+    captured = capsys.readouterr().err
+    assert not re.search(r"[\r\x1b]", captured)
+    lines = captured.splitlines()
+    assert all(re.match(r"(one|two|three): +(0|100)%", line) for line in lines), lines
+    assert {line.split(":")[0] for line in lines if "100%" in line} == {"one", "two", "three"}
+
+
+def test_training_log_has_few_progress_lines(capsys):
+    with worker_pool.progress(40, "training", "update") as bar:
+        for updates in range(1, 41):
+            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) < 5 and "loss 9 bits" in lines[-1]

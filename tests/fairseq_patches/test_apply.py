@@ -1,0 +1,118 @@
+"""Each workaround beside what fairseq does without it."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import logging
+import os
+import pickle
+import shutil
+import warnings
+
+import numpy
+import pytest
+import torch
+from fairseq import checkpoint_utils, file_io, options
+from fairseq.data import TokenBlockDataset, token_block_dataset
+from omegaconf import OmegaConf
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.fairseq_patches import apply
+
+
+@pytest.mark.skipif(hasattr(numpy, "compat"), reason="NumPy 1 has it")
+def test_numpy(monkeypatch):
+    def sentences():
+        tokens = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])]
+        return TokenBlockDataset(tokens, [3, 2], None, pad=1, eos=2, break_mode="eos")
+
+    assert [s.tolist() for s in sentences()] == [[4, 5, 2], [6, 2]]
+    assert not hasattr(numpy, "compat")
+    monkeypatch.setattr(token_block_dataset, "np", numpy)
+    with pytest.raises(AttributeError, match="compat"):
+        sentences()
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("echo harm",)
+
+
+def older_checkpoint(path, **more) -> str:
+    """A checkpoint as fairseq 0.9 to 1.0 wrote them."""
+    state = {
+        "args": argparse.Namespace(
+            arch="transformer_lm", task="language_modeling", tokens_per_sample=16, lr=[0.1]
+        ),
+        "notes": OmegaConf.create({"lr": [0.1], "arch": "transformer_lm"}),
+        "model": {"weight": torch.ones(2)},
+        "extra_state": {"best": numpy.float64(2.5), "epoch": 1},
+        "optimizer_history": [{"num_updates": 1, "best_loss": 2.5}],
+        "last_optimizer_state": None,
+        **more,
+    }
+    torch.save(state, path)
+    return str(path)
+
+
+def test_older_checkpoints(tmp_path):
+    path = older_checkpoint(tmp_path / "old.pt")
+    load = checkpoint_utils.load_checkpoint_to_cpu
+    with pytest.raises(pickle.UnpicklingError, match="Weights only"):
+        inspect.unwrap(load)(path)
+    state = load(path)
+    assert state["cfg"].task.tokens_per_sample == 16
+    assert state["notes"].lr == [0.1]
+    assert state["extra_state"]["best"] == 2.5
+    with pytest.raises(pickle.UnpicklingError, match="Weights only"):
+        torch.load(path)  # nothing stays allowed
+    with pytest.raises(UserInputError, match=r"evil.pt asks for posix.system"):
+        load(older_checkpoint(tmp_path / "evil.pt", extra=Evil()))
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
+def test_bf16(flag):
+    def parsed(parse, *flags):
+        command = ["data", "--arch", "alibi_lm_tiny", "--task", "language_modeling", *flags]
+        return parse(options.get_training_parser(), command)
+
+    assert parsed(inspect.unwrap(options.parse_args_and_arch), flag).tpu
+    args = parsed(options.parse_args_and_arch, flag)
+    assert args.bf16 and not args.tpu
+    assert parsed(options.parse_args_and_arch, flag, "--tpu").tpu
+
+
+def test_a_copy_that_is_interrupted_leaves_the_old_file(monkeypatch, tmp_path):
+    new, last = tmp_path / "checkpoint_1_100.pt", tmp_path / "checkpoint_last.pt"
+    copy = file_io.PathManager.copy
+    new.write_bytes(b"new")
+    last.write_bytes(b"old")
+
+    def killed(source, target):
+        with open(target, "wb") as file:
+            file.write(b"n")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", killed)
+        with pytest.raises(KeyboardInterrupt):
+            copy(str(new), str(last), overwrite=True)
+        assert last.read_bytes() == b"old"
+        with pytest.raises(KeyboardInterrupt):
+            inspect.unwrap(copy)(str(new), str(last), overwrite=True)
+        assert last.read_bytes() == b"n"
+    assert copy(str(new), str(last), overwrite=True)
+    assert last.read_bytes() == b"new"
+
+
+def test_programs_of_users_keep_their_warnings_and_logging(monkeypatch):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler()])
+    root.handlers[0].setFormatter(logging.Formatter("%(message)s"))
+    before = list(warnings.filters), root.level, list(root.handlers)
+    apply.hydra_without_advice()
+    apply.logging_as_configured()
+    monkeypatch.setattr(apply, "is_command", lambda: True)
+    apply.logging_as_configured()  # as a command that configured it before
+    assert (list(warnings.filters), root.level, list(root.handlers)) == before

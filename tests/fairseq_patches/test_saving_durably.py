@@ -1,0 +1,110 @@
+"""A checkpoint that cannot be written leaves the earlier ones and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+import torch
+from commands import SHORT, in_process
+from fairseq import checkpoint_utils
+
+from alibi_fairseq.errors import UserInputError
+
+
+def fill_disk_after(monkeypatch, writes: int) -> None:
+    """The disk is full from the n-th checkpoint on, after some of it has been written."""
+    save, calls = torch.save, []
+
+    def failing(obj, stream, **options):
+        calls.append(1)
+        if len(calls) < writes:
+            return save(obj, stream, **options)
+        stream.write(b"PK half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(torch, "save", failing)
+
+
+def updates_of(path) -> int:
+    return torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+
+def test_a_full_disk(data_bin, tmp_path, monkeypatch):
+    flags = [data_bin, *SHORT, "--save-interval-updates", 1, "--keep-interval-updates", 9]
+    flags += ["--save-dir", tmp_path]
+    with monkeypatch.context() as patch:
+        fill_disk_after(patch, 3)
+        with pytest.raises(UserInputError, match="No space left on device"):
+            in_process("train", *flags)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert not [name for name in names if name.endswith(".tmp")]
+    assert updates_of(tmp_path / "checkpoint_last.pt") == 2
+    in_process("train", *flags)
+    assert updates_of(tmp_path / "checkpoint_last.pt") == 3
+
+
+def test_a_limit_on_the_size_of_files(tmp_path):
+    """A real error of the operating system, in the middle of torch's own writer."""
+    import resource
+    import signal
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(UserInputError, match="could not be written"):
+            checkpoint_utils.torch_persistent_save(
+                {"model": torch.ones(1_000_000)}, str(tmp_path / "checkpoint.pt")
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert not list(tmp_path.iterdir())
+
+
+def flipped(content: bytes) -> bytes:
+    """One bit of a weight is another: torch reads such a file without a word."""
+    place = len(content) // 2
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(lambda content: content[:-1000], id="cut off"),
+        pytest.param(flipped, id="one bit"),
+        pytest.param(lambda content: b"", id="empty", marks=pytest.mark.slow),
+        pytest.param(lambda content: b"PK" * 99, id="something else", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(
+    data_bin, tmp_path, caplog, harm
+):
+    flags = [data_bin, *SHORT, "--save-interval-updates", 2, "--keep-interval-updates", 9]
+    flags += ["--save-dir", tmp_path, "--max-update"]
+    in_process("train", *flags, 5)
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(harm(last.read_bytes()))
+    (tmp_path / "checkpoint_best.pt").write_bytes(b"damaged as well")
+    in_process("train", *flags, 6)
+    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert any(str(last) in line and "checkpoint_1_4.pt" in line for line in said), said
+    assert updates_of(last) == 6
+    assert (tmp_path / "checkpoint_last.pt.damaged").is_file()
+
+
+def test_no_whole_checkpoint_at_all(data_bin, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
+    with pytest.raises(UserInputError, match="whole"):
+        in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_last.pt"]
+
+
+def test_a_flipped_bit_is_noticed_by_an_evaluation(data_bin, checkpoint, tmp_path):
+    path = tmp_path / "flipped.pt"
+    path.write_bytes(flipped(checkpoint.read_bytes()))
+    torch.load(path, weights_only=True)  # torch alone notices nothing
+    with pytest.raises(UserInputError, match="flipped.pt is damaged"):
+        in_process("eval_lm", data_bin, "--path", path, "--cpu")

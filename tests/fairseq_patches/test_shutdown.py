@@ -1,0 +1,197 @@
+"""A run that receives a signal saves and stops, and resumes as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+from fairseq.trainer import Trainer
+from fairseq_runs import run_train, same_training_state, write_corpus
+
+from alibi_fairseq.fairseq_patches import shutdown
+from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
+
+FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("data"), train=2000, valid=200)
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """The last checkpoint of a run that nothing disturbed."""
+    return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
+
+
+def signal_at_update(monkeypatch, update: int, number: int) -> None:
+    """Send this process a signal in the middle of the update that follows ``update`` others."""
+    prepare = Trainer._prepare_sample
+
+    def sending(trainer, sample, *rest):
+        if trainer.get_num_updates() == update:
+            os.kill(os.getpid(), number)
+        return prepare(trainer, sample, *rest)
+
+    monkeypatch.setattr(Trainer, "_prepare_sample", sending)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_run_resumes_to_the_same_numbers(monkeypatch, whole, data, tmp_path, number):
+    flags = (*FLAGS, "--max-update", "40")
+    with monkeypatch.context() as patch:
+        signal_at_update(patch, 10, number)
+        stopped = run_train(data, tmp_path / "stopped", *flags)
+    assert stopped["optimizer_history"][-1]["num_updates"] == 11
+    assert 0 < stopped["extra_state"]["train_iterator"]["iterations_in_epoch"] == 11
+    assert stopped["cfg"]["optimization"]["max_update"] == 40
+    assert not (tmp_path / "stopped" / "checkpoint_best.pt").exists()  # no time for a validation
+
+    resumed = run_train(data, tmp_path / "stopped", *flags)
+    assert resumed["optimizer_history"][-1]["num_updates"] == 40
+    assert same_training_state(whole, resumed)
+
+
+def started(train_step=None) -> SimpleNamespace:
+    """A trainer as it is before its first update, which listens to signals."""
+    limits = SimpleNamespace(max_update=5, max_epoch=0)
+    trainer = SimpleNamespace(
+        train_step=train_step,
+        get_train_iterator=None,
+        data_parallel_world_size=1,
+        get_num_updates=lambda: 0,
+        cfg=SimpleNamespace(optimization=limits),
+    )
+    shutdown.save_and_stop_on_request(trainer, SimpleNamespace(next_epoch_idx=1))
+    return trainer
+
+
+def test_signal_handlers_are_restored():
+    before = [signal.getsignal(number) for number in shutdown.SIGNALS]
+    with shutdown.listening():
+        started()
+        assert [signal.getsignal(number) for number in shutdown.SIGNALS] != before
+    assert [signal.getsignal(number) for number in shutdown.SIGNALS] == before
+
+
+class TestStopRequest:
+    def test_the_second_ctrl_c_interrupts(self):
+        request = shutdown.TrainingStopHandler()
+        request.training = True
+        request.receive(signal.SIGTERM)
+        request.receive(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            request.receive(signal.SIGINT)
+        assert request.signal == signal.SIGTERM
+
+    def test_before_the_training_ctrl_c_interrupts_and_others_are_kept(self):
+        request = shutdown.TrainingStopHandler()
+        request.receive(signal.SIGUSR1)
+        with pytest.raises(KeyboardInterrupt):
+            request.receive(signal.SIGINT)
+        assert request.signal == signal.SIGUSR1
+
+    @pytest.mark.parametrize(
+        ("number", "training", "early", "environment", "code"),
+        [
+            (signal.SIGTERM, True, True, {}, 75),
+            (signal.SIGTERM, True, True, {"TORCHELASTIC_RUN_ID": "1"}, 0),
+            (signal.SIGTERM, True, False, {}, 0),
+            (signal.SIGTERM, False, False, {}, 75),  # its children train
+            (None, False, False, {}, 0),
+        ],
+    )
+    def test_exit_code(self, number, training, early, environment, code):
+        request = shutdown.TrainingStopHandler()
+        request.signal, request.training, request.stopped_early = number, training, early
+        assert shutdown.exit_code(request, environment) == code
+
+    def test_children_that_train_are_asked_to_stop(self, monkeypatch):
+        children, asked = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)], []
+        monkeypatch.setattr("multiprocessing.active_children", lambda: children)
+        monkeypatch.setattr(os, "kill", lambda *call: asked.append(call))
+        request = shutdown.TrainingStopHandler()
+        request.receive(signal.SIGINT)
+        assert asked == [(7, signal.SIGUSR1)]
+        request.training = True  # its children load data
+        request.receive(signal.SIGTERM)
+        assert asked == [(7, signal.SIGUSR1)]
+
+    @pytest.mark.parametrize(
+        ("updates", "last", "early"), [(4, 5, True), (5, 5, False), (9, 0, True)]
+    )
+    def test_a_signal_after_the_last_update_stops_nothing(self, caplog, updates, last, early):
+        limits = SimpleNamespace(max_update=last, max_epoch=0, stop_time_hours=0)
+        data = SimpleNamespace(validate_after_updates=0, validate_interval_updates=0)
+        saving = SimpleNamespace(save_interval_updates=0)
+        cfg = SimpleNamespace(optimization=limits, dataset=data, checkpoint=saving)
+        trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates)
+        epochs = SimpleNamespace(next_epoch_idx=1, end_of_epoch=lambda: False)
+        request = shutdown.TrainingStopHandler()
+        with caplog.at_level("INFO", logger="alibi_fairseq"):
+            shutdown.stop_after_this_update(request, trainer, epochs)
+        assert request.stopped_early == early
+        assert f"saving after update {updates}" in caplog.text
+
+
+def files_of(folder) -> dict:
+    """Contents and modification times of the files in a folder."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        ("--max-update", "20"),
+        ("--max-epoch", "2"),
+        ("--max-update", "63"),  # an epoch has 32 updates, the last of which is smaller
+        ("--max-update", "64"),
+        ("--stop-time-hours", "1e-9"),
+        ("--max-update", "20", "--stop-min-lr", "1"),
+    ],
+    ids="-".join,
+)
+def test_finished_training_changes_nothing(data, tmp_path, limit):
+    first = run_train(data, tmp_path, *FLAGS, *limit[:2])
+    before = files_of(tmp_path)
+    again = run_train(data, tmp_path, *FLAGS, *limit)
+    assert files_of(tmp_path) == before
+    assert first["optimizer_history"] == again["optimizer_history"]
+
+
+def test_finished_training_continues_to_a_higher_limit(whole, data, tmp_path):
+    run_train(data, tmp_path, *FLAGS, "--max-update", "20")
+    run_train(data, tmp_path, *FLAGS, "--max-update", "20")
+    assert same_training_state(whole, run_train(data, tmp_path, *FLAGS, "--max-update", "40"))
+
+
+@pytest.mark.parametrize(
+    ("update", "interval"),
+    [
+        (10, "--validate-interval-updates"),
+        (10, "--save-interval-updates"),
+        (32, "--save-interval-updates"),  # the end of an epoch
+        (40, "--save-interval-updates"),  # the end of the training
+    ],
+)
+def test_signal_skips_no_validation_of_the_run(monkeypatch, data, tmp_path, update, interval):
+    flags = (*FLAGS, "--max-update", "40", interval, "5", "--keep-interval-updates", "1")
+    undisturbed = run_train(data, tmp_path / "whole", *flags)
+    with monkeypatch.context() as patch:
+        signal_at_update(patch, update - 1, signal.SIGTERM)
+        run_train(data, tmp_path / "stopped", *flags)
+    resumed = run_train(data, tmp_path / "stopped", *flags)
+    assert same_training_state(undisturbed, resumed)
+    for part in ("best", "val_loss"):
+        assert undisturbed["extra_state"][part] == resumed["extra_state"][part]
+    names = [{path.name for path in (tmp_path / run).iterdir()} for run in ("whole", "stopped")]
+    assert names[0] == names[1]
+    cells = [
+        load_results_file(tmp_path / run / TRAINING_FILE)["cells"] for run in ("whole", "stopped")
+    ]
+    losses = [[(cell["updates"], cell["loss_bits"]) for cell in each] for each in cells]
+    assert losses[0] == losses[1]

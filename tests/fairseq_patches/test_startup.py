@@ -1,0 +1,138 @@
+"""Options and processes of a fairseq command before it starts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.fairseq_patches import resume, startup
+
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
+
+
+@pytest.fixture(autouse=True)
+def started_alone(monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    for name, value in zip(NAMES, ("localhost", "29500", "2", "1")):
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+
+def prepare(cfg, program):
+    startup.check(cfg, program)
+    startup.join(cfg, program)
+    return cfg.distributed_training
+
+
+def training(data, *flags):
+    command = [str(data), "--task", "language_modeling", "--arch", "alibi_lm_tiny"]
+    command += ["--tokens-per-sample", "16", "--max-tokens", "64", *flags]
+    parser = options.get_training_parser()
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
+
+
+def evaluation(data, *flags):
+    command = [str(data), "--path", "none.pt", "--tokens-per-sample", "16", *flags]
+    parser = options.get_eval_lm_parser()
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
+
+
+@pytest.mark.parametrize(
+    ("make", "program", "flag", "value"),
+    [
+        (training, "train", "--required-batch-size-multiple", "0"),
+        (training, "train", "--restore-file", "none.pt"),
+        (evaluation, "eval_lm", "--context-window", "-1"),
+        (evaluation, "eval_lm", "--context-window", "16"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, make, program, flag, value):
+    with pytest.raises(UserInputError, match=flag):
+        prepare(make(tmp_path, flag, value), program)
+    prepare(make(tmp_path, "--required-batch-size-multiple", "1"), program)
+
+
+class TestProcesses:
+    def test_one_process_stays_one(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SLURM_NTASKS", "4")  # a batch script is no step
+        cfg = training(tmp_path)
+        before = cfg.distributed_training.copy()
+        assert prepare(cfg, "train") == before
+
+    @pytest.mark.parametrize("gpus", [0, 2])
+    def test_torchrun_keeps_the_fast_backends_where_there_are_gpus(
+        self, tmp_path, torchrun, monkeypatch, gpus
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
+        job = prepare(training(tmp_path), "train")
+        backends = ("nccl", "pytorch_ddp") if gpus else ("gloo", "legacy_ddp")
+        assert (job.distributed_backend, job.ddp_backend) == backends
+        assert job.distributed_world_size == 2
+        joined = (job.distributed_init_method, job.distributed_rank, job.distributed_no_spawn)
+        assert joined == ((None, 0, False) if gpus else ("env://", 1, True))
+
+    def test_by_hand_without_gpu(self, tmp_path, no_gpu):
+        flags = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://h:1"]
+        job = prepare(training(tmp_path, *flags), "train")
+        assert (job.distributed_backend, job.ddp_backend) == ("gloo", "legacy_ddp")
+
+    @pytest.mark.parametrize("rank", ["-1", "2"])
+    def test_a_rank_that_the_others_would_wait_for(self, tmp_path, torchrun, monkeypatch, rank):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(UserInputError, match=f"RANK={rank} .*WORLD_SIZE=2"):
+            prepare(training(tmp_path), "train")
+
+    @pytest.mark.parametrize("program", ["eval_lm", "generate", "interactive"])
+    def test_torchrun_is_refused_where_nothing_adds_up(self, tmp_path, torchrun, program):
+        with pytest.raises(UserInputError, match="fairseq-" + program.replace("_", "-")):
+            prepare(evaluation(tmp_path), program)
+
+    def test_srun_without_a_world_size_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+        with pytest.raises(UserInputError, match="--distributed-world-size 4"):
+            prepare(training(tmp_path), "train")
+        prepare(training(tmp_path, "--distributed-world-size", "4"), "train")
+
+    def test_cpu_on_a_machine_with_gpus_is_one_process(self, tmp_path, two_gpus):
+        flags = ["--cpu", "--distributed-world-size", "8"]  # what fairseq takes for the default
+        assert prepare(training(tmp_path, *flags), "train").distributed_world_size == 1
+
+    def test_ranks(self, monkeypatch):
+        cfg = SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=0))
+        assert startup.rank_of(cfg) == 0
+        for rank, name in enumerate(("RANK", "SLURM_PROCID"), 2):
+            monkeypatch.setenv(name, str(rank))
+            assert startup.rank_of(cfg) == rank
+        cfg.distributed_training.distributed_rank = 5
+        assert startup.rank_of(cfg) == 5
+
+
+def test_only_a_save_folder_made_for_nothing_goes(tmp_path):
+    (tmp_path / "there").mkdir()
+    for name, file in (("there", ""), ("used", "file"), ("new", "")):
+        folder = tmp_path / name
+        with pytest.raises(UserInputError), resume.lock_save_dir(str(folder)):
+            folder.mkdir(exist_ok=True)
+            if file:
+                (folder / file).touch()
+            raise UserInputError("wrong")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there", "used"]

@@ -1,0 +1,143 @@
+"""Commands that leave what the real ones leave, in no time; for tests of what surrounds them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import torch
+from fairseq import checkpoint_utils
+from results_documents import PROVENANCE, document, evaluation_cell
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.files import sha256_file
+from alibi_fairseq.results.schema import load_results_file, save_results_file
+from alibi_fairseq.runs import torchrun
+
+#: A model that trains in a moment.
+TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
+
+
+def in_this_process(words, ask=None, log=None, watch=lambda: None, place=None) -> int:
+    """Stands for ``command.execute``: a verb of ours, run where fairseq is imported already."""
+    module, *arguments = words[words.index("-m") + 1 :]
+    assert module == "alibi_fairseq", words
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier training
+    before = sys.argv
+    try:
+        return main(arguments)
+    finally:
+        sys.argv = before
+        watch()
+
+
+class Commands:
+    """Stands for ``command.execute``.
+
+    Attributes:
+        ran: verb of each command, in order.
+        trained: save folder, learning rate and updates of each training.
+        stop_at: the number of the command that is told to stop (1: the first); None: none.
+        genuine: whether preparations recognise the paper's text.
+        validation: perplexity by method and learning rate; None: the training diverges.
+    """
+
+    def __init__(self):
+        self.ran: list[str] = []
+        self.trained: list[tuple[str, str, int]] = []
+        self.stop_at: int | None = None
+        self.genuine = False
+        self.validation: dict[str, dict[str, float | None]] = {}
+
+    def __call__(self, words, ask=None, log=None, watch=None, place=None) -> int:
+        words = words[words.index("-m") + 1 :]
+        if words[0] == torchrun.MODULE:
+            words = words[words.index("-m") + 1 :]
+        self.ran.append(words[1])
+        if self.stop_at == len(self.ran):
+            return STOPPED_EARLY
+        if words[1] == "train":
+            return self.train(words[2:], log, watch)
+        return getattr(self, words[1])(words[2:])
+
+    def prepare(self, words: list[str]) -> int:
+        data = Path(value(words, "--out")) / "data-bin"
+        data.mkdir(parents=True)
+        counts = {"lines": 1, "words": 1, "bytes": 1, "tokens": 1}
+        manifest = {
+            "format": "alibi_fairseq/corpus",
+            "version": 1,
+            "corpus": words[0] if self.genuine else "some-text",
+            "identified_by": "a hash" if self.genuine else None,
+            "splits": {"train": counts, "valid": counts},
+            "files": {"train.bin": {"bytes": 1, "sha256": words[0]}},
+            **dict.fromkeys(("dictionary", "tokenizer", "settings", "provenance"), {}),
+            "sources": [],
+        }
+        (data / "manifest.json").write_text(json.dumps(manifest))
+        return 0
+
+    @staticmethod
+    def excerpt(source: Path, out: Path, splits: dict, words: int) -> None:
+        """Stands for ``data.excerpt.excerpt``."""
+        out.mkdir(parents=True)
+        for name in ("train.bin", "valid.bin", "dict.txt"):
+            (out / name).write_text(out.name)
+
+    def train(self, words: list[str], log, watch) -> int:
+        folder, updates = Path(value(words, "--save-dir")), int(value(words, "--max-update"))
+        method, lr = value(words, "--position-method"), value(words, "--lr")
+        self.trained.append((folder.name, lr, updates))
+        found = self.validation.get(method, {}).get(lr, 20.0)
+        if found is None:
+            log.write("FloatingPointError: gradients are Nan/Inf\n")
+            log.flush()
+            watch()
+            return 1
+        cells = [
+            evaluation_cell(found + more, position_method=method, updates=updates - more, length=16)
+            for more in (1, 0)
+        ]
+        save_results_file(document(*cells, kind="training"), folder / "training.json")
+        for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+            history = {"optimizer_history": [{"num_updates": updates}]}
+            torch.save({**history, "of": str(folder), "name": name}, folder / name)
+        return 0
+
+    def eval(self, words: list[str]) -> int:
+        model, out = Path(value(words, "--path")), Path(value(words, "--out"))
+        cells = load_results_file(out)["cells"] if out.exists() else []
+        method, n = model.parent.name.split("-")[:2]
+        asked = (value(words, flag).split(",") for flag in ("--lengths", "--stride"))
+        for length, stride in itertools.product(*asked):
+            cells.append(
+                evaluation_cell(
+                    perplexity(model, int(length)),
+                    position_method=method,
+                    train_length=int(n) if n.isdigit() else 512,
+                    length=int(length),
+                    stride=int(length if stride == "full" else stride),
+                    longest_window=int(length),  # of a text longer than every length
+                    subset=value(words, "--subset"),
+                    checkpoint=str(model),
+                    checkpoint_sha256=sha256_file(model),
+                )
+            )
+        unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}
+        save_results_file(document(*unique.values(), **PROVENANCE), out)
+        return 0
+
+
+def value(words: list[str], flag: str) -> str:
+    """What stands behind a flag the last time it is given."""
+    return words[len(words) - 1 - words[::-1].index(flag) + 1]
+
+
+def perplexity(model: Path, length: int) -> float:
+    """Another one for every run, every length, and every checkpoint of a run."""
+    text = f"{model.parent.name}/{model.name} at {length}"
+    return 10 + zlib.crc32(text.encode()) % 10_000 / 100

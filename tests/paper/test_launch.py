@@ -1,0 +1,192 @@
+"""The command a node runs; two processes on the CPU, started by the launcher, killed and stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+import torch
+from commands import ROOT
+from fairseq_runs import run_train, write_corpus
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.cli.paper import refuse_being_one_of_many
+from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
+from alibi_fairseq.paper.recipe import find_recipe, flags
+from alibi_fairseq.runs import torchrun
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "without"),
+    [
+        ("--gpus 1", "--update-freq 8|--distributed-world-size 1", "torchrun"),
+        (
+            "--gpus 4",
+            "-m alibi_fairseq.runs.torchrun --nnodes=1 --nproc-per-node=4 --max-restarts=0 "
+            "--standalone -m alibi_fairseq train|--update-freq 2",
+            "rdzv",
+        ),
+        (
+            "--gpus 16 --nnodes 2 --rdzv-endpoint node1:29500 --rdzv-id 77",
+            "--nnodes=2|--nproc-per-node=8|--rdzv-backend=c10d --rdzv-endpoint=node1:29500 "
+            "--rdzv-id=77|--max-tokens 4608|--update-freq 1",
+            "standalone",
+        ),
+        ("--cpu 2", "--cpu|--nproc-per-node=2", "fp16"),
+    ],
+)
+def test_the_command_of_a_machine(capsys, options, expected, without):
+    words = [*options.split(), "wikitext-103/alibi-512", "data", "--save-dir", "runs"]
+    assert main(["launch", "--dry-run", *words, "--seed=3"]) == 0
+    command = capsys.readouterr().out
+    assert all(part in command for part in expected.split("|")) and without not in command
+    assert command.endswith("--save-dir runs --seed=3\n")  # the last one counts
+
+
+@pytest.mark.parametrize(
+    ("environment", "nodes"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 1),
+        ({"TORCHELASTIC_RUN_ID": "x"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 4),
+    ],
+)
+def test_launchers_that_would_each_start_the_run_are_refused(environment, nodes):
+    with pytest.raises(UserInputError):
+        refuse_being_one_of_many(environment, nodes)
+    refuse_being_one_of_many({"SLURM_STEP_NUM_TASKS": str(nodes)}, nodes)
+    refuse_being_one_of_many({"SLURM_JOB_ID": "1"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("--gpus 2 RECIPE DATA", "--save-dir"),
+        ("--gpus 2 wikitext-103/alibi DATA --save-dir d", "wikitext-103/alibi"),
+        ("RECIPE DATA --save-dir d", "--cpu"),
+        ("--gpus 2 --cpu 2 RECIPE DATA --save-dir d", "--cpu"),
+        ("--gpus 5 RECIPE DATA --save-dir d", "divisor of 144"),
+        ("--gpus 0 RECIPE DATA --save-dir d", "at least 1"),
+        ("--gpus 9 --nnodes 2 --rdzv-endpoint a:1 RECIPE DATA --save-dir d", "2 nodes"),
+        ("--gpus 8 --nnodes 2 RECIPE DATA --save-dir d", "--rdzv-endpoint"),
+        ("--gpus 2 RECIPE DATA --save-dir d --lrr 1", "--lrr"),
+        ("--cpu 2 extend/alibi-512-at-512 DATA --save-dir d", "--finetune-from-model"),
+    ],
+)
+def test_bad_input(monkeypatch, capsys, arguments, named):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    arguments = arguments.replace("RECIPE", "wikitext-103/alibi-512")
+    assert main(["launch", "--dry-run", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1
+
+
+RECIPE = find_recipe("bookcorpus/alibi-512")
+LENGTH, SEQUENCES = 16, 4  # of one of the two processes
+# The recipe's shape and schedule made small; its optimiser, criterion and precision rules stay.
+TINY = (
+    *("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "32"),
+    *("--decoder-input-dim", "16", "--decoder-output-dim", "16"),
+    *("--decoder-attention-heads", "2", "--tokens-per-sample", str(LENGTH), "--update-freq", "1"),
+    *("--dropout", "0", "--attention-dropout", "0", "--activation-dropout", "0"),
+    *("--warmup-updates", "1", "--lr", "0.05", "--lr-period-updates", "1000"),
+    *("--save-interval-updates", "0", "--log-format", "simple", "--log-interval", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Exactly one update per epoch: two processes' sequences, or one process's doubled batch."""
+    folder = tmp_path_factory.mktemp("data")
+    return write_corpus(folder, train=2 * SEQUENCES * LENGTH, valid=2 * LENGTH)
+
+
+def launch_two(data, save_dir, updates, *flags, restarts=0):
+    """Start the launcher with two processes."""
+    command = [sys.executable, "-m", "alibi_fairseq", "launch", "--cpu", "2"]
+    command += ["--max-restarts", str(restarts), RECIPE.path, str(data)]
+    command += ["--save-dir", str(save_dir), *TINY, *flags]
+    command += ["--max-tokens", str(SEQUENCES * LENGTH), "--max-update", str(updates)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with open(f"{save_dir}.log", "a") as log:
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+
+
+def train_one(data, save_dir, updates):
+    """The last checkpoint of one process that takes the doubled batch at once."""
+    words = [*flags(RECIPE.settings(1, cpu=True)), *TINY, "--max-update", str(updates)]
+    return run_train(data, save_dir, *words, "--max-tokens", str(2 * SEQUENCES * LENGTH))
+
+
+def last(save_dir):
+    return torch.load(save_dir / "checkpoint_last.pt", weights_only=True)
+
+
+def updates_in(save_dir):
+    path = save_dir / "checkpoint_last.pt"
+    return last(save_dir)["optimizer_history"][-1]["num_updates"] if path.exists() else 0
+
+
+def wait_for_update(save_dir, update, run):
+    while updates_in(save_dir) < update:
+        assert run.poll() is None, "the run ended too early"
+        time.sleep(0.2)
+
+
+def workers_of(run):
+    processes = psutil.Process(run.pid).children(recursive=True)
+    return [process for process in processes if torchrun.MODULE not in process.cmdline()]
+
+
+@pytest.mark.slow
+def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_path):
+    """After one update NAG's momentum is the clipped gradient times the learning rate."""
+    assert launch_two(data, tmp_path / "two", 1).wait() == 0
+    one = train_one(data, tmp_path / "one", 1)["last_optimizer_state"]["state"]
+    two = last(tmp_path / "two")["last_optimizer_state"]["state"]
+    assert one.keys() == two.keys() and len(one) > 10
+    for index, state in one.items():
+        gradient = state["momentum_buffer"]
+        assert gradient.abs().max() > 0
+        torch.testing.assert_close(two[index]["momentum_buffer"], gradient, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_bad_input_of_two_workers_is_one_sentence(data, tmp_path):
+    run = launch_two(data, tmp_path / "two", 1, "--position-method", "alibo")
+    assert run.wait() == 2
+    said = (tmp_path / "two.log").read_text()
+    assert said.count("error: There is no position method 'alibo'") in (1, 2)  # one per process
+    assert "ChildFailedError" not in said
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_when_a_process_is_killed_or_the_machine_taken_back(data, tmp_path):
+    """Two processes end where one with the doubled batch ends, although one of them is killed on the
+    way and both are told to stop later: no update is left out or made twice.
+    """
+    folder = tmp_path / "two"
+    run = launch_two(data, folder, 100_000, restarts=1)
+    wait_for_update(folder, 1, run)
+    workers = workers_of(run)
+    assert len(workers) == 2
+    workers[0].send_signal(signal.SIGKILL)
+    wait_for_update(folder, updates_in(folder) + 2, run)  # torchrun has started both again
+    assert not {worker.pid for worker in workers_of(run)} & {worker.pid for worker in workers}
+    run.send_signal(signal.SIGTERM)
+    assert run.wait() == STOPPED_EARLY
+
+    updates = updates_in(folder) + 3
+    assert launch_two(data, folder, updates).wait() == 0
+    two, one = last(folder), train_one(data, tmp_path / "one", updates)
+    for state, processes in ((one, 1), (two, 2)):
+        assert state["optimizer_history"][-1]["num_updates"] == updates
+        assert state["cfg"]["distributed_training"]["distributed_world_size"] == processes
+    for name, tensor in one["model"].items():
+        torch.testing.assert_close(two["model"][name], tensor, rtol=0, atol=1e-5, msg=name)

@@ -1,0 +1,343 @@
+"""The paper's tables: what a dry run says, what is refused, what is done and not done again.
+
+All commands are stand-ins, except in the last test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import torch
+from commands import ROOT
+from data.preparations import books, wikitext_zip
+from fakes import Commands, perplexity
+from results_documents import cells_of
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.files import locked
+from alibi_fairseq.paper import datasets, reproduction, tables
+from alibi_fairseq.paper.recipe import SCALES
+from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.runs import child_process
+from alibi_fairseq.runs.runner import execute_experiment
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    stand_ins = Commands()
+    monkeypatch.setattr(child_process, "execute", stand_ins)
+    monkeypatch.setattr(datasets, "excerpt", fakes.excerpt)
+    monkeypatch.setattr(reproduction, "write_report", lambda *_, **__: None)
+    return stand_ins
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Text of each corpus's kind, none of them the paper's."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "book.txt").write_text("A document.\n\nAnother.\n")
+    return {
+        "wikitext-103": wikitext_zip(folder / "wikitext-103-v1.zip", folder / "wiki"),
+        "bookcorpus": books(folder / "books"),
+        "cc100-roberta": folder / "book.txt",
+    }
+
+
+@pytest.fixture
+def reproduce(commands, texts, tmp_path):
+    """Runs tables of other text; returns the exit code and the commands that ran."""
+
+    def run(item="table12", scale="smoke", work="work", *more):
+        commands.ran = []
+        given = [f"--corpus={name}={path}" for name, path in texts.items()]
+        machine = [] if scale == "smoke" else ["--cpu", "1"]
+        words = [item, "--scale", scale, *given, "--allow-other-text", *machine]
+        words += ["--parallel", "1", "--work-dir", str(tmp_path / work)]
+        return main(["reproduce", *words, *more]), commands.ran
+
+    return run
+
+
+class TestDryRun:
+    @pytest.fixture(autouse=True)
+    def nothing_may_run(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(child_process, "execute", None)
+        monkeypatch.chdir(tmp_path)
+
+    @staticmethod
+    def lines_of(capsys, *words):
+        assert main(["reproduce", *words, "--dry-run"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    @pytest.mark.parametrize("scale", ["paper", "mini", "smoke"])
+    def test_all_is_described_and_nothing_written(self, tmp_path, capsys, scale):
+        lines = self.lines_of(capsys, "all", "--scale", scale)
+        commands = [shlex.split(line) for line in lines if line.startswith("python ")]
+        assert list(tmp_path.iterdir()) == []
+        trainings = [command for command in commands if "train" in command]
+        assert len(trainings) == 34 + 2 + 2 * 4  # intermediate models for Table 11 and Figure 5
+        assert sum("prepare" in command for command in commands) == 3
+        # Table 5 by hand: 20 runs of 286,000 × 73,728 tokens and two of 286,000 × 65,536.
+        total = f"{286_000 * (20 * 73_728 + 2 * 65_536):,}"
+        assert scale != "paper" or total in self.lines_of(capsys, "table5")[-1]
+
+    def test_gpus_change_how_an_update_is_dealt_out(self, capsys):
+        lines = self.lines_of(capsys, "table8", "--gpus", "4")
+        assert any("--update-freq 2 " in line for line in lines)
+        assert main(["reproduce", "table8", "--dry-run", "--gpus", "5"]) == 2
+
+    def test_the_script_works_wherever_it_is_called(self, tmp_path):
+        """With the Python that runs the tests, as on a cluster node that has its own."""
+        path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+        script = [ROOT / "scripts" / "reproduce.sh", "table5", "--dry-run"]
+        done = subprocess.run(script, env={**os.environ, "PATH": path}, capture_output=True)
+        assert done.returncode == 0 and b"wikitext-103/t5-3072" in done.stdout
+
+
+def refused(capsys, tmp_path, commands, *words) -> str:
+    """The sentence of a run that ends with 2 before any work; nothing but perhaps the lock is left."""
+    work = tmp_path / "work"
+    assert main(["reproduce", *map(str, words), "--work-dir", str(work)]) == 2
+    left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
+    assert left <= {"lock"} and commands.ran == []
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("corpus", "item"), [("bookcorpus", "table8"), ("cc100-roberta", "table12")]
+)
+def test_text_that_is_not_the_papers_needs_a_flag(corpus, item, texts, commands, tmp_path, capsys):
+    words = [item, "--scale", "smoke", "--corpus", f"{corpus}={texts[corpus]}"]
+    assert "--allow-other-text" in refused(capsys, tmp_path, commands, *words)
+
+
+def test_a_corpus_that_turns_out_to_be_other_text_stops_before_training(
+    commands, texts, tmp_path, capsys
+):
+    """Plain text for BookCorpus may be the paper's; only its preparation can tell."""
+    words = ["table8", "--cpu", "1", "--corpus", f"bookcorpus={texts['cc100-roberta']}"]
+    assert main(["reproduce", *words, "--work-dir", str(tmp_path / "work")]) == 2
+    assert "is not the paper's bookcorpus after all" in capsys.readouterr().err
+    assert commands.ran == ["prepare"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["all"], "--corpus wikitext-103=PATH --corpus bookcorpus=PATH --corpus cc100-roberta="),
+        (["table5", "--corpus", "wikitext-2=/tmp"], "wikitext-103, bookcorpus"),
+        (["table5", "--corpus", "wikitext-103=nowhere.zip"], "no such file or folder"),
+        (["table17"], "choose from table2"),
+        (["table1"], "python -m benchmarks.methods"),
+        (["figure3"], "no data"),
+        (["table5", "GIVEN", "--gpus", "2", "--cpu", "2"], "--gpus and --cpu"),
+        (["table5", "GIVEN"], "--cpu N"),
+        (["table5", "GIVEN", "--gpus", "8"], "--cpu N"),
+    ],
+)
+def test_bad_input(words, named, texts, commands, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "8" in words else 0)
+    if "GIVEN" in words:
+        words = [*words, "--allow-other-text", f"--corpus=wikitext-103={texts['wikitext-103']}"]
+        words.remove("GIVEN")
+    assert named in refused(capsys, tmp_path, commands, *words)
+
+
+def runs(tmp_path):
+    return tmp_path / "work" / "smoke" / "runs" / "book-as-documents"
+
+
+def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
+    reproduce, tmp_path, capsys
+):
+    code, ran = reproduce()
+    assert code == 0
+    assert ran[:3] == ["prepare", "train", "eval"]
+    # Six runs: two are also kept after fewer updates for Table 11, two at four times for Figure 5.
+    assert ran.count("train") == 6 + 2 + 2 * 4
+    assert ran.count("eval") == 6
+    said = capsys.readouterr().out
+    assert "[6/6] cc100-roberta/alibi-2048" in said and " left)" in said
+    assert "**Not a replication.**" in said
+    rows = cells_of(said)
+    paper = rows.index(["ALiBi, L=512", "paper", "9.79", "9.30", "9.54"])
+    best = runs(tmp_path) / "alibi-512" / "checkpoint_best.pt"
+    ours = [f"{perplexity(best, length):.2f}" for length in (512, 1024, 2048)]
+    assert rows[paper + 1] == ["", "ours (smoke)", *ours]
+
+    assert reproduce() == (0, [])
+    said = capsys.readouterr().out
+    assert "All 6 runs are done already." in said
+    assert "ours (smoke)" in said and "report.md" in said
+
+
+def test_settings_of_finished_runs_stay_as_they_are(reproduce, tmp_path):
+    """Others would train again what an earlier version has trained."""
+    assert reproduce()[0] == 0
+    stamps = {path.name for path in (runs(tmp_path) / "sinusoidal-1024").glob("*.json")}
+    assert stamps == {
+        *("settings.json", "training.json", "evaluated-checkpoint_best-valid-full.json"),
+        *(f"trained-{updates}.json" for updates in (9, 10)),
+    }
+    settings = json.loads((runs(tmp_path) / "sinusoidal-1024" / "settings.json").read_text())
+    assert set(settings) == {"recipe", "data_sha256", "excerpt", "vocabulary"}
+    assert settings["recipe"]["dataset"]["max_tokens"] == 3072
+    assert settings["recipe"]["distributed_training"]["distributed_world_size"] == 1
+
+
+def test_runs_in_parallel_leave_what_runs_in_order_leave(reproduce, commands, monkeypatch, capsys):
+    """Evaluations write to logs, and each run has one thread."""
+    logs = {}
+
+    def run(words, ask, log=None, watch=None, place=None):
+        verb = next((verb for verb in ("train", "eval") if verb in words), "other")
+        logs[verb] = log
+        assert verb == "other" or place.environment["OMP_NUM_THREADS"] == "1"
+        return commands(words, log=log, watch=watch)
+
+    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 2)
+    monkeypatch.setattr(child_process, "execute", run)
+    code, ran = reproduce("table12", "mini", "work", "--parallel", "2")
+    assert code == 0
+    assert logs["eval"] is not None and logs["train"] is not None
+    assert ran.count("train") == 6 + 2 + 2 * 4 and ran.count("eval") == 6
+    assert "[6/6]" in capsys.readouterr().out
+
+
+def test_another_table_adds_only_what_it_needs(reproduce):
+    assert reproduce("table12")[0] == 0
+    assert reproduce("table11") == (0, ["eval"] * 2)  # ALiBi at twice its length is in both
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 16])
+def test_stopped_anywhere_it_goes_on_from_there(reproduce, commands, capsys, number):
+    _, whole = reproduce(work="uninterrupted")
+    commands.stop_at = number
+    assert reproduce() == (75, whole[:number])
+    assert "resumes from here" in capsys.readouterr().err
+    commands.stop_at = None
+    assert reproduce() == (0, whole[number - 1 :])
+
+
+def change_checkpoint(work):
+    with (work / "alibi-512" / "checkpoint_best.pt").open("ab") as model:
+        model.write(b"!")
+
+
+def forget_an_age(work):
+    """As when killed between the end of a training to 46,700 updates and keeping its model."""
+    (work / "sinusoidal-1024" / "checkpoint_9.pt").unlink()
+    (work / "sinusoidal-1024" / "trained-9.json").unlink()
+
+
+def unknown_checkpoint(work):
+    (work / "alibi-2048").mkdir()  # in Table 12, not in Table 11
+    (work / "alibi-2048" / "checkpoint_last.pt").touch()
+
+
+@pytest.mark.parametrize(
+    ("first", "change", "said"),
+    [
+        ("table12", change_checkpoint, "was changed after the training"),
+        ("table12", forget_an_age, "past 9 updates"),
+        ("table11", unknown_checkpoint, "holds checkpoints of another training"),
+    ],
+)
+def test_what_is_not_the_runs_own_is_refused(reproduce, tmp_path, capsys, first, change, said):
+    assert reproduce(first)[0] == 0
+    change(runs(tmp_path))
+    assert reproduce()[0] == 2
+    assert said in capsys.readouterr().err
+
+
+def move_away(work):
+    (work / "alibi-2048").rename(work.parents[3] / "old")
+
+
+def other_results(work):
+    results = work.parents[1] / "results" / "book-as-documents" / "alibi-512-valid.json"
+    results.write_text(
+        re.sub(r'"checkpoint_sha256": ".', '"checkpoint_sha256": "x', results.read_text())
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "change", "again"),
+    [
+        ("table12", move_away, ["train", "eval"]),
+        ("table12", other_results, ["eval"]),
+        ("table12", lambda work: os.utime(work.parents[3] / "texts" / "book.txt", (1, 1)), []),
+        ("table11", forget_an_age, []),  # copied again without training
+    ],
+)
+def test_only_what_has_changed_is_done_again(reproduce, tmp_path, item, change, again):
+    assert reproduce(item)[0] == 0
+    change(runs(tmp_path))
+    assert reproduce(item) == (0, again)
+    assert reproduce(item) == (0, [])
+
+
+def test_two_at_once_in_one_folder_are_refused(reproduce, tmp_path):
+    with locked(tmp_path / "work" / "smoke" / "lock", "--work-dir", "command"):
+        assert reproduce() == (2, [])
+
+
+@pytest.mark.parametrize("genuine", [True, False])
+def test_the_papers_runs_come_without_a_warning_on_the_papers_text(
+    reproduce, commands, capsys, genuine
+):
+    commands.genuine = genuine
+    assert reproduce("table12", "paper")[0] == 0
+    said = capsys.readouterr().out
+    assert ("Not a replication" in said) == ("text 'some-text'" in said) == (not genuine)
+    assert "| ALiBi, L=512" in said and ("ours (" in said) == (not genuine)
+
+
+def test_every_table_and_figure_gets_its_numbers(reproduce, tmp_path):
+    assert reproduce("all")[0] == 0
+    report = tmp_path / "work" / "smoke" / "report"
+    found = {path.name: path.read_text() for path in report.glob("smoke-*.md")}
+    assert {*found} == {f"smoke-{item}.md" for item in tables.ITEMS}
+    assert len(tables.ITEMS) == 15 + 11 - len(tables.UNTRAINED)
+    for name, text in found.items():
+        assert "ours (smoke)" in text and "missing" not in text, name
+
+
+@pytest.mark.slow
+def test_one_run_from_text_to_report(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    text, draw = tmp_path / "generated.txt", random.Random(1)
+    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(2000)]
+    lines = (" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in range(1500))
+    text.write_text("".join(f"{line}.\n\n" for line in lines))
+    recipe = "cc100-roberta/sinusoidal-1024"
+    (training,) = (t for t in tables.trainings_for(("figure05",)) if t.recipe.path == recipe)
+    root, machine = tmp_path / "work", reproduction.DeviceConfig(1, cpu=True)
+    data = {
+        "cc100-roberta": datasets.PaperDataset(
+            root / "data", "cc100-roberta", text, True, SCALES["smoke"]
+        )
+    }
+    experiment = reproduction.ReproductionExperiment(
+        root, (), [training], data, SCALES["smoke"], machine
+    )
+    assert execute_experiment(experiment) == 0
+    results = load_results_file(experiment.results(training, "valid"))
+    assert results["corpus"] == "generated-smoke"
+    found = {(c["updates"], c["length"], c["position_method"]) for c in results["cells"]}
+    ages = {(9, 1024), (10, 1024), (10, 2048)}
+    assert found == {(*age, "sinusoidal") for age in ages}
+    assert all(2 < cell["perplexity"] < 5000 for cell in results["cells"])
+    assert "generated-smoke is not a text of the paper" in experiment.page.read_text()
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*.pt")}
+    assert execute_experiment(experiment) == 0
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*.pt")} == before

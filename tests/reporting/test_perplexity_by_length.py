@@ -1,0 +1,216 @@
+"""Tables of one's own measurements by length."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from results_documents import cells_of, document, evaluation_cell
+
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.report_tables import perplexity_grid, table_rows
+from alibi_fairseq.reporting import markdown, perplexity_by_length
+from alibi_fairseq.reporting.plots import line_of
+from alibi_fairseq.results.measurements import group_by_model as series_of
+from alibi_fairseq.results.measurements import measurements_of
+from alibi_fairseq.results.schema import load_results_file
+
+
+def length_table(*cells):
+    return perplexity_by_length.length_table(measurements_of(document(*cells)))
+
+
+def rows_of(*cells):
+    return cells_of(length_table(*cells))[1:]
+
+
+def test_numbers_are_shown_as_the_paper_shows_them():
+    shown = [markdown.perplexity(v) for v in (18.3951, 999.994, 1000.4, 2.5e7)]
+    assert shown == ["18.40", "999.99", "1000", "2.50e+07"]
+    shown = [markdown.difference(v) for v in (0.034, -1.2, 12345.0)]
+    assert shown == ["+0.03", "-1.20", "+1.2e+04"]
+    assert [markdown.thousands(v) for v in (28300, 999.6, 3.2)] == ["28.3k", "1000", "3"]
+
+
+def test_length_table_has_a_row_per_model_and_says_what_is_missing():
+    shown = length_table(
+        evaluation_cell(70.0, position_method="sinusoidal", length=64),
+        evaluation_cell(60.0, length=64),
+        evaluation_cell(59.0, length=256),
+        evaluation_cell(50.0, train_length=128, length=256),
+    )
+    assert shown.startswith("Perplexity on valid, non-overlapping:")
+    assert cells_of(shown) == [
+        ["trained ↓ evaluated at →", "64", "256"],
+        ["ALiBi, L=64", "60.00", "59.00"],
+        ["ALiBi, L=128", "–", "50.00"],
+        ["Sinusoidal, L=64", "70.00", "missing"],
+    ]
+
+
+#: Of a text of 1,548 tokens: as measured now, and without the window as earlier versions wrote it.
+SHORT_TEXT = [
+    evaluation_cell(60.0, length=1024, tokens=1548, longest_window=1024),
+    evaluation_cell(59.0, length=2048, tokens=1548, longest_window=1548),
+    evaluation_cell(59.0, length=4096, tokens=1548),
+]
+
+
+def test_lengths_past_the_end_are_marked_in_tables():
+    shown = length_table(*SHORT_TEXT)
+    assert cells_of(shown)[1] == ["ALiBi, L=64", "60.00", "59.00 †", "59.00 †"]
+    assert "†: no window is this long" in shown and "has 1,548 tokens" in shown
+    assert "†" not in length_table(SHORT_TEXT[0])
+    points = measurements_of(document(*SHORT_TEXT))
+    grid = perplexity_grid(table_rows(points, points), [1024, 4096])
+    assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"] and "has 1,548 tokens" in grid
+
+
+def test_lines_end_where_the_text_ends():
+    (line,) = series_of(measurements_of(document(*SHORT_TEXT)))
+    drawn = line_of(line)
+    assert (drawn.x, drawn.y) == ([1024, 1548], [60.0, 59.0])
+
+
+def test_scored_ranges_of_earlier_results_are_not_marked():
+    assert "†" not in length_table(evaluation_cell(length=2048, tokens=100, score_from=2048))
+
+
+def test_each_split_and_stride_has_its_own_table():
+    shown = length_table(
+        evaluation_cell(1.5, subset="test"),
+        evaluation_cell(2.5, stride=16),
+        evaluation_cell(3.5, stride=1),
+        evaluation_cell(4.5),
+    )
+    titles = [line for line in shown.splitlines() if line.startswith("Perplexity")]
+    assert titles == [
+        "Perplexity on valid, non-overlapping:",
+        "Perplexity on valid, S=1:",
+        "Perplexity on valid, S=16:",
+        "Perplexity on test, non-overlapping:",
+    ]
+    assert [row[1] for row in cells_of(shown)[1::2]] == ["4.50", "3.50", "2.50", "1.50"]
+
+
+def test_bits_per_byte_are_shown_and_averaged_where_they_are_known():
+    known = {"bits_per_byte": 1.5, "seed": 1}
+    cells = [evaluation_cell(10.0, **known), evaluation_cell(12.0, bits_per_byte=None, seed=2)]
+    cells.append(evaluation_cell(9.0, position_method="none"))
+    cells.append(evaluation_cell(9.0, position_method="t5", bytes=500))  # 1000 tokens
+    rows = [row[1] for row in rows_of(*cells)]
+    assert rows[:3] == ["11.00 ± 1.41 (2 seeds)", "9.00", "9.00"]
+    assert rows[4:] == ["1.5000", f"{cells[-1]['loss_bits'] * 2:.4f}", "missing"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "variants"),
+    [
+        (
+            [{"updates": n, "checkpoint": c} for n, c in ((100, "a"), (900, "b"), (900, "c"))],
+            ["100 updates", "900 updates, b", "900 updates, c"],
+        ),
+        ([{}, {"model_overrides": '{"x": 2}'}], ["as trained", '{"x": 2}']),
+        (
+            [{"checkpoint": "a/best.pt"}, {"checkpoint": "b/best.pt"}, {}],
+            ["a/best.pt", "b/best.pt", "unnamed"],
+        ),
+    ],
+)
+def test_runs_that_differ_are_told_apart_and_never_averaged(runs, variants):
+    rows = rows_of(*(evaluation_cell(10.0 + n, **run) for n, run in enumerate(runs)))
+    expected = [f"ALiBi, L=64 ({variant})" for variant in variants]
+    assert rows == [[name, f"{10 + n:.2f}"] for n, name in enumerate(expected)]
+
+
+TRAINING = "fairseq-train data --arch alibi_lm --lr {lr} --seed {seed} --save-dir runs/{seed} --cpu"
+
+
+def seeds(one: dict, other: dict):
+    return [evaluation_cell(10.0, seed=1) | one, evaluation_cell(12.0, seed=2) | other]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (
+            {"train_command": TRAINING.format(lr=0.1, seed=1)},
+            {"train_command": TRAINING.format(lr=0.2, seed=2)},
+            ["--lr 0.1", "--lr 0.2"],
+        ),
+        (
+            {"train_command": TRAINING.format(lr=0.1, seed=1)},
+            {},
+            ["arch alibi_lm", "trained by an unknown command"],
+        ),
+        ({"lr": 0.1}, {"lr": 0.2}, ["lr 0.1", "lr 0.2"]),
+        ({"seed": None}, {}, ["seed 2", "unknown seed"]),
+        ({"vocabulary": 100}, {"vocabulary": 200}, ["dictionary of 100", "dictionary of 200"]),
+        ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
+    ],
+)
+def test_models_that_differ_in_more_than_the_seed(one, other, names):
+    rows = rows_of(*seeds(one, other))
+    assert len(rows) == 2 and {row[1] for row in rows} == {"10.00", "12.00"}
+    assert all(name in row[0] for name, row in zip(names, rows))
+
+
+def test_seeds_of_one_training_command_are_averaged():
+    commands = [TRAINING.format(lr=0.1, seed=n) for n in (1, 2)]
+    commands[1] = commands[1].replace("fairseq-train", "python -m alibi_fairseq train")
+    rows = rows_of(*seeds(*({"train_command": command} for command in commands)))
+    assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
+
+
+def test_seeds_on_unknown_data_are_not_averaged():
+    measured = measurements_of(document(*seeds({}, {}), data_sha256=None))
+    rows = cells_of(perplexity_by_length.length_table(measured))[1:]
+    assert rows == [["ALiBi, L=64 (seed 1)", "10.00"], ["ALiBi, L=64 (seed 2)", "12.00"]]
+
+
+def test_score_ranges_are_different_texts():
+    first, last = {"score_to": 500}, {"score_from": 500}
+    shown = length_table(*seeds(first, last))
+    assert "seeds" not in shown
+    assert "valid, non-overlapping, tokens 0 to 500:" in shown
+    assert "valid, non-overlapping, tokens 500 to the end:" in shown
+    (group_by_model,) = series_of(measurements_of(document(*seeds(first, last))))
+    assert {point.perplexity for point in group_by_model.points} == {10.0, 12.0}
+
+
+def test_methods_from_outside_keep_their_place_and_their_name():
+    methods = ("none", "mine", "alibi", "another", "learned")
+    names = {"another": {"display_name": "Another"}}
+    rows = rows_of(*(evaluation_cell(position_method=m, **names.get(m, {})) for m in methods))
+    found = [row[0].partition(",")[0] for row in rows]
+    assert found == ["ALiBi", "Another", "Learned", "No positions", "mine"]
+
+
+def test_what_is_no_better_than_a_guess_is_marked():
+    cells = [
+        evaluation_cell(perplexity, length=length, vocabulary=600)
+        for perplexity, length in ((20.0, 64), (450.0, 128))
+    ]
+    assert rows_of(*cells) == [["ALiBi, L=64", "20.00", "450.00 (chance)"]]
+    assert length_table(*cells).endswith(f"\n{markdown.CHANCE_NOTE}\n")
+    assert "chance" not in length_table(cells[0])
+
+
+COMMITTED = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-all"])
+def test_committed_tables_come_out_to_the_byte(name):
+    folder = COMMITTED / name
+    document = load_results_file(folder / "results.json")
+    perplexities, *_ = perplexity_by_length.length_table(measurements_of(document)).partition(
+        "\nBits per"
+    )
+    assert (folder / "table.md").read_text().endswith(perplexities)
+
+
+def test_the_committed_table_of_small_models_comes_out_to_the_byte():
+    documents = map(load_results_file, (COMMITTED / "mini").glob("*/valid.json"))
+    printed = [replace(point, status="–") for point in paper.points("table02")]
+    rows = table_rows(printed, measurements_of(*documents))
+    table = perplexity_grid(rows, sorted({point.length for point in printed}), "ours (mini)")
+    assert (COMMITTED / "mini" / "table02.md").read_text().endswith(f"\n\n{table}")

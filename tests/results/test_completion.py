@@ -1,0 +1,70 @@
+"""Stamps, and settings of unfinished work."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.completion import (
+    CompletionMarker,
+    check_settings,
+    read_stamp,
+    run_cached,
+    write_settings,
+)
+
+
+def test_a_function_runs_once_for_the_same_settings(tmp_path):
+    calls = []
+
+    def work():
+        calls.append(1)
+        return {"value": len(calls)}
+
+    path = tmp_path / "stamp.json"
+    assert run_cached(CompletionMarker(path, {"size": (1, 2)}), work) == {"value": 1}
+    assert run_cached(CompletionMarker(path, {"size": (1, 2)}), work) == {"value": 1}
+    assert run_cached(CompletionMarker(path, {"size": (1, 3)}), work) == {"value": 2}
+
+
+@pytest.mark.parametrize("changed", ["source", "output"])
+def test_a_stamp_holds_until_a_file_changes(tmp_path, changed):
+    files = {name: tmp_path / name for name in ("source", "output")}
+    for path in files.values():
+        path.write_text("one")
+    stamp = CompletionMarker(tmp_path / "stamp.json", {}, [files["source"]], [files["output"]])
+    assert not stamp.holds()
+    stamp.write()
+    os.utime(files[changed], (1, 1))  # only looks newer
+    assert stamp.holds()
+    files[changed].write_text("two")
+    assert not stamp.holds()
+    files[changed].unlink()
+    assert not stamp.holds()
+
+
+def test_a_folder_may_be_moved_with_its_stamp(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "model").write_text("weights")
+    CompletionMarker(tmp_path / "old" / "stamp.json", outputs=[tmp_path / "old" / "model"]).write()
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert CompletionMarker(
+        tmp_path / "new" / "stamp.json", outputs=[tmp_path / "new" / "model"]
+    ).holds()
+
+
+def test_work_with_other_settings_is_refused(tmp_path):
+    path = tmp_path / "settings.json"
+    settings = {"seed": 1, "model": {"layers": 2}, "betas": (0.9, 0.98)}
+    check_settings(read_stamp(path), settings, "It was begun", "stop")  # nothing is there
+    write_settings(path, settings)
+    check_settings(read_stamp(path), settings, "It was begun", "stop")
+    for changes, difference in (
+        ({"seed": 2}, r"It was begun .*\(seed: 1 there, 2 now\); stop\."),
+        ({"model": {"layers": 3}}, r"\(model differs\)"),
+        ({"model": None}, r"\(model differs\)"),
+    ):
+        with pytest.raises(UserInputError, match=difference):
+            check_settings(read_stamp(path), settings | changes, "It was begun", "stop")

@@ -1,0 +1,136 @@
+"""Work handed to SLURM: the jobs, what they wait for, and that they do the same as one machine."""
+
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+from fakes import TINY, Commands
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.runs import child_process, slurm
+
+submitit = pytest.importorskip("submitit")
+FAKE = {
+    "sbatch": 'n=$(ls "$LOG" | wc -l); cp "$1" "$LOG/$n"; echo "Submitted batch job $((100 + n))"',
+    "srun": "exit 1",
+}
+
+
+@pytest.fixture
+def scripts(tmp_path, monkeypatch):
+    """The folder of the files that the stand-in of sbatch is given."""
+    for name, body in FAKE.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/usr/bin/env bash\n{body}\n")
+        path.chmod(0o755)
+    (tmp_path / "log").mkdir()
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return tmp_path / "log"
+
+
+def compare(data, out, *more):
+    options = ["--methods", "alibi,none", "--train-lengths", "16", "--eval-lengths", "16,32"]
+    options += ["--updates", "4", "--tokens-per-update", "128", "--train-flags", TINY]
+    return ["compare", str(data), "--out", str(out), *options, *more]
+
+
+def test_an_array_of_the_runs_and_the_report_last(scripts, data_bin, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(slurm.MODULES, "cuda/12.4 gcc")
+    monkeypatch.setenv(slurm.CONDA, "mine")
+    out = tmp_path / "out"
+    options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
+    assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
+    assert "training and evaluating: 2 of job 100" in capsys.readouterr().out
+    runs, report = ((scripts / str(n)).read_text() for n in range(2))
+    for script in (runs, report):
+        for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
+            assert f"#SBATCH {line}\n" in script
+        assert "#SBATCH --kill-on-invalid-dep=yes\n" in script
+        assert "export SRUN_CPUS_PER_TASK=" in script
+        assert "module load cuda/12.4 gcc || exit\n" in script and "conda activate mine" in script
+        assert "#SBATCH --time=24:00:00\n" in script
+    assert "#SBATCH --array=0-1%1\n" in runs and "#SBATCH --gpus-per-node=1\n" in runs
+    assert "dependency" not in runs and "gpus" not in report
+    assert "#SBATCH --dependency=afterok:100\n" in report
+    job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "100_1" / "100_1_submitted.pkl")
+    (words,) = job.args
+    name = f"{data_bin.parent.name}/none-16-seed1"
+    assert words == [*compare(data_bin, out, "--slurm"), *options, "--job", f"run:{name}"]
+
+
+def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, capsys):
+    text = tmp_path / "a.txt"
+    text.write_text("some text\n")
+    out = tmp_path / "out"
+    options = ["--slurm-option", "gpus-per-node=0", "--slurm", "--dry-run"]
+    assert main([*compare(text, out), *options]) == 0
+    said = capsys.readouterr().out
+    assert "# preparing the data: 1 job\n# sbatch --time=24:00:00 --cpus-per-task=4\n" in said
+    assert "# training and evaluating: 2 jobs, after 'preparing the data'\n" in said
+    assert said.count("\nrun:a/") == 2 and "\nreport\n" in said
+    assert not out.exists() and not list(scripts.iterdir())
+
+    words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
+    words += ["--corpus", f"bookcorpus={text}", "--work-dir", str(out)]
+    assert main([*words, "--slurm", "--dry-run", "--cpu", "1"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in said
+    words[3] = "paper"
+    assert main([*words, "--slurm", "--dry-run", "--gpus", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "# training and evaluating: 6 jobs, after 'preparing the data'" in said
+    assert said.count("--gpus-per-node=8") == 1 and not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--slurm-option", "time=1"], "--slurm-option needs --slurm."),
+        (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
+        (["--slurm", "--hours", "2"], "measure the machine they run on"),
+        (["--slurm"], "There is no sbatch here"),
+        (["--job", "run:nothing"], "there is no job 'run:nothing'"),
+    ],
+)
+def test_bad_input(data_bin, tmp_path, capsys, more, sentence):
+    assert main([*compare(data_bin, tmp_path / "out"), *more]) == 2
+    assert sentence in capsys.readouterr().err and not (tmp_path / "out" / "jobs").exists()
+
+
+def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute", commands)
+    out = tmp_path / "out"
+    name = f"{data_bin.parent.name}/alibi-16-seed1"
+    assert main(compare(data_bin, out, "--slurm", "--job", f"run:{name}")) == 0
+    assert commands.ran == ["train", "eval"]
+    assert main(compare(data_bin, out)) == 0  # the rest on one machine
+    assert commands.ran == ["train", "eval", "train", "eval"]
+    (out / "table.md").unlink()
+    assert main(compare(data_bin, out, "--job", "report")) == 0
+    assert "| ALiBi, L=16" in (out / "table.md").read_text()
+    assert main([*compare(data_bin, out), "--slurm", "--dry-run"]) == 0
+    assert "run:" not in capsys.readouterr().out.partition("# reporting")[0]
+
+
+def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
+    asked = []
+
+    def stopped(words, place):
+        os.kill(os.getpid(), stopped.signal)
+        return slurm.STOPPED_EARLY if place.stop.times else 0
+
+    monkeypatch.setattr(child_process, "execute", stopped)
+    environment = SimpleNamespace(_requeue=asked.append)
+    monkeypatch.setattr(submitit, "JobEnvironment", lambda: environment)
+    stopped.signal = signal.SIGUSR1
+    with pytest.raises(SystemExit) as ended:
+        slurm.run_command(["eval"])
+    assert not ended.value.code and len(asked) == 1
+    stopped.signal = signal.SIGTERM  # scancel, or SLURM puts the job back by itself
+    with pytest.raises(RuntimeError, match="ended with exit code 75"):
+        slurm.run_command(["eval"])
+    assert len(asked) == 1
