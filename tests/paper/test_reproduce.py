@@ -33,7 +33,7 @@ from alibi_fairseq.runs.runner import execute_experiment
 def commands(monkeypatch):
     stand_ins = Commands()
     monkeypatch.setattr(child_process, "execute", stand_ins)
-    monkeypatch.setattr(datasets, "excerpt", fakes.excerpt)
+    monkeypatch.setattr(datasets, "excerpt", stand_ins.excerpt)
     monkeypatch.setattr(reproduction, "write_report", lambda *_, **__: None)
     return stand_ins
 
