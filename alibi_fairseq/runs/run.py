@@ -92,7 +92,9 @@ class Run:
         for updates in self._untrained():
             self._check(updates)
             write_settings(self._settings_file, self.settings)
-            self.command(updates).run(place)
+            # A run killed between its last update and its marker needs no new process.
+            if updates_made(self.folder) < updates:
+                self.command(updates).run(place)
             self._keep(updates)
 
     def evaluate(self, place: Slot = HERE) -> None:
