@@ -17,7 +17,7 @@ from ..errors import PROGRAM, UserInputError, did_you_mean, usage_error
 #: Our own verbs: module, or module and class, and one line of help.
 VERBS = {
     "compare": (
-        "compare:CompareVerb",
+        "compare:CompareCommand",
         "compare position methods on your own text or on probes, from text to figure",
     ),
     "models": ("paper:Models", "list the models with their sizes, and the position methods"),
@@ -26,7 +26,7 @@ VERBS = {
         "convert your own text, or a corpus of the paper, to fairseq's binary data",
     ),
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
-    "report": ("report:Report", "make tables and figures of results, beside the paper's"),
+    "report": ("report:ReportCommand", "make tables and figures of results, beside the paper's"),
     "launch": ("paper:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
         "paper:Reproduce",
