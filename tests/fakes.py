@@ -22,7 +22,7 @@ from alibi_fairseq.runs import torchrun
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 
 
-def in_this_process(words, ask=None, log=None, watch=lambda: None, place=None) -> int:
+def in_this_process(words, stop_signal=None, log=None, watch=lambda: None, slot=None) -> int:
     """Stands for ``command.execute``: a verb of ours, run where fairseq is imported already."""
     module, *arguments = words[words.index("-m") + 1 :]
     assert module == "alibi_fairseq", words
@@ -53,7 +53,7 @@ class Commands:
         self.genuine = False
         self.validation: dict[str, dict[str, float | None]] = {}
 
-    def __call__(self, words, ask=None, log=None, watch=None, place=None) -> int:
+    def __call__(self, words, stop_signal=None, log=None, watch=None, slot=None) -> int:
         words = words[words.index("-m") + 1 :]
         if words[0] == torchrun.MODULE:
             words = words[words.index("-m") + 1 :]

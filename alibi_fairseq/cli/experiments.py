@@ -44,17 +44,19 @@ class ExperimentOptions(CliCommand):
         if self.job:
             return slurm.run_job(experiment, self.job)
         if self.slurm_option and not self.slurm:
-            raise UserInputError("--slurm-option needs --slurm.")
+            raise UserInputError("--slurm-option requires --slurm. Pass both.")
         options = dict(given.partition("=")[::2] for given in self.slurm_option)
         if not all(name and value for name, value in options.items()):
             raise UserInputError(
                 f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'."
             )
         if self.dry_run:
-            jobs = slurm.describe(slurm.stages_of(experiment), options) if self.slurm else None
-            print(jobs or runner.describe(experiment))
+            jobs = (
+                slurm.format_dry_run(slurm.make_stages(experiment), options) if self.slurm else None
+            )
+            print(jobs or runner.format_dry_run(experiment))
             return 0
         if self.slurm:
             submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)
-            return runner.exit_code(submit)
+            return runner.run_with_exit_code(submit)
         return runner.execute_experiment(experiment, self.parallel)

@@ -15,21 +15,25 @@ from ..files import sha256_file
 from ..positions import METHODS
 from ..results.measurements import model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
-from ..runs.tuning import Trial, Tuning
+from ..runs.tuning import Trial, TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec, at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
 
 
-def runs_of(comparison: ComparisonConfig, folder: Path, tuned: Path | None = None) -> list[Run]:
+def runs_of(
+    comparison: ComparisonConfig, folder: Path, tuned: Path | None = None
+) -> list[TunedRun]:
     """The runs in their order; the outcomes of trials may have a folder of their own."""
-    corpora, runs = {corpus.name: corpus for corpus in comparison.corpora}, []
+    corpora = {corpus.name: corpus for corpus in comparison.corpora}
+    runs = []
     for cell in comparison.cells():
         corpus = corpora[cell.corpus]
         data = data_folder(corpus, cell.train_length, folder)
         tuning = tuning_of(comparison, cell, data, folder, tuned or folder)
         run = run_of(comparison, cell, data, folder, tuning.lr)
         sweeps = sweeps_of(comparison, corpus, cell, run.folder, folder)
-        runs.append(replace(run, evaluations=tuple(sweeps), tuning=tuning))
+        run = replace(run, evaluations=tuple(sweeps))
+        runs.append(TunedRun(**vars(run), tuning=tuning))
     return runs
 
 
@@ -97,7 +101,7 @@ def tuning_of(
     for lr in what.lr:
         run = run_of(short, first, data, folder, lr, f"-lr{lr:g}")
         trials.append(Trial(**vars(run), lr=lr))
-    return Tuning.of(label, tuple(trials), tuned / f"{model_name(cell)}-tuning.json")
+    return Tuning.choose(label, tuple(trials), tuned / f"{model_name(cell)}-tuning.json")
 
 
 def sweeps_of(

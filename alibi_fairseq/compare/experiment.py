@@ -15,9 +15,9 @@ from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of
 from ..results.provenance import collect_provenance
 from ..results.schema import load_results_file, new_results_file, save_results_file
-from ..runs.run import EvalStep, Run
+from ..runs.run import EvalStep
 from ..runs.runner import Experiment
-from ..runs.tuning import tuning_table
+from ..runs.tuning import TunedRun, tuning_table
 from .comparison_config import ComparisonConfig, as_mapping
 from .comparison_runs import runs_of
 from .corpus_preparation import is_prepared, prepare
@@ -33,7 +33,7 @@ class ComparisonExperiment(Experiment):
     parallel: int | None = None  # for which hours are planned
     speeds: bool = False
 
-    option = "--out"
+    folder_option = "--out"
 
     @property
     def prepared(self) -> bool:
@@ -50,7 +50,7 @@ class ComparisonExperiment(Experiment):
             print(self.budget["said"], flush=True)
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[TunedRun]:
         return runs_of(self.resolved, self.folder)
 
     @property
@@ -122,9 +122,9 @@ def trained(comparison: ComparisonConfig) -> str:
     )
 
 
-def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, EvalStep]]]:
+def evaluations_of(runs: list[TunedRun]) -> dict[str, list[tuple[TunedRun, EvalStep]]]:
     """The evaluations by what was trained on, and where it was another, tested on."""
-    found: dict[str, list[tuple[Run, EvalStep]]] = {}
+    found: dict[str, list[tuple[TunedRun, EvalStep]]] = {}
     for run in runs:
         for each in run.evaluations:
             other = f" {each.name}" if each.data else ""
@@ -132,9 +132,9 @@ def evaluations_of(runs: list[Run]) -> dict[str, list[tuple[Run, EvalStep]]]:
     return found
 
 
-def document_of(comparison: ComparisonConfig, evaluations: list[tuple[Run, EvalStep]]) -> dict:
+def document_of(comparison: ComparisonConfig, evaluations: list[tuple[TunedRun, EvalStep]]) -> dict:
     """The results of evaluations on the same data as one document."""
-    documents = [each.document() for _, each in evaluations]
+    documents = [each.load_results() for _, each in evaluations]
     kind = documents[0]["kind"]
     run, first = evaluations[0]
     provenance = collect_provenance(

@@ -30,7 +30,7 @@ from ..files import atomic_write
 from ..reporting.perplexity_by_length import Columns
 from ..results.provenance import collect_provenance
 from ..results.schema import TRAINING_FILE, load_results_file, new_results_file, save_results_file
-from ..runs.run import EvalStep, Run, trials_left
+from ..runs.run import EvalStep, Run, unfinished_trials
 from ..runs.runner import Experiment, make_slots
 from .comparison_config import ComparisonConfig, as_mapping, tokens_at
 from .comparison_runs import runs_of
@@ -138,7 +138,7 @@ def budget_of(experiment: Experiment, comparison: ComparisonConfig, parallel: in
         if all(kept["asked"].get(key) == asked[key] for key in _FIXED):
             return kept
     runs, hours = runs_of(comparison, experiment.folder), asked["hours"]
-    trials = trials_left(runs)
+    trials = unfinished_trials(runs)
     parallel = len(make_slots(experiment, runs, parallel))
     updates, seconds = updates_that_fit([*trials, *runs], hours, parallel)
     said = (

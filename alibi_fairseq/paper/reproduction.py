@@ -110,9 +110,11 @@ class ReproductionExperiment(Experiment):
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
             evaluations=tuple(sweeps),
-            stops=tuple(stops),
+            checkpoint_updates=tuple(stops),
             # At the end of a run the paper evaluates the best model on validation.
-            final="checkpoint_best.pt" if last == recipe.updates else f"checkpoint_{last}.pt",
+            final_checkpoint="checkpoint_best.pt"
+            if last == recipe.updates
+            else f"checkpoint_{last}.pt",
             launcher=tuple(torchrun.arguments(machine.processes)),
         )
 
@@ -178,7 +180,7 @@ def measured(tables: ReproductionExperiment, evaluation: PaperEvaluation) -> Ite
     """Our perplexities of an evaluation, as those of the paper's model after its number of updates."""
     training = next(each for each in tables.trainings if each.recipe is evaluation.recipe)
     updates = tables.scale.updates_of(training.recipe, evaluation.updates)
-    model = tables.run(training).model(updates).resolve()
+    model = tables.run(training).checkpoint_path(updates).resolve()
     results = tables.results(training, evaluation.subset)
     for point in measurements_of(*([load_results_file(results)] if results.is_file() else [])):
         if Path(point.checkpoint or "").resolve() == model:

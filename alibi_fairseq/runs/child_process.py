@@ -1,9 +1,9 @@
-"""A command of this Python, run to its end or until a signal asks it to stop.
+"""Child processes that run to their end or until a signal asks them to stop.
 
-torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. So a
-command runs in a session of its own, where no signal for this process reaches it, and trainings are sent
-SIGUSR1 (:mod:`alibi_fairseq.fairseq_patches.shutdown`). If this process is killed, the kernel sends them SIGTERM, and
-they save as well.
+torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. A command
+therefore runs in a separate session, which receives no signal meant for this process, and trainings are
+sent SIGUSR1 (:mod:`alibi_fairseq.fairseq_patches.shutdown`). If this process is killed, the kernel sends
+them SIGTERM, and they save as well.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from tqdm import tqdm
 
 from ..data.worker_pool import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY, leave_terminal
+from .torchrun import MODULE as TORCHRUN
 
-#: Signals that mean "save and stop"; a second Ctrl-C means "stop now".
+#: Signals that request saving and stopping. A second Ctrl-C stops immediately.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
-#: After a restart torchrun gives the processes the store of the previous round, in which they find
-#: each other's old addresses and wait for half an hour (pytorch/pytorch#135712); with this variable
-#: each round gets a store of its own.
+#: Variables of every child process. After a restart, torchrun gives the workers the store of the previous
+#: round, in which they find old addresses and wait for half an hour (pytorch/pytorch#135712). With this
+#: variable, each round has a separate store.
 ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-#: Seconds between polls of a command.
-INTERVAL = 0.5
-#: Becomes the command behind it, which gets SIGTERM when the process with the given number ends.
+#: Seconds between polls of a child process.
+POLL_SECONDS = 0.5
+#: Program that replaces itself with a command, which receives SIGTERM when the given parent process ends.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 parent, command = int(sys.argv[1]), sys.argv[2:]
@@ -50,11 +51,11 @@ os.execv(command[0], command)
 
 
 class Stopped(Exception):
-    """The work was asked to stop; what was done is saved."""
+    """Exception for work that was asked to stop and has saved its progress."""
 
 
 class CommandFailedError(Exception):
-    """A command failed, with its exit code."""
+    """Failure of a command, with its exit code."""
 
     def __init__(self, message: str, code: int):
         super().__init__(message)
@@ -62,84 +63,106 @@ class CommandFailedError(Exception):
 
 
 @contextmanager
-def handling_stop_signals(handler: Callable) -> Iterator[None]:
-    """Handle ``STOP_SIGNALS`` in the block; SIGHUP only where nohup has not switched it off."""
-    before = {
-        number: signal.signal(number, handler)
-        for number in STOP_SIGNALS
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
-    }
+def handle_stop_signals(handler: Callable) -> Iterator[None]:
+    """Handle ``STOP_SIGNALS`` while the block runs. SIGHUP stays ignored under nohup."""
+    previous_handlers = {}
+    for number in STOP_SIGNALS:
+        under_nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+        if not under_nohup:
+            previous_handlers[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, previous in before.items():
+        for number, previous in previous_handlers.items():
             signal.signal(number, previous)
 
 
 @dataclass
 class StopRequest:
-    """The first signal that asked this process to stop; another Ctrl-C counts, and means "now"."""
+    """Request to stop this process.
+
+    Attributes:
+        times: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals other
+            than Ctrl-C count once.
+        signal: the first signal that was received.
+    """
 
     times: int = 0
     signal: signal.Signals | None = None
 
     def receive(self, number, frame) -> None:
-        self.signal = self.signal or signal.Signals(number)
-        self.times += number == signal.SIGINT or not self.times
+        """Record a signal (signal handler)."""
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+        if self.times == 0 or number == signal.SIGINT:
+            self.times += 1
         if number == signal.SIGHUP:
             leave_terminal()
         print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
 
+    def request(self) -> None:
+        """Request saving and stopping without a signal."""
+        if self.times == 0:
+            self.times = 1
+
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Note the signals that ask to stop, instead of acting on them, while the block runs."""
+    """Record stop signals instead of acting on them while the block runs."""
     stop = StopRequest()
-    with handling_stop_signals(stop.receive):
+    with handle_stop_signals(stop.receive):
         yield stop
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Variables of commands, such as the GPUs, and in a thread the request to stop that they obey."""
+    """Environment and stop request of a slot.
+
+    Attributes:
+        environment: variables of child processes, such as the GPUs.
+        stop: request that child processes obey in a thread, where signals cannot be handled. None: signals
+            are handled while a child process runs.
+    """
 
     environment: Mapping[str, str] = field(default_factory=dict)
     stop: StopRequest | None = None
 
 
-HERE = Slot()
+DEFAULT_SLOT = Slot()
 
 
 def execute(
     command: list[str],
-    ask: signal.Signals = signal.SIGUSR1,
+    stop_signal: signal.Signals = signal.SIGUSR1,
     log: IO | None = None,
     watch: Callable[[], None] = lambda: None,
-    place: Slot = HERE,
+    slot: Slot = DEFAULT_SLOT,
 ) -> int:
-    """Run a command, passing requests to stop on to it.
+    """Run a command and pass stop requests on to it.
 
     Args:
-        ask: SIGUSR1 asks it to save, again and again until it has ended; SIGINT interrupts a command
+        stop_signal: SIGUSR1 asks the command to save, repeatedly until it ends. SIGINT interrupts a command
             that saves nothing, once.
-        watch: called every ``INTERVAL`` while the command runs, and once when it has ended.
+        log: file for the output (default: the output of this process).
+        watch: function called every ``POLL_SECONDS`` while the command runs, and once at its end.
 
     Returns:
-        The command's exit code, as in a shell; ``STOPPED_EARLY`` if it saved and stopped as requested.
+        The exit code of the command, as in a shell; ``STOPPED_EARLY`` if it saved and stopped on request.
     """
-    asked = False
-    with nullcontext(place.stop) if place.stop else stop_requests() as stop:
-        process = _start(command, log, {**os.environ, **ENVIRONMENT, **place.environment})
+    environment = {**os.environ, **ENVIRONMENT, **slot.environment}
+    signaled = False
+    with nullcontext(slot.stop) if slot.stop else stop_requests() as stop:
+        process = _start(command, log, environment)
         try:
             while process.poll() is None:
                 if stop.times > 1:
                     kill_all(process.pid)
-                elif stop.times and not (asked and ask == signal.SIGINT):
+                elif stop.times and not (signaled and stop_signal == signal.SIGINT):
                     # Repeatedly: a worker that is still starting does not handle SIGUSR1 yet.
-                    _ask_to_stop(process.pid, ask)
-                    asked = True
+                    _send_stop_signal(process.pid, stop_signal)
+                    signaled = True
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(INTERVAL)
+                    process.wait(POLL_SECONDS)
                 watch()
         finally:
             if process.poll() is None:
@@ -147,10 +170,13 @@ def execute(
     code = process.returncode
     if stop.times and code == 0:
         return STOPPED_EARLY
-    return code if code >= 0 else 128 - code
+    if code < 0:
+        return 128 - code
+    return code
 
 
 def _start(command: list[str], log: IO | None, environment: Mapping[str, str]) -> subprocess.Popen:
+    """Start a command in a new session, with SIGUSR1 blocked until the command can ignore it."""
     with_parent = [sys.executable, "-IS", "-c", _WITH_PARENT, str(os.getpid())]
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # inherited
     try:
@@ -159,26 +185,28 @@ def _start(command: list[str], log: IO | None, environment: Mapping[str, str]) -
             env=environment,
             start_new_session=True,
             stdout=log,
-            stderr=log and subprocess.STDOUT,
+            stderr=None if log is None else subprocess.STDOUT,
         )
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
 
 
-def _ask_to_stop(pid: int, number: signal.Signals) -> None:
-    """Signal the processes that work: the command itself, or torchrun's children."""
+def _send_stop_signal(pid: int, number: signal.Signals) -> None:
+    """Signal the working processes: the command itself, or the workers of torchrun."""
     with suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has just ended
         if number == signal.SIGINT:
             os.killpg(pid, number)  # as Ctrl-C does
             return
         process = psutil.Process(pid)
-        torchrun = "alibi_fairseq.runs.torchrun" in process.cmdline()
-        for worker in process.children() if torchrun else [process]:
+        workers = [process]
+        if TORCHRUN in process.cmdline():
+            workers = process.children()
+        for worker in workers:
             worker.send_signal(number)
 
 
 def kill_all(pid: int) -> None:
-    """Kill a process and all its descendants; torchrun's workers are in sessions of their own."""
+    """Kill a process and its descendants, also those in other sessions, such as torchrun's workers."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         for member in [*process.children(recursive=True), process]:
@@ -187,13 +215,15 @@ def kill_all(pid: int) -> None:
 
 @dataclass(frozen=True)
 class ChildProcess:
-    """A command of this Python.
+    """Command of this Python, run in a child process.
 
     Attributes:
-        log: the file that the output is appended to, if there is progress to show instead or other
-            commands run beside it.
-        updates: of a training, which shows its progress and is asked to save; any other command is
-            interrupted.
+        title: what the command does, for messages.
+        argv: interpreter and arguments.
+        log: file to which the output is appended if a progress bar is shown or other commands run
+            concurrently.
+        updates: number of updates of a training, which has a progress bar and is asked to save. Any other
+            command (0) is interrupted.
     """
 
     title: str
@@ -203,32 +233,38 @@ class ChildProcess:
 
     @property
     def line(self) -> str:
-        """The command as typed in the repository."""
+        """Command line as typed in the repository."""
         return shlex.join(["python", *self.argv[1:]])
 
-    def run(self, place: Slot = HERE) -> None:
-        """Run to the end.
+    def run(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Run the command to its end.
 
         Raises:
-            Stopped: it was asked to stop and did.
-            Failed: its exit code was not 0.
+            Stopped: the command was asked to stop and did.
+            CommandFailedError: its exit code was not 0.
         """
-        if place.stop and place.stop.times:
+        if slot.stop and slot.stop.times:
             raise Stopped
         tqdm.write(f"{self.title}\n  {self.line}", file=sys.stdout)
         sys.stdout.flush()
-        ask = signal.SIGUSR1 if self.updates else signal.SIGINT
-        if place.stop or self.updates:
-            code, reason = self._run_with_log(ask, place)
-        else:  # an evaluation with nothing beside it shows its own progress
-            code, reason = execute(self.argv, ask, place=place), "see the output above."
+        stop_signal = signal.SIGUSR1 if self.updates else signal.SIGINT
+        if slot.stop or self.updates:
+            code, advice = self._run_with_log(stop_signal, slot)
+        else:
+            # Nothing runs concurrently, so an evaluation can show its progress.
+            code = execute(self.argv, stop_signal, slot=slot)
+            advice = "See the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
         if code:
-            raise CommandFailedError(f"{self.title} failed with exit code {code}; {reason}", code)
+            raise CommandFailedError(f"{self.title} failed with exit code {code}. {advice}", code)
 
-    def _run_with_log(self, ask: signal.Signals, place: Slot) -> tuple[int, str]:
-        """Exit code, and where to look for the reason."""
+    def _run_with_log(self, stop_signal: signal.Signals, slot: Slot) -> tuple[int, str]:
+        """Run the command with its output in the log.
+
+        Returns:
+            The exit code, and a sentence that names the log and its most informative line.
+        """
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with (
             self.log.open("a", encoding="utf-8") as log,
@@ -240,24 +276,52 @@ class ChildProcess:
             log.write(f"$ {self.line}\n")
             log.flush()
             output.seek(0, os.SEEK_END)
-            unread, last, error = "", "", ""
+            reader = _LogReader(output, bar)
+            code = execute(self.argv, stop_signal, log, reader.read, slot)
+        return code, f"See {self.log}. Its last line is: {reader.reason}"
 
-            def watch() -> None:
-                nonlocal unread, last, error
-                *lines, unread = (unread + output.read()).split("\n")
-                for line in filter(str.strip, lines):
-                    last, error = line, line if ": error: " in line else error
-                    advance(bar, line)
 
-            code = execute(self.argv, ask, log, watch, place)
-        return code, f"see {self.log}; the last line is: {(error or unread or last).strip()}"
+@dataclass
+class _LogReader:
+    """Reader of the lines that a command appends to its log.
+
+    Attributes:
+        output: the log, at the position from which it is read.
+        bar: progress bar, moved by the lines of a training.
+        unread: incomplete last line.
+        last_line: last complete line that is not blank.
+        error_line: last line that reports an error.
+    """
+
+    output: IO
+    bar: tqdm
+    unread: str = ""
+    last_line: str = ""
+    error_line: str = ""
+
+    def read(self) -> None:
+        """Read the lines that were appended since the last call."""
+        *lines, self.unread = (self.unread + self.output.read()).split("\n")
+        for line in lines:
+            if not line.strip():
+                continue
+            self.last_line = line
+            if ": error: " in line:
+                self.error_line = line
+            advance(self.bar, line)
+
+    @property
+    def reason(self) -> str:
+        """Line that most likely gives the reason of a failure."""
+        return (self.error_line or self.unread or self.last_line).strip()
 
 
 def advance(bar: tqdm, line: str) -> None:
-    """Move a bar to what a line of ``fairseq-train --log-format json`` reports, if it reports any."""
+    """Move a bar to the update that a line of ``fairseq-train --log-format json`` reports, if any."""
     _, brace, rest = line.partition("| train_inner | {")
-    if brace:
-        seen = json.loads("{" + rest)
-        # Not refreshed: in a log, each refresh is a line.
-        bar.set_postfix_str(f"loss {seen['loss']} bits", refresh=False)
-        bar.update(int(seen["num_updates"]) - bar.n)
+    if not brace:
+        return
+    report = json.loads("{" + rest)
+    # Not refreshed: in a log, each refresh is a line.
+    bar.set_postfix_str(f"loss {report['loss']} bits", refresh=False)
+    bar.update(int(report["num_updates"]) - bar.n)

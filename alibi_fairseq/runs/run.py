@@ -1,8 +1,9 @@
-"""A run: one model, trained and then evaluated.
+"""Run: one model, trained and then evaluated.
 
-Experiments list runs, :mod:`.runner` carries them out. A run's folder holds its checkpoints and logs,
-``settings.json`` (what determines the weights; written before the first update) and a stamp for each
-number of updates it has reached and each sweep it has finished, so that what is done is not repeated.
+An experiment lists runs, and :mod:`.runner` executes them. The folder of a run holds its checkpoints, its
+logs, and ``settings.json`` with the settings that determine the weights, written before the first update.
+It also holds a completion marker for each update count reached and for each evaluation step finished.
+Completed steps are not repeated.
 """
 
 from __future__ import annotations
@@ -13,32 +14,33 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..data import probes
 from ..errors import UserInputError
-from ..results.schema import load_results_file
 from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
-from .child_process import HERE, ChildProcess, Slot
+from ..results.schema import load_results_file
+from .child_process import DEFAULT_SLOT, ChildProcess, Slot
 
-if TYPE_CHECKING:
-    from .tuning import Tuning
-
-#: This package's command.
+#: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A model to be trained and evaluated.
+    """Model to train and evaluate.
 
     Attributes:
+        name: unique name within the experiment.
+        folder: folder for checkpoints and logs.
         data: fairseq's data argument: a folder, or several joined by ``:``.
-        flags: of ``fairseq-train``.
-        settings: JSON values that determine the weights; what flags say about the machine does not.
-        stops: earlier numbers of updates at which the model is kept.
-        final: the checkpoint to evaluate at the end.
-        launcher: arguments of the interpreter in front of the training, such as torchrun's.
+        flags: options of ``fairseq-train``.
+        settings: JSON values that determine the weights. Unlike the flags, they do not describe the machine.
+        updates: number of updates of the whole training.
+        tokens: number of tokens of the whole training.
+        evaluations: evaluation steps, in order.
+        checkpoint_updates: earlier update counts at which a checkpoint is kept.
+        final_checkpoint: name of the checkpoint that is evaluated at the end.
+        launcher: interpreter arguments in front of the training command, such as those of torchrun.
     """
 
     name: str
@@ -47,190 +49,268 @@ class Run:
     flags: tuple[str, ...]
     settings: dict
     updates: int
-    tokens: int  # that it reads
+    tokens: int
     evaluations: tuple[EvalStep, ...] = ()
-    stops: tuple[int, ...] = ()
-    final: str = "checkpoint_last.pt"
+    checkpoint_updates: tuple[int, ...] = ()
+    final_checkpoint: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
-    tuning: Tuning | None = field(default=None, repr=False)
+
+    @property
+    def trials(self) -> tuple[Run, ...]:
+        """Runs that must be complete before this one; a plain run has none."""
+        return ()
 
     def commands(self) -> list[ChildProcess]:
-        """Training and evaluations, in their order."""
-        training = [self.command(updates) for updates in (*self.stops, self.updates)]
-        return [*training, *(evaluation.command(self) for evaluation in self.evaluations)]
+        """Return the commands that train and evaluate the model, in order."""
+        commands = [self.training_command(updates) for updates in self._update_counts]
+        for evaluation in self.evaluations:
+            commands.append(evaluation.command(self))
+        return commands
 
-    def command(self, updates: int | None = None) -> ChildProcess:
-        """Trains, or resumes, up to a number of updates (default: all)."""
+    def training_command(self, updates: int | None = None) -> ChildProcess:
+        """Build the command that trains, or resumes, up to a number of updates (default: all)."""
         argv = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
         argv += ["--save-dir", str(self.folder)]
-        if updates not in (None, self.updates):
+        if updates is None:
+            updates = self.updates
+        if updates != self.updates:
             argv += ["--max-update", str(updates)]
-        log = self.folder / "train.log"
-        return ChildProcess(f"training {self.name}", argv, log, updates or self.updates)
+        return ChildProcess(f"training {self.name}", argv, self.folder / "train.log", updates)
 
-    def model(self, updates: int | None = None) -> Path:
-        """The checkpoint after a number of updates (default: all)."""
-        last = updates in (None, self.updates)
-        return self.folder / (self.final if last else f"checkpoint_{updates}.pt")
+    def checkpoint_path(self, updates: int | None = None) -> Path:
+        """Return the path of the checkpoint after a number of updates (default: all)."""
+        if updates is None or updates == self.updates:
+            return self.folder / self.final_checkpoint
+        return self.folder / f"checkpoint_{updates}.pt"
 
-    def trained(self, updates: int | None = None) -> CompletionMarker:
-        """Records that the run has made a number of updates (default: all)."""
+    def training_marker(self, updates: int | None = None) -> CompletionMarker:
+        """Return the marker that the run has made a number of updates (default: all)."""
         path = self.folder / f"trained-{updates or self.updates}.json"
-        return CompletionMarker(path, self.settings, outputs=[self.model(updates)])
+        return CompletionMarker(path, self.settings, outputs=[self.checkpoint_path(updates)])
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do; the data must be there."""
-        return not self._untrained() and all(each.done(self) for each in self.evaluations)
+        """True if the run is complete. Requires prepared data."""
+        if self._missing_update_counts():
+            return False
+        return all(evaluation.done(self) for evaluation in self.evaluations)
 
-    def carry_out(self, place: Slot = HERE) -> None:
-        self.train(place)
-        self.evaluate(place)
+    def execute(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Train the model, then evaluate it. Completed steps are skipped.
 
-    def train(self, place: Slot = HERE) -> None:
-        """Train what is not trained yet, see :meth:`.ChildProcess.run`."""
-        for updates in self._untrained():
-            self._check(updates)
+        Raises:
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+        """
+        self.train(slot)
+        self.evaluate(slot)
+
+    def train(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Train to each update count that has not been reached.
+
+        Raises:
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+            UserInputError: a trial is unfinished, or the folder holds another training.
+        """
+        for updates in self._missing_update_counts():
+            self._check_folder(updates)
             write_settings(self._settings_file, self.settings)
             # A run killed between its last update and its marker needs no new process.
-            if updates_made(self.folder) < updates:
-                self.command(updates).run(place)
-            self._keep(updates)
+            if read_update_count(self.folder) < updates:
+                self.training_command(updates).run(slot)
+            self._record_training(updates)
 
-    def evaluate(self, place: Slot = HERE) -> None:
-        """Measure what is not measured yet, see :meth:`.ChildProcess.run`."""
+    def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Execute the evaluation steps that are not complete.
+
+        Raises:
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+        """
         for evaluation in self.evaluations:
             if not evaluation.done(self):
-                evaluation.measure(self, place)
+                evaluation.execute(self, slot)
 
-    def _untrained(self) -> list[int]:
-        stops = (*self.stops, self.updates)
-        return [updates for updates in stops if not self.trained(updates).holds()]
+    @property
+    def _update_counts(self) -> tuple[int, ...]:
+        return (*self.checkpoint_updates, self.updates)
+
+    def _missing_update_counts(self) -> list[int]:
+        return [count for count in self._update_counts if not self.training_marker(count).holds()]
 
     @property
     def _settings_file(self) -> Path:
         return self.folder / "settings.json"
 
-    def _check(self, updates: int) -> None:
-        if left := trials_left([self]):
-            raise UserInputError(f"{self.name}: the trial {left[0].name} has to be done first.")
-        found = read_stamp(self._settings_file)
+    def _check_folder(self, updates: int) -> None:
+        """Check that training to ``updates`` can start from what the folder holds."""
+        unfinished = unfinished_trials([self])
+        if unfinished:
+            raise UserInputError(
+                f"{self.name}: trial {unfinished[0].name} is unfinished. Run it first."
+            )
+        settings = read_stamp(self._settings_file)
         advice = "choose another folder, or move that one away"
-        check_settings(found, self.settings, f"{self.folder} holds a training", advice)
-        problem = ""
-        if found is None and any(self.folder.glob("checkpoint*.pt")):
+        check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
+        if settings is None and any(self.folder.glob("checkpoint*.pt")):
             problem = "it holds checkpoints of another training"
-        elif self.trained(updates).path.is_file():
-            problem = f"{self.model(updates).name} is missing or was changed after the training"
-        elif updates_made(self.folder) > updates:
-            problem = f"it is past {updates:,} updates without a checkpoint of them"
-        if problem:
-            raise UserInputError(f"{self.folder}: {problem}; move that folder away to train again.")
+        elif self.training_marker(updates).path.is_file():
+            checkpoint = self.checkpoint_path(updates).name
+            problem = f"{checkpoint} is missing or was changed after the training"
+        elif read_update_count(self.folder) > updates:
+            problem = f"its last checkpoint is past {updates:,} updates, and none was kept there"
+        else:
+            return
+        raise UserInputError(f"{self.folder}: {problem}. Move that folder away to train again.")
 
-    def _keep(self, updates: int) -> None:
-        model = self.model(updates)
-        if model.name == f"checkpoint_{updates}.pt":
-            unfinished = model.with_suffix(".unfinished")
+    def _record_training(self, updates: int) -> None:
+        """Keep the checkpoint of an update count and write the marker."""
+        checkpoint = self.checkpoint_path(updates)
+        if checkpoint.name == f"checkpoint_{updates}.pt":
+            unfinished = checkpoint.with_suffix(".unfinished")
             shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
-            os.replace(unfinished, model)
-        self.trained(updates).write()
+            os.replace(unfinished, checkpoint)
+        self.training_marker(updates).write()
 
 
 @dataclass(frozen=True)
 class EvalStep:
-    """One ``alibi-fairseq eval``: some lengths and strides on one split."""
+    """Evaluation of one split at several lengths and strides: one ``alibi-fairseq eval``.
 
-    results: Path  # which several sweeps may share
+    Attributes:
+        results: results file, which several steps of a run may share.
+        lengths: evaluation lengths in tokens.
+        strides: tokens scored per window; ``full`` is the whole window.
+        subset: split to evaluate.
+        updates: update count of the checkpoint (default: all).
+        flags: further options of ``alibi-fairseq eval``.
+        name: distinguishes steps of a run with the same split and strides.
+        data: corpus to evaluate, if it is not the corpus of the run.
+        settings: JSON values of the flags that determine the results.
+    """
+
+    results: Path
     lengths: tuple[int, ...]
     strides: tuple[str, ...] = ("full",)
     subset: str = "valid"
-    updates: int | None = None  # of the model (default: all)
+    updates: int | None = None
     flags: tuple[str, ...] = ()
-    name: str = ""  # tells it apart from others of its run with the same split and strides
-    data: str = ""  # another corpus than the run's
-    settings: dict = field(default_factory=dict)  # of the flags, those that determine the results
+    name: str = ""
+    data: str = ""
+    settings: dict = field(default_factory=dict)
 
     def command(self, run: Run) -> ChildProcess:
-        argv = [*ALIBI, "eval", self.data or run.data, "--path", str(run.model(self.updates))]
+        """Build the command that evaluates a run."""
+        checkpoint = run.checkpoint_path(self.updates)
+        argv = [*ALIBI, "eval", self.data or run.data, "--path", str(checkpoint)]
         argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", ",".join(self.strides)]
         argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
-        what = " ".join(filter(None, ("evaluating", run.name, self.name)))
-        return ChildProcess(what, argv, run.folder / "evaluate.log")
+        title = f"evaluating {run.name}"
+        if self.name:
+            title += f" {self.name}"
+        return ChildProcess(title, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
-        cells = self._cells(run)
-        measured = set(map(point_of, cells))
-        return self._fresh(run, cells) and self._stamp(run).holds() and measured >= self.points
+        """Return True if all results exist and belong to the run's checkpoint."""
+        records = self._records(run)
+        if not self._match_checkpoint(run, records) or not self._marker(run).holds():
+            return False
+        measured = {point_of(record) for record in records}
+        return measured >= self.points
 
-    def measure(self, run: Run, place: Slot) -> None:
-        stamp = self._stamp(run)
-        another_text = stamp.path.is_file() and not stamp.holds()
-        if another_text or not self._fresh(run, self._cells(run)):
+    def execute(self, run: Run, slot: Slot) -> None:
+        """Evaluate a run. Results of another checkpoint or other data are deleted first.
+
+        Raises:
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+        """
+        marker = self._marker(run)
+        other_data = marker.path.is_file() and not marker.holds()
+        if other_data or not self._match_checkpoint(run, self._records(run)):
             self.results.unlink(missing_ok=True)
-        self.command(run).run(place)
-        stamp.write()
+        self.command(run).run(slot)
+        marker.write()
 
-    def _stamp(self, run: Run) -> CompletionMarker:
-        model = run.model(self.updates)
-        case = [model.stem, self.subset, ",".join(self.strides), *filter(None, [self.name])]
-        name = f"evaluated-{'-'.join(case)}.json"
-        folders = (self.data or run.data).split(":")
-        splits = [Path(folder) / f"{self.subset}.bin" for folder in folders]
-        there = [split for split in splits if split.is_file()]
-        return CompletionMarker(run.folder / name, self.settings, [model, *there])
+    def _marker(self, run: Run) -> CompletionMarker:
+        checkpoint = run.checkpoint_path(self.updates)
+        name_parts = ["evaluated", checkpoint.stem, self.subset, ",".join(self.strides)]
+        if self.name:
+            name_parts.append(self.name)
+        sources = [checkpoint]
+        for folder in (self.data or run.data).split(":"):
+            split = Path(folder) / f"{self.subset}.bin"
+            if split.is_file():
+                sources.append(split)
+        path = run.folder / f"{'-'.join(name_parts)}.json"
+        return CompletionMarker(path, self.settings, sources)
 
-    def _fresh(self, run: Run, cells: list[dict]) -> bool:
-        """Whether cells are of the model as it is."""
-        sha256 = run.trained(self.updates).output_sha256
-        return all(cell["checkpoint_sha256"] == sha256 for cell in cells)
+    def _match_checkpoint(self, run: Run, records: list[dict]) -> bool:
+        """Return True if all records were measured with the checkpoint that the run wrote."""
+        sha256 = run.training_marker(self.updates).output_sha256
+        return all(record["checkpoint_sha256"] == sha256 for record in records)
 
-    def _cells(self, run: Run) -> list[dict]:
-        found = load_results_file(self.results)["cells"] if self.results.is_file() else []
-        model = run.model(self.updates).resolve()
-        return [cell for cell in found if Path(cell.get("checkpoint", "")).resolve() == model]
+    def _records(self, run: Run) -> list[dict]:
+        """Return the result records of the run's checkpoint."""
+        if not self.results.is_file():
+            return []
+        checkpoint = run.checkpoint_path(self.updates).resolve()
+        records = load_results_file(self.results)["cells"]
+        return [
+            record
+            for record in records
+            if Path(record.get("checkpoint", "")).resolve() == checkpoint
+        ]
 
     @property
     def points(self) -> set[tuple[str, int, int]]:
-        return {
-            (self.subset, length, length if stride == "full" else int(stride))
-            for length in self.lengths
-            for stride in self.strides
-        }
+        """Split, length, and stride of each measurement."""
+        points = set()
+        for length in self.lengths:
+            for stride in self.strides:
+                tokens = length if stride == "full" else int(stride)
+                points.add((self.subset, length, tokens))
+        return points
 
-    def document(self) -> dict:
-        """The results without those of other sweeps; a variant has its name as a label."""
-        document = load_results_file(self.results)
-        label = {"label": self.name} if self.name and not self.data else {}
-        cells = [cell | label for cell in document["cells"] if point_of(cell) in self.points]
-        return {**document, "cells": cells}
+    def load_results(self) -> dict:
+        """Return the results file without the records of other steps.
+
+        The records of a step with overridden options are labeled with its name.
+        """
+        results = load_results_file(self.results)
+        records = [record for record in results["cells"] if point_of(record) in self.points]
+        if self.name and not self.data:
+            records = [{**record, "label": self.name} for record in records]
+        return {**results, "cells": records}
 
 
 class ProbeEvalStep(EvalStep):
-    """One ``alibi-fairseq eval`` of a probe, whose test sequences have these lengths."""
+    """Evaluation of a probe, with test sequences of the given lengths."""
 
-    def _stamp(self, run: Run) -> CompletionMarker:
+    def _marker(self, run: Run) -> CompletionMarker:
         settings = {"lengths": self.lengths, "flags": self.flags}
-        made_of = [run.model(self.updates), Path(run.data) / probes.SETTINGS_FILE]
-        return CompletionMarker(run.folder / "probed.json", settings, made_of, [self.results])
+        sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.SETTINGS_FILE]
+        return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results])
 
 
-def point_of(cell: dict) -> tuple[str, int, int]:
-    """Split, length and stride; a probe is measured without the first and the last."""
-    return (cell.get("subset", "valid"), cell["length"], cell.get("stride", cell["length"]))
+def point_of(record: dict) -> tuple[str, int, int]:
+    """Return split, length, and stride of a result record. Probe records have neither split nor stride."""
+    length = record["length"]
+    return (record.get("subset", "valid"), length, record.get("stride", length))
 
 
 def all_trials(runs: Iterable[Run]) -> list[Run]:
-    """The trials that choose settings of these runs, each once."""
-    found = {trial.name: trial for run in runs if run.tuning for trial in run.tuning.trials}
-    return [*found.values()]
+    """Return the trials of these runs, each once."""
+    trials: dict[str, Run] = {}
+    for run in runs:
+        for trial in run.trials:
+            trials[trial.name] = trial
+    return list(trials.values())
 
 
-def trials_left(runs: Iterable[Run]) -> list[Run]:
-    """Those of these trials that are left."""
+def unfinished_trials(runs: Iterable[Run]) -> list[Run]:
+    """Return the unfinished trials of these runs, each once."""
     return [trial for trial in all_trials(runs) if not trial.done]
 
 
-def updates_made(save_dir: Path) -> int:
+def read_update_count(save_dir: Path) -> int:
     """Return the number of updates of the last checkpoint; 0 without one."""
     path = save_dir / "checkpoint_last.pt"
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""Carries out experiments: prepares the data, trains and evaluates the runs, reports.
+"""Execution of experiments: prepare the data, train and evaluate the runs, and write the report.
 
-What is done is skipped, several runs go on at a time, each on GPUs or cores of its own, and a signal
-saves and stops all of them; the same command resumes.
+Completed runs are skipped. Several runs execute concurrently, each in a slot with its own GPUs or cores. A
+signal saves and stops all of them, and the same command resumes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -23,187 +23,273 @@ from tqdm import tqdm
 from ..data.worker_pool import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from .child_process import INTERVAL, CommandFailedError, Slot, Stopped, handling_stop_signals, stop_requests
-from .run import Run, all_trials, trials_left
+from .child_process import (
+    POLL_SECONDS,
+    CommandFailedError,
+    Slot,
+    Stopped,
+    handle_stop_signals,
+    stop_requests,
+)
+from .run import Run, all_trials, unfinished_trials
 
 
 class Experiment(Protocol):
-    """Data, runs that need it, and a report of them."""
+    """Data, runs that use it, and a report on them.
+
+    Attributes:
+        folder: working folder.
+        folder_option: command-line option that names the folder.
+        threads: number of threads of each run on a CPU (default: an equal division of the cores).
+        report_if_incomplete: True if the report is also written when a run fails or is stopped.
+    """
 
     folder: Path
-    option: str = "--work-dir"  # names the folder
-    threads: int | None = None  # of each run on a CPU (default: its share of the cores)
-    partial: bool = False  # the report is also written when not all runs are done
+    folder_option: str = "--work-dir"
+    threads: int | None = None
+    report_if_incomplete: bool = False
 
     @property
     def gpus(self) -> int:
-        """GPUs of each run, where there are any."""
+        """Number of GPUs of each run, on a machine with GPUs."""
         return 1
 
     @property
     def prepared(self) -> bool:
-        """Whether the data is there."""
+        """True if the data exists."""
 
     def prepare(self) -> None:
-        """Make the data, after checking all that can be checked before."""
+        """Check the input as far as possible, then prepare the data."""
 
     @property
     def runs(self) -> Sequence[Run]:
-        """The runs in the order of their importance; complete once the data is there."""
+        """Runs in order of importance; final once the data is prepared."""
 
     def report(self) -> None:
-        """Write and print the outcome."""
+        """Write and print the report."""
 
     def notes(self) -> list[str]:
-        """Lines of a dry run, in front of those of the runs."""
+        """Return the lines that a dry run prints before the runs."""
         return []
 
 
 def execute_experiment(experiment: Experiment, parallel: int | None = None) -> int:
-    """Do what is not done yet; returns an exit code, see :func:`exit_code`."""
+    """Execute what is not complete; return an exit code as :func:`run_with_exit_code`.
 
-    def everything() -> None:
-        with locked(experiment.folder / "lock", experiment.option, "command"):
+    Args:
+        parallel: number of concurrent runs (default: as :func:`make_slots`).
+    """
+
+    def execute_all() -> None:
+        with locked(experiment.folder / "lock", experiment.folder_option, "command"):
             experiment.prepare()
             runs = experiment.runs
-            left = [run for run in runs if not run.done]
-            if len(left) < len(runs):
-                done = f"{len(runs) - len(left)} of {len(runs)}" if left else f"All {len(runs)}"
-                print(f"{done} runs are done already.")
-            tasks = tasks_of(experiment, left)
+            unfinished = [run for run in runs if not run.done]
+            if not unfinished:
+                print(f"All {len(runs)} runs already complete.")
+            elif len(unfinished) < len(runs):
+                completed = len(runs) - len(unfinished)
+                print(f"{completed} of {len(runs)} runs already complete.")
+            items = make_work_items(experiment, unfinished)
             try:
-                run_all(tasks, make_slots(experiment, runs, parallel))
+                run_all(items, make_slots(experiment, runs, parallel))
             except (Stopped, CommandFailedError):
-                if experiment.partial:
+                if experiment.report_if_incomplete:
                     experiment.report()
                 raise
             experiment.report()
 
-    return exit_code(everything)
+    return run_with_exit_code(execute_all)
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A piece of work, which can begin when the tasks named in ``after`` are done."""
+    """Run or trial to execute.
+
+    Attributes:
+        name: name of the run.
+        execute: function that executes it in a slot.
+        updates: number of updates, from which the remaining time is estimated.
+        after: names of the work items that must be complete before this one starts.
+    """
 
     name: str
-    do: Callable[[Slot], None]
-    updates: int = 1  # in proportion to its time
+    execute: Callable[[Slot], None]
+    updates: int = 1
     after: tuple[str, ...] = ()
 
 
-def tasks_of(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
-    """The runs in their order, each behind the trials that are left to choose its learning rate."""
-    tasks: dict[str, WorkItem] = {}
-
-    def tuned(name: str, place: Slot) -> None:  # with the learning rate that is chosen by then
-        next(run for run in experiment.runs if run.name == name).carry_out(place)
-
+def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
+    """Return the runs in order, each after its unfinished trials."""
+    items: dict[str, WorkItem] = {}
     for run in runs:
-        trials = trials_left([run])
+        trials = unfinished_trials([run])
         for trial in trials:
-            tasks.setdefault(trial.name, WorkItem(trial.name, trial.carry_out, trial.updates))
-        do = partial(tuned, run.name) if trials else run.carry_out
-        tasks[run.name] = WorkItem(run.name, do, run.updates, tuple(trial.name for trial in trials))
-    return list(tasks.values())
+            if trial.name not in items:
+                items[trial.name] = WorkItem(trial.name, trial.execute, trial.updates)
+        execute = run.execute
+        if trials:
+            # Its learning rate is known only after the trials.
+            execute = partial(_execute_by_name, experiment, run.name)
+        names = tuple(trial.name for trial in trials)
+        items[run.name] = WorkItem(run.name, execute, run.updates, after=names)
+    return list(items.values())
 
 
-def describe(experiment: Experiment) -> str:
-    """Every command of an experiment in its order, and the tokens that they read."""
-    lines, runs = experiment.notes(), experiment.runs
-    trials = trials_left(runs)
-    found = {run.name: run for run in (*trials, *runs)}
-    tasks = tasks_of(experiment, runs)
-    for number, task in enumerate(tasks, 1):
-        best = " (--lr: the best of its trials)" if task.after else ""
-        lines.append(f"# [{number}/{len(tasks)}] {task.name}{best}")
-        lines += [*(command.line for command in found[task.name].commands()), ""]
-    total, tried = (sum(run.tokens for run in some) for some in (runs, trials))
-    also = f", {len(trials)} trials of {tried:,} before them" if trials else ""
-    return "\n".join([*lines, f"{len(runs)} runs of {total:,} tokens together{also}"])
+def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
+    """Execute a run of an experiment as it is listed now."""
+    for run in experiment.runs:
+        if run.name == name:
+            run.execute(slot)
+            return
+    raise LookupError(name)
+
+
+def format_dry_run(experiment: Experiment) -> str:
+    """Return all commands of an experiment in order, and the number of training tokens."""
+    lines = list(experiment.notes())
+    runs = experiment.runs
+    trials = unfinished_trials(runs)
+    runs_by_name = {run.name: run for run in (*trials, *runs)}
+    items = make_work_items(experiment, runs)
+    for number, item in enumerate(items, 1):
+        title = f"# [{number}/{len(items)}] {item.name}"
+        if item.after:
+            title += " (--lr: the best of its trials)"
+        lines.append(title)
+        for command in runs_by_name[item.name].commands():
+            lines.append(command.line)
+        lines.append("")
+    total = f"{len(runs)} runs of {_total_tokens(runs):,} tokens in total"
+    if trials:
+        total += f", after {len(trials)} trials of {_total_tokens(trials):,} tokens"
+    lines.append(total)
+    return "\n".join(lines)
+
+
+def _total_tokens(runs: Iterable[Run]) -> int:
+    return sum(run.tokens for run in runs)
 
 
 def make_slots(
     experiment: Experiment, runs: Sequence[Run], parallel: int | None = None
 ) -> list[Slot]:
-    """Places of runs that go on at the same time, with GPUs or a share of the cores each.
+    """Divide GPUs or cores among concurrent runs.
 
     Args:
-        runs: all of the experiment, done or not: with a share of the cores that depends on what is left,
-            a resumed run would not have the bits of an undisturbed one.
-        parallel: their number (default: as many as the machine has room for).
+        runs: all runs of the experiment, complete or not. If the number of threads depended on the
+            unfinished runs, the results of a resumed run would not be bitwise identical to those of an
+            uninterrupted one.
+        parallel: number of slots (default: as many as the machine has GPUs or cores for).
     """
     import torch
 
-    gpus = experiment.gpus
-    there = torch.cuda.device_count() if gpus else 0
-    room = there // gpus if there else cores()
-    parallel = parallel or max(1, min(len(runs) + len(all_trials(runs)), room))
-    if not there:
-        share = str(experiment.threads or max(1, cores() // parallel))
-        return [Slot({"OMP_NUM_THREADS": share})] * parallel
-    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(there)))
-    ring = cycle(names.split(","))
-    shares = (",".join(islice(ring, gpus)) for _ in range(parallel))
-    return [Slot({"CUDA_VISIBLE_DEVICES": share}) for share in shares]
+    gpu_count = torch.cuda.device_count() if experiment.gpus else 0
+    if parallel is None:
+        capacity = gpu_count // experiment.gpus if gpu_count else cores()
+        parallel = max(1, min(len(runs) + len(all_trials(runs)), capacity))
+    if not gpu_count:
+        threads = experiment.threads or max(1, cores() // parallel)
+        return [Slot({"OMP_NUM_THREADS": str(threads)})] * parallel
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible.split(",") if visible else [str(index) for index in range(gpu_count)]
+    next_devices = cycle(devices)
+    slots = []
+    for _ in range(parallel):
+        assigned = ",".join(islice(next_devices, experiment.gpus))
+        slots.append(Slot({"CUDA_VISIBLE_DEVICES": assigned}))
+    return slots
 
 
-def run_all(tasks: Sequence[WorkItem], places: Sequence[Slot]) -> None:
-    """Carry out tasks; of several places, each that is free takes the first task that can begin.
+@dataclass
+class _ProgressLog:
+    """Log of the work items that have started, with the estimated remaining time."""
+
+    items: Sequence[WorkItem]
+    start_time: float = field(default_factory=time.monotonic)
+    started: int = 0
+    finished_updates: int = 0
+
+    def start(self, item: WorkItem) -> None:
+        """Log the start of a work item."""
+        self.started += 1
+        line = f"\n[{self.started}/{len(self.items)}] {item.name}"
+        if self.finished_updates:
+            # The remaining updates are assumed to take as long as the finished ones.
+            seconds_per_update = (time.monotonic() - self.start_time) / self.finished_updates
+            remaining_updates = sum(item.updates for item in self.items) - self.finished_updates
+            remaining = tqdm.format_interval(seconds_per_update * remaining_updates)
+            line += f" (about {remaining} left)"
+        tqdm.write(line, file=sys.stdout)
+
+    def finish(self, item: WorkItem) -> None:
+        """Count the updates of a finished work item."""
+        self.finished_updates += item.updates
+
+
+def run_all(items: Sequence[WorkItem], slots: Sequence[Slot]) -> None:
+    """Run work items as slots become free.
 
     Args:
-        tasks: in an order in which they can be done one after the other.
+        items: work items, each behind those that it needs.
 
     Raises:
-        UserInputError, Failed: of the first that fails; the others are asked to stop.
-        Stopped: the process was asked to stop, and everything under way has saved.
+        UserInputError, CommandFailedError: the error of the first item that fails. The others are asked
+            to stop.
+        Stopped: the process was asked to stop, and everything in progress has saved.
     """
-    began, done = time.monotonic(), list[WorkItem]()
-    waiting, free = list(tasks), list(places)
-
-    def begin(task: WorkItem) -> None:
-        waiting.remove(task)
-        finished, left = sum(each.updates for each in done), ""
-        if finished:  # if it goes on at the same rate
-            rest = sum(each.updates for each in tasks) - finished
-            seconds = (time.monotonic() - began) / finished * rest
-            left = f" (about {tqdm.format_interval(seconds)} left)"
-        number = len(tasks) - len(waiting)
-        tqdm.write(f"\n[{number}/{len(tasks)}] {task.name}{left}", file=sys.stdout)
-
-    if len(places) == 1:
-        for task in tasks:
-            begin(task)
-            task.do(places[0])
-            done.append(task)
+    log = _ProgressLog(items)
+    if len(slots) > 1:
+        _run_concurrently(items, slots, log)
         return
+    for item in items:
+        log.start(item)
+        item.execute(slots[0])
+        log.finish(item)
+
+
+def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _ProgressLog) -> None:
+    """Run work items in threads, one per slot."""
+    waiting = list(items)
+    free_slots = list(slots)
+    finished: set[str] = set()
     running: dict[Future, tuple[WorkItem, Slot]] = {}
     errors: list[BaseException] = []
-    with stop_requests() as stop, ThreadPoolExecutor(len(places)) as pool:
+    with stop_requests() as stop, ThreadPoolExecutor(len(slots)) as pool:
         while running or (waiting and not stop.times):
-            names = {task.name for task in done}
-            ready = [task for task in waiting if names.issuperset(task.after)]
-            for task in ready[: 0 if stop.times else len(free)]:
-                begin(task)
-                place = free.pop(0)
-                running[pool.submit(task.do, replace(place, stop=stop))] = task, place
-            for future in wait(running, INTERVAL, FIRST_COMPLETED).done:
-                task, place = running.pop(future)
-                free.append(place)
-                if error := future.exception():
-                    errors.append(error)
-                    stop.times = stop.times or 1
+            ready = [item for item in waiting if finished.issuperset(item.after)]
+            while ready and free_slots and not stop.times:
+                item = ready.pop(0)
+                slot = free_slots.pop(0)
+                waiting.remove(item)
+                log.start(item)
+                future = pool.submit(item.execute, replace(slot, stop=stop))
+                running[future] = (item, slot)
+            for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
+                item, slot = running.pop(future)
+                free_slots.append(slot)
+                error = future.exception()
+                if error is None:
+                    finished.add(item.name)
+                    log.finish(item)
                 else:
-                    done.append(task)
+                    errors.append(error)
+                    stop.request()
+    for error in errors:
+        if not isinstance(error, Stopped):
+            raise error
     if errors or waiting:
-        raise min([*errors, Stopped()], key=lambda error: isinstance(error, Stopped))
+        raise Stopped
 
 
-def exit_code(work: Callable[[], object]) -> int:
-    """Run ``work`` in the main thread; returns 0, 75 if it was stopped, or the code of what failed.
+def run_with_exit_code(work: Callable[[], object]) -> int:
+    """Call ``work`` in the main thread and return an exit code.
 
-    SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C stop it: a command under way saves first, anything else ends where
-    it is.
+    SIGTERM, SIGHUP, SIGUSR1, and Ctrl-C stop it. A command in progress saves first; anything else ends
+    immediately.
+
+    Returns:
+        0, 75 if the work was stopped, or the exit code of the command that failed.
     """
 
     def stop(number, frame):
@@ -212,10 +298,10 @@ def exit_code(work: Callable[[], object]) -> int:
         raise Stopped
 
     try:
-        with handling_stop_signals(stop):
+        with handle_stop_signals(stop):
             work()
     except Stopped:
-        print("Stopped; the same command resumes from here.", file=sys.stderr)
+        print("Stopped. Rerun the same command to resume.", file=sys.stderr)
         return STOPPED_EARLY
     except CommandFailedError as failure:
         print(f"alibi-fairseq: error: {failure}", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""Submits an experiment as SLURM jobs, by the library submitit.
+"""Submission of an experiment as SLURM jobs, with the library submitit.
 
-One job prepares the data, one makes each trial of a learning rate, one trains and evaluates each
-model, one reports. Each stage is an array; ``--dependency`` lets it wait for the one before. A job is
-the command as it was typed, with ``--job NAME``: it does its part with the stamps and locks of work
-done on one machine, so either can resume the other. A job that is warned before its time is up saves
-and requeues itself.
+One job prepares the data, one executes each learning-rate trial, one trains and evaluates each model, and
+one writes the report. Each stage is a job array, and ``--dependency`` lets it wait for the stage before. A
+job is the user's command with ``--job NAME``. It uses the same completion markers and locks as work on one
+machine, so either can resume the other. A job that SLURM warns before its time is up saves and requeues
+itself.
 """
 
 from __future__ import annotations
@@ -21,158 +21,199 @@ from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from . import child_process
 from .child_process import Slot, stop_requests
-from .run import ALIBI, all_trials, trials_left
-from .runner import Experiment, exit_code
+from .run import ALIBI, all_trials, unfinished_trials
+from .runner import Experiment, run_with_exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
-WARNING = 180
-#: What SLURM sends then; all that we start handles or ignores it from its first moment.
-SIGNAL = "USR1"
-#: What a job gets unless an option says otherwise.
-DEFAULTS = {"time": "24:00:00", "cpus-per-task": 4}
-GPUS = "gpus-per-node"
-#: Of each cluster its own: how our environment comes to be, see docs/cluster.md.
+WARNING_SECONDS = 180
+#: Signal of that warning. All processes that we start handle or ignore it from the beginning.
+WARNING_SIGNAL = "USR1"
+#: Options of ``sbatch`` unless the user overrides them.
+DEFAULT_OPTIONS = {"time": "24:00:00", "cpus-per-task": 4}
+GPU_OPTION = "gpus-per-node"
+#: Number of jobs of a stage that run at the same time, unless the user sets it.
+MAX_PARALLEL_JOBS = 256
+#: Environment variables that describe the Python environment of a cluster (docs/cluster.md).
 MODULES, CONDA, CONTAINER = "ALIBI_MODULES", "ALIBI_CONDA_ENV", "ALIBI_CONTAINER"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Jobs that may run at the same time, by the names that :func:`run_job` takes."""
+    """Jobs that may run at the same time.
+
+    Attributes:
+        title: what the jobs do, such as ``tuning``.
+        jobs: job names, as :func:`run_job` takes them.
+        gpus: number of GPUs of each job.
+    """
 
     title: str
     jobs: list[str]
-    gpus: int = 0  # of each job
+    gpus: int = 0
 
 
-def stages_of(experiment: Experiment) -> list[Stage]:
-    """The jobs that finish an experiment."""
-    prepared, gpus = experiment.prepared, experiment.gpus
-    runs = [run for run in experiment.runs if not (prepared and run.done)]
+def make_stages(experiment: Experiment) -> list[Stage]:
+    """Return the jobs that complete an experiment."""
+    runs = list(experiment.runs)
+    preparation = ["prepare"]
+    if experiment.prepared:
+        runs = [run for run in runs if not run.done]
+        preparation = []
+    trial_jobs = [f"run:{trial.name}" for trial in unfinished_trials(runs)]
+    run_jobs = [f"run:{run.name}" for run in runs]
     stages = [
-        Stage("preparing the data", [] if prepared else ["prepare"]),
-        Stage("tuning", [f"run:{trial.name}" for trial in trials_left(runs)], gpus),
-        Stage("training and evaluating", [f"run:{run.name}" for run in runs], gpus),
+        Stage("preparing the data", preparation),
+        Stage("tuning", trial_jobs, experiment.gpus),
+        Stage("training and evaluating", run_jobs, experiment.gpus),
         Stage("reporting", ["report"]),
     ]
     return [stage for stage in stages if stage.jobs]
 
 
 def run_job(experiment: Experiment, job: str) -> int:
-    """Do what one job is for; returns an exit code, see :func:`.runner.exit_code`.
+    """Do the work of one job; return an exit code as :func:`.runner.run_with_exit_code`.
 
     Args:
-        job: ``prepare``, ``run:NAME`` or ``report``.
+        job: ``prepare``, ``run:NAME``, or ``report``.
     """
 
-    def do() -> None:
-        if job in ("prepare", "report"):
-            with locked(experiment.folder / "lock", experiment.option, "command"):
-                experiment.prepare() if job == "prepare" else experiment.report()
+    def do_job() -> None:
+        if job == "prepare":
+            with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+                experiment.prepare()
+        elif job == "report":
+            with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+                experiment.report()
+        else:
+            _execute_run(experiment, job)
+
+    return run_with_exit_code(do_job)
+
+
+def _execute_run(experiment: Experiment, job: str) -> None:
+    """Execute the run or trial of a job."""
+    runs = list(experiment.runs)
+    for run in (*runs, *all_trials(runs)):
+        if f"run:{run.name}" == job:
+            run.execute()
             return
-        runs = experiment.runs
-        every = (*runs, *all_trials(runs))
-        run = next((run for run in every if f"run:{run.name}" == job), None)
-        if run is None:
-            raise UserInputError(f"--job: there is no job '{job}' here.")
-        run.carry_out()
-
-    return exit_code(do)
+    raise UserInputError(f"--job: there is no job '{job}'. --slurm --dry-run lists the jobs.")
 
 
-def describe(stages: Sequence[Stage], asked: Mapping[str, str]) -> str:
-    """The jobs, with what each stage waits for and asks for."""
-    lines, before = ["# Each job is this command with --job NAME."], ""
+def format_dry_run(stages: Sequence[Stage], user_options: Mapping[str, str]) -> str:
+    """Return the jobs as text, with the dependency and the ``sbatch`` options of each stage."""
+    lines = ["# Each job is this command with --job NAME."]
+    previous: Stage | None = None
     for stage in stages:
-        count = f"{len(stage.jobs)} job{'s' if len(stage.jobs) > 1 else ''}"
-        options = sbatch_options(stage, asked).items()
-        lines.append(f"# {stage.title}: {count}{f', after {before!r}' if before else ''}")
-        lines.append("# " + " ".join(["sbatch", *(f"--{name}={value}" for name, value in options)]))
-        lines += [*stage.jobs, ""]
-        before = stage.title
+        plural = "" if len(stage.jobs) == 1 else "s"
+        title = f"# {stage.title}: {len(stage.jobs)} job{plural}"
+        if previous:
+            title += f", after '{previous.title}'"
+        options = sbatch_options(stage, user_options)
+        flags = " ".join(f"--{name}={value}" for name, value in options.items())
+        lines += [title, f"# sbatch {flags}", *stage.jobs, ""]
+        previous = stage
     return "\n".join(lines)
 
 
-def sbatch_options(stage: Stage, asked: Mapping[str, str]) -> dict[str, object]:
-    """Options of ``sbatch`` for a job of a stage; those about GPUs are for jobs that have some.
+def sbatch_options(stage: Stage, user_options: Mapping[str, str]) -> dict[str, object]:
+    """Return the options of ``sbatch`` for the jobs of a stage.
 
     Args:
-        asked: for all jobs, such as ``{"partition": "gpu"}``.
+        user_options: options for all jobs, such as ``{"partition": "gpu"}``. Those about GPUs apply only to
+            stages with GPUs, and ``gpus-per-node=0`` removes that option.
     """
-    options: dict[str, object] = {**DEFAULTS, **({GPUS: stage.gpus} if stage.gpus else {})}
-    for name, value in asked.items():
-        if stage.gpus or not name.startswith(("gpu", "gres")):
+    options: dict[str, object] = dict(DEFAULT_OPTIONS)
+    if stage.gpus:
+        options[GPU_OPTION] = stage.gpus
+    for name, value in user_options.items():
+        about_gpus = name.startswith(("gpu", "gres"))
+        if stage.gpus or not about_gpus:
             options[name] = value
-    return {name: value for name, value in options.items() if (name, value) != (GPUS, "0")}
+    if options.get(GPU_OPTION) == "0":
+        del options[GPU_OPTION]
+    return options
 
 
 def submit(
-    experiment: Experiment, arguments: Sequence[str], asked: Mapping[str, str], at_once: int | None
+    experiment: Experiment,
+    arguments: Sequence[str],
+    user_options: Mapping[str, str],
+    max_parallel_jobs: int | None,
 ) -> None:
-    """Submit the jobs; logs go to ``jobs/`` in the folder of the work.
+    """Submit the jobs. Their logs are written to ``jobs/`` in the folder of the experiment.
 
     Args:
-        arguments: of ``alibi-fairseq``, which describe the experiment.
-        asked: options of ``sbatch``.
-        at_once: jobs of a stage at the same time; None: as many as there is room for.
+        arguments: arguments of ``alibi-fairseq`` that describe the experiment.
+        user_options: options of ``sbatch``.
+        max_parallel_jobs: number of jobs of a stage that run at the same time (default: 256).
+
+    Raises:
+        UserInputError: this machine has no ``sbatch``.
     """
     import submitit
 
     logs = experiment.folder / "jobs"
-    submitit.JobEnvironment.USR_SIG = SIGNAL
-    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = SIGNAL  # for the jobs
+    submitit.JobEnvironment.USR_SIG = WARNING_SIGNAL
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING_SIGNAL  # inherited by the jobs
     if not shutil.which("sbatch"):
-        raise UserInputError("There is no sbatch here; submit from a node of a SLURM cluster.")
+        raise UserInputError("sbatch was not found. Submit from a node of a SLURM cluster.")
     container = os.environ.get(CONTAINER)
     python = f"{container} python" if container else shlex.quote(sys.executable)
-    before = ""  # the array of the stage before
-    with locked(experiment.folder / "lock", experiment.option, "command"):
-        for stage in stages_of(experiment):
-            executor = submitit.SlurmExecutor(logs / "%j", python=python)
-            executor.update_parameters(
-                job_name=f"alibi-{stage.title.split()[0]}",
-                signal_delay_s=WARNING,
-                stderr_to_stdout=True,
-                setup=setup_lines(),
-                array_parallelism=at_once or 256,
-                additional_parameters={
+    previous_job = ""  # number of the job array of the stage before
+    with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+        for stage in make_stages(experiment):
+            parameters: dict[str, object] = {
+                "job_name": f"alibi-{stage.title.split()[0]}",
+                "signal_delay_s": WARNING_SECONDS,
+                "stderr_to_stdout": True,
+                "setup": setup_lines(),
+                "array_parallelism": max_parallel_jobs or MAX_PARALLEL_JOBS,
+                "additional_parameters": {
                     "requeue": True,
-                    # A job whose predecessor failed ends, instead of waiting for ever.
+                    # A job ends if the job it depends on fails, instead of waiting forever.
                     "kill-on-invalid-dep": "yes",
-                    **sbatch_options(stage, asked),
+                    **sbatch_options(stage, user_options),
                 },
-                **({"dependency": f"afterok:{before}"} if before else {}),
-            )
+            }
+            if previous_job:
+                parameters["dependency"] = f"afterok:{previous_job}"
+            executor = submitit.SlurmExecutor(logs / "%j", python=python)
+            executor.update_parameters(**parameters)
             commands = [[*arguments, "--job", job] for job in stage.jobs]
             jobs = executor.map_array(run_command, commands)
-            before = jobs[0].job_id.partition("_")[0]
-            print(f"{stage.title}: {len(jobs)} of job {before}", flush=True)
-    print(f"Logs: {logs}. When all have ended, the same command submits what is not done yet.")
+            previous_job = jobs[0].job_id.partition("_")[0]
+            print(f"{stage.title}: {len(jobs)} jobs in array {previous_job}", flush=True)
+    print(f"Logs: {logs}. Rerun the same command after the last job to submit unfinished work.")
 
 
 def setup_lines() -> list[str]:
-    """Commands of bash that make the environment of a job, as scripts/train.sbatch does."""
-    # srun does not take over the job's number of cores by itself (since SLURM 22.05).
+    """Return the bash commands that set up the environment of a job, as in scripts/train.sbatch."""
+    # Since SLURM 22.05, srun does not take the number of cores from the job.
     lines = ['export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"']
-    if modules := os.environ.get(MODULES):
+    modules = os.environ.get(MODULES)
+    if modules:
         lines.append(f"module load {modules} || exit")
-    if name := os.environ.get(CONDA):
+    environment = os.environ.get(CONDA)
+    if environment:
         lines.append('source "$(conda info --base)/etc/profile.d/conda.sh" || exit')
-        lines.append(f"conda activate {shlex.quote(name)} || exit")
+        lines.append(f"conda activate {shlex.quote(environment)} || exit")
     return lines
 
 
 def run_command(argv: list[str]) -> None:
-    """The job itself: our command, in a process of its own.
+    """Run the command of a job in a separate process.
 
-    An error, if the command failed, keeps jobs that depend on this one from beginning.
+    Raises:
+        RuntimeError: the command failed. SLURM then does not start the jobs that depend on this one.
     """
     with stop_requests() as stop:
-        code = child_process.execute([*ALIBI, *argv], place=Slot(stop=stop))
+        code = child_process.execute([*ALIBI, *argv], slot=Slot(stop=stop))
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
-        print("saved; putting the job back into the queue", flush=True)
+        print("saved; requeuing the job", flush=True)
         from submitit import JobEnvironment
 
         JobEnvironment()._requeue(0)
         sys.exit()
     if code:
-        raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} ended with exit code {code}")
+        raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} failed with exit code {code}")

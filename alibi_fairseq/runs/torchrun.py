@@ -1,5 +1,7 @@
-"""Trainings of several processes: the arguments of torchrun, and ``python -m`` this module, which is torchrun
-but for the exit code of a training that refuses its input.
+"""Launcher of trainings with several processes.
+
+``python -m alibi_fairseq.runs.torchrun`` is torchrun, except that it exits with 2 if a training rejects its
+input.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import sys
 from ..errors import UserInputError
 
 MODULE = "alibi_fairseq.runs.torchrun"
-REFUSED = 2
+#: Exit code of a training that rejects its input.
+BAD_INPUT = 2
 
 
 def arguments(
@@ -19,40 +22,51 @@ def arguments(
     name: str = "alibi",
     max_restarts: int = 0,
 ) -> list[str]:
-    """The interpreter's arguments in front of a training's; none for one process.
+    """Return the interpreter arguments in front of a training command; none for one process.
 
     Args:
-        processes: total over all nodes; each has one GPU, or shares the CPU.
-        nodes: each runs the same command once.
+        processes: number of processes across all nodes. Each has one GPU, or shares the CPU.
+        nodes: number of nodes. Each runs the same command once.
         endpoint: HOST:PORT on the first node, where all nodes meet.
-        name: the same on all nodes; two jobs with different names never mix.
+        name: job name, the same on all nodes. Jobs with different names never mix.
+        max_restarts: number of restarts after a failure.
+
+    Raises:
+        UserInputError: the processes cannot be divided among the nodes, or the endpoint is missing.
     """
     if nodes < 1 or processes % nodes:
-        raise UserInputError(f"{processes} processes cannot be spread evenly over {nodes} nodes.")
+        raise UserInputError(
+            f"{processes} processes cannot be divided evenly among {nodes} nodes. "
+            "Pass a multiple of --nnodes."
+        )
     if nodes > 1 and not endpoint:
         raise UserInputError(
-            "With several nodes, --rdzv-endpoint HOST:PORT must name the first node and a free port."
+            f"--nnodes {nodes} requires a meeting point. "
+            "Pass --rdzv-endpoint HOST:PORT with the first node and a free port."
         )
     if processes == 1:
         return []
     argv = ["-m", MODULE, f"--nnodes={nodes}", f"--nproc-per-node={processes // nodes}"]
-    argv += [f"--max-restarts={max_restarts}"]
+    argv.append(f"--max-restarts={max_restarts}")
     if nodes == 1:
-        return [*argv, "--standalone"]
-    return [*argv, "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={name}"]
+        argv.append("--standalone")
+    else:
+        argv += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={name}"]
+    return argv
 
 
 def main() -> None:
-    """As ``torchrun``; exits with 2, without its report, if a process did so."""
+    """Run torchrun; exit with 2, without its report, if a process exited with 2."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     try:
         run.main()
     except ChildFailedError as error:
-        if REFUSED not in {failure.exitcode for failure in error.failures.values()}:
+        exit_codes = {failure.exitcode for failure in error.failures.values()}
+        if BAD_INPUT not in exit_codes:
             raise
-        sys.exit(REFUSED)
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from alibi_fairseq import errors
 from alibi_fairseq.cli.paper import corpus_paths
 from alibi_fairseq.compare.comparison_config import load
 from alibi_fairseq.data.pipeline import positive
-from alibi_fairseq.runs.runner import describe, execute_experiment
+from alibi_fairseq.runs.runner import execute_experiment, format_dry_run
 
 from .experiment import Study, StudyConfig
 from .page import write_page
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
         config, texts, args.work_dir / part, args.results / part, args.results, args.models
     )
     if args.dry_run:
-        print(describe(study))
+        print(format_dry_run(study))
         return 0
     return execute_experiment(study, args.parallel)
 

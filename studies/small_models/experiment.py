@@ -34,9 +34,9 @@ from alibi_fairseq.results.schema import (
     merge_results_files,
     save_results_file,
 )
-from alibi_fairseq.runs.child_process import HERE, Slot
-from alibi_fairseq.runs.run import Run
+from alibi_fairseq.runs.child_process import DEFAULT_SLOT, Slot
 from alibi_fairseq.runs.runner import Experiment
+from alibi_fairseq.runs.tuning import TunedRun
 
 from .page import write_page
 
@@ -86,7 +86,7 @@ def run_name(cell: ModelSpec) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRun(Run):
+class StudyRun(TunedRun):
     """Run that is complete once its results exist.
 
     Attributes:
@@ -139,19 +139,19 @@ class StudyRun(Run):
         advice = "choose another --results or move that folder away"
         check_settings(kept["settings"], wanted, f"{self.kept} holds a model that was made", advice)
 
-    def evaluate(self, place: Slot = HERE) -> None:
+    def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Run the evaluations that are missing, and keep the results."""
         if self.done:
             self.check_kept_results()
             return
-        super().evaluate(place)
-        command = self.command().line
+        super().evaluate(slot)
+        command = self.training_command().line
         rate = float(self.flags[self.flags.index("--lr") + 1])
         files: dict[str, list[dict]] = {}
         for step in self.evaluations:
             tested_on = step.name.removeprefix("on ") if step.data else self.corpus
             facts = {"corpus": tested_on, "lr": rate, "train_command": command}
-            document = step.document()
+            document = step.load_results()
             cells = [cell | facts for cell in document["cells"]]
             name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
             files.setdefault(name, []).append({**document, "cells": cells})
@@ -187,7 +187,7 @@ class Study(Experiment):
     pattern: str = "*"
 
     threads = 1
-    partial = True
+    report_if_incomplete = True
 
     @cached_property
     def parts(self) -> tuple[ComparisonConfig, ...]:

@@ -105,7 +105,7 @@ def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.count(f"alibi_fairseq train {data_bin} --task ") == 4
     assert text.count("--task segment_language_modeling --mem-len 128") == 2
-    assert "4 runs of 163,840 tokens together" in text
+    assert "4 runs of 163,840 tokens in total" in text
     assert main([*words, "--arch", "alibi_lm_huge"]) == 2
     assert "alibi_lm_huge" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -117,7 +117,7 @@ def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     one, two, thread = (
         SimpleNamespace(gpus=n, threads=t) for n, t in ((1, None), (2, None), (1, 1))
     )
-    runs = [SimpleNamespace(tuning=None)] * 9
+    runs = [SimpleNamespace(trials=())] * 9
     assert make_slots(one, runs) == [Slot({"OMP_NUM_THREADS": "1"})] * 8
     assert make_slots(one, runs, 3) == [Slot({"OMP_NUM_THREADS": "2"})] * 3
     assert make_slots(thread, runs[:2]) == [Slot({"OMP_NUM_THREADS": "1"})] * 2
@@ -134,9 +134,9 @@ def test_what_is_left_of_an_experiment_keeps_its_number_of_threads(data_bin, tmp
     """Sums are of other bits on another one."""
     commands, threads = Commands(), []
 
-    def execute(words, ask=None, log=None, watch=None, place=None):
-        threads.append(place.environment.get("OMP_NUM_THREADS"))
-        return commands(words, ask, log, watch, place)
+    def execute(words, stop_signal=None, log=None, watch=None, slot=None):
+        threads.append(slot.environment.get("OMP_NUM_THREADS"))
+        return commands(words, stop_signal, log, watch, slot)
 
     monkeypatch.setattr(child_process, "execute", execute)
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 12)

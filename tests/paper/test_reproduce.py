@@ -176,7 +176,7 @@ def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
 
     assert reproduce() == (0, [])
     said = capsys.readouterr().out
-    assert "All 6 runs are done already." in said
+    assert "All 6 runs already complete." in said
     assert "ours (smoke)" in said and "report.md" in said
 
 
@@ -198,10 +198,10 @@ def test_runs_in_parallel_leave_what_runs_in_order_leave(reproduce, commands, mo
     """Evaluations write to logs, and each run has one thread."""
     logs = {}
 
-    def run(words, ask, log=None, watch=None, place=None):
+    def run(words, stop_signal, log=None, watch=None, slot=None):
         verb = next((verb for verb in ("train", "eval") if verb in words), "other")
         logs[verb] = log
-        assert verb == "other" or place.environment["OMP_NUM_THREADS"] == "1"
+        assert verb == "other" or slot.environment["OMP_NUM_THREADS"] == "1"
         return commands(words, log=log, watch=watch)
 
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 2)
@@ -223,7 +223,7 @@ def test_stopped_anywhere_it_goes_on_from_there(reproduce, commands, capsys, num
     _, whole = reproduce(work="uninterrupted")
     commands.stop_at = number
     assert reproduce() == (75, whole[:number])
-    assert "resumes from here" in capsys.readouterr().err
+    assert "to resume" in capsys.readouterr().err
     commands.stop_at = None
     assert reproduce() == (0, whole[number - 1 :])
 

@@ -1,4 +1,4 @@
-"""How commands are run and ended, with quick stand-ins for the training."""
+"""Child processes and work items, with fake trainings that take a moment."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from commands import ROOT
 from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
 from alibi_fairseq.runs import child_process as module
 from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError, Slot, execute
-from alibi_fairseq.runs.run import updates_made
-from alibi_fairseq.runs.runner import WorkItem, exit_code, run_all
+from alibi_fairseq.runs.run import read_update_count
+from alibi_fairseq.runs.runner import WorkItem, run_all, run_with_exit_code
 
-# Saves when it is asked to stop. It listens from the moment on when the file .began has its number.
+# Saves when it is asked to stop. It handles signals once the file .began holds its process ID.
 SAVING = """
 import os, pathlib, signal, sys, time
 path = pathlib.Path({path!r})
@@ -50,10 +50,11 @@ def python(program, log, updates=0):
 
 
 def send(*signals, when):
-    """Send signals to this process one after the other, the first as soon as files are there."""
+    """Send signals to this process in order, the first as soon as the files exist."""
+    paths = when if isinstance(when, list) else [when]
 
     def deliver():
-        while not all(path.exists() for path in (when if isinstance(when, list) else [when])):
+        while not all(path.exists() for path in paths):
             time.sleep(0.01)
         for number in signals:
             os.kill(os.getpid(), number)
@@ -63,8 +64,8 @@ def send(*signals, when):
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(module, "INTERVAL", 0.05)
+def short_polls(monkeypatch):
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def impatient(monkeypatch):
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
     ],
 )
-def test_the_exit_code_is_the_commands_and_handlers_are_restored(program, code):
+def test_execute_returns_exit_code_and_restores_handlers(program, code):
     before = [signal.getsignal(number) for number in module.STOP_SIGNALS]
     assert execute([sys.executable, "-c", program]) == code
     assert [signal.getsignal(number) for number in module.STOP_SIGNALS] == before
@@ -91,14 +92,12 @@ def test_the_exit_code_is_the_commands_and_handlers_are_restored(program, code):
         ([signal.SIGUSR1], ".began", {"code": 3}, 3),
     ],
 )
-def test_a_request_to_stop_is_passed_on_and_told_apart_from_the_end(
-    tmp_path, signals, when, options, expected
-):
+def test_stop_request_is_distinguished_from_normal_end(tmp_path, signals, when, options, expected):
     send(*signals, when=tmp_path / f"a{when}")
     assert execute(saving(tmp_path / "a", **options)) == expected
 
 
-def test_a_command_that_saves_nothing_is_interrupted_once(tmp_path):
+def test_evaluation_is_interrupted_once(tmp_path):
     program = f"""
 import signal, sys, time
 times = []
@@ -110,13 +109,13 @@ time.sleep(0.5)
 sys.exit(len(times))
 """
     send(signal.SIGTERM, when=tmp_path / "mark")
-    with pytest.raises(CommandFailedError) as found:
+    with pytest.raises(CommandFailedError) as failure:
         python(program, tmp_path / "log").run()
-    assert found.value.code == 1
+    assert failure.value.code == 1
 
 
-# Ignores SIGUSR1, as does what it starts in a session of its own; says that process's number.
-DEAF = """
+# Ignores SIGUSR1, as does its child in a separate session. Writes the process ID of the child.
+IGNORES_SIGUSR1 = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -127,12 +126,12 @@ time.sleep(60)
 """
 
 
-def test_a_second_interrupt_ends_everything_now(tmp_path):
+def test_second_interrupt_kills_all_processes(tmp_path):
     send(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
-    command = [sys.executable, "-c", DEAF.format(mark=str(tmp_path / "mark"))]
+    command = [sys.executable, "-c", IGNORES_SIGUSR1.format(mark=str(tmp_path / "mark"))]
     assert execute(command) == 128 + signal.SIGKILL
     child = int((tmp_path / "mark").read_text())
-    # It was killed in the same moment as its parent, and may be a moment later in ending.
+    # It was killed together with its parent, but may end a moment later.
     deadline = time.monotonic() + 10
     while not ended(child) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -140,23 +139,24 @@ def test_a_second_interrupt_ends_everything_now(tmp_path):
 
 
 def ended(pid: int) -> bool:
+    """Return True if a process has ended, also if its parent has not read the exit code."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
 
-# Starts a command as ours do.
+# Starts a child process as our commands do.
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.runs.child_process import Place, stop_requests, execute
+from alibi_fairseq.runs.child_process import Slot, stop_requests, execute
 {call}
 """
 
 
 def child_of(call, folder, **popen):
-    """Start a parent whose child is running; returns the parent and the child's number."""
+    """Start a parent and wait for its child; return the parent and the process ID of the child."""
     call = call.format(words=saving(folder / "child"), code=str(folder / "code"))
     program = PARENT.format(root=str(ROOT), call=call)
     parent = subprocess.Popen([sys.executable, "-c", program], **popen)
@@ -174,7 +174,7 @@ def wait_until(condition, seconds=180):  # imports take long on a busy machine
 
 IN_A_THREAD = """
 with stop_requests() as stop:
-    thread = threading.Thread(target=lambda: execute({words}, place=Place(stop=stop)))
+    thread = threading.Thread(target=lambda: execute({words}, slot=Slot(stop=stop)))
     thread.start()
     thread.join()
 """
@@ -185,9 +185,11 @@ pathlib.Path({code!r}).write_text(str(code))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells children on Linux only")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only the Linux kernel signals children of a killed parent"
+)
 @pytest.mark.parametrize("call", ["execute({words})", IN_A_THREAD])
-def test_a_killed_parent_leaves_no_command_behind(tmp_path, call):
+def test_killed_parent_stops_its_command(tmp_path, call):
     parent, child = child_of(call, tmp_path)
     parent.kill()
     parent.wait()
@@ -195,7 +197,7 @@ def test_a_killed_parent_leaves_no_command_behind(tmp_path, call):
     assert (tmp_path / "child.saved").read_text() == "SIGTERM"
 
 
-def test_a_command_whose_parent_has_ended_does_not_begin(tmp_path):
+def test_command_of_ended_parent_does_not_start(tmp_path):
     mark = tmp_path / "mark"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w')"]
     start = [sys.executable, "-c", module._WITH_PARENT, str(os.getppid()), *program]
@@ -203,7 +205,7 @@ def test_a_command_whose_parent_has_ended_does_not_begin(tmp_path):
     assert not mark.exists()
 
 
-def test_a_closed_terminal_saves_and_stops(tmp_path):
+def test_closed_terminal_saves_and_stops(tmp_path):
     """After SIGHUP every write to the terminal raises an error."""
     ours, theirs = pty.openpty()
     terminal = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
@@ -215,8 +217,7 @@ def test_a_closed_terminal_saves_and_stops(tmp_path):
     assert (tmp_path / "code").read_text() == str(STOPPED_EARLY)
 
 
-def test_nohup_is_respected(tmp_path):
-    """What ignores SIGHUP when it starts goes on when the terminal is closed."""
+def test_sighup_is_ignored_under_nohup(tmp_path):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         send(signal.SIGHUP, when=tmp_path / "mark")
@@ -226,27 +227,27 @@ def test_nohup_is_respected(tmp_path):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_updates_of_the_last_checkpoint(tmp_path):
-    assert updates_made(tmp_path) == 0
+def test_update_count_of_last_checkpoint(tmp_path):
+    assert read_update_count(tmp_path) == 0
     torch.save({"optimizer_history": [{"num_updates": 7}]}, tmp_path / "checkpoint_last.pt")
-    assert updates_made(tmp_path) == 7
+    assert read_update_count(tmp_path) == 7
     torch.save({"optimizer_history": []}, tmp_path / "checkpoint_last.pt")
     with pytest.raises(UserInputError, match="does not say how many updates"):
-        updates_made(tmp_path)
+        read_update_count(tmp_path)
 
 
-def task(name, *commands, after=()):
-    """Work that runs commands one after the other."""
+def work_item(name, *commands, after=()):
+    """Return a work item that runs commands in order."""
 
-    def carry_out(place):
+    def execute_commands(slot):
         for command in commands:
-            command.run(place)
+            command.run(slot)
 
-    return WorkItem(name, carry_out, after=after)
+    return WorkItem(name, execute_commands, after=after)
 
 
 def touch(path):
-    """A command that creates a file."""
+    """Return a command that creates a file."""
     return python(f"open({str(path)!r}, 'w').close()", path.with_suffix(".log"))
 
 
@@ -254,19 +255,19 @@ def training(path):
     return ChildProcess("copying", saving(path), path.with_suffix(".log"), updates=10)
 
 
-def test_a_failing_command_names_its_log_and_the_last_line(tmp_path):
+def test_failed_command_names_log_and_last_line(tmp_path):
     program = "import sys; print('fine', flush=True); sys.exit('the disk is full')"
     command = python(program, tmp_path / "a.log", updates=1)
     with pytest.raises(
-        CommandFailedError, match=r"copying failed .*a\.log; the last line is: the d"
-    ) as found:
+        CommandFailedError, match=r"copying failed .*a\.log\. Its last line is: the d"
+    ) as failure:
         command.run()
-    assert found.value.code == 1
+    assert failure.value.code == 1
     assert "fine" in (tmp_path / "a.log").read_text()
 
 
-def test_a_task_waits_for_what_it_needs_and_others_begin_before(tmp_path):
-    """c waits for b to begin, and a for both to end; b and c have places of their own."""
+def test_work_item_waits_for_those_it_needs(tmp_path):
+    """c waits for b to begin, and a for both to end; b and c have separate slots."""
     began = tmp_path / "b.began"
     wait = "while not os.path.exists({!r}): time.sleep(0.01)"
     b = f"import os, time\nopen({str(began)!r}, 'w').write(os.environ['GPU'])\n"
@@ -274,46 +275,48 @@ def test_a_task_waits_for_what_it_needs_and_others_begin_before(tmp_path):
     c = f"import os, time\n{wait.format(str(began))}\n"
     c += f"open({str(tmp_path / 'c')!r}, 'w').write(os.environ['GPU'])"
     a = f"import os\nassert os.path.exists({str(tmp_path / 'c')!r})\nopen({str(tmp_path / 'a')!r}, 'w')"
-    tasks = [
-        task("b", python(b, tmp_path / "b.log")),
-        task("a", python(a, tmp_path / "a.log"), after=("b", "c")),
-        task("c", python(c, tmp_path / "c.log")),
+    items = [
+        work_item("b", python(b, tmp_path / "b.log")),
+        work_item("a", python(a, tmp_path / "a.log"), after=("b", "c")),
+        work_item("c", python(c, tmp_path / "c.log")),
     ]
-    run_all(tasks, [Slot({"GPU": "0"}), Slot({"GPU": "1"})])
+    run_all(items, [Slot({"GPU": "0"}), Slot({"GPU": "1"})])
     assert (tmp_path / "a").exists()
     assert (began.read_text(), (tmp_path / "c").read_text()) == ("0", "1")
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_a_request_to_stop_lets_all_trainings_save(tmp_path, parallel, capsys):
+def test_stop_request_lets_all_trainings_save(tmp_path, parallel, capsys):
     paths = [tmp_path / name for name in ("a", "b", "c")]
-    runs = [task(path.name, training(path), touch(tmp_path / "never")) for path in paths]
+    runs = [work_item(path.name, training(path), touch(tmp_path / "never")) for path in paths]
     send(signal.SIGTERM, when=[path.with_suffix(".began") for path in paths[:parallel]])
-    assert exit_code(lambda: run_all(runs, [Slot({"OMP_NUM_THREADS": "1"})] * parallel)) == 75
+    assert (
+        run_with_exit_code(lambda: run_all(runs, [Slot({"OMP_NUM_THREADS": "1"})] * parallel)) == 75
+    )
     printed = capsys.readouterr()
-    assert "resumes from here" in printed.err and "[3/3]" not in printed.out
+    assert "to resume" in printed.err and "[3/3]" not in printed.out
     saved = [path.with_suffix(".saved").exists() for path in paths]
     assert saved == [True, parallel == 2, False]
     assert not (tmp_path / "never").exists()
 
 
-def test_a_failure_stops_the_others_and_is_what_is_reported(tmp_path):
+def test_failure_stops_others_and_is_reported(tmp_path):
     wait = f"while not os.path.exists({str(tmp_path / 'a.began')!r}): time.sleep(0.01)"
     failing = python(f"import os, time\n{wait}\nraise SystemExit(3)", tmp_path / "b.log")
-    runs = [task("a", training(tmp_path / "a")), task("b", failing)]
-    runs.append(task("c", touch(tmp_path / "c")))
-    assert exit_code(lambda: run_all(runs, [Slot(), Slot()])) == 3
+    runs = [work_item("a", training(tmp_path / "a")), work_item("b", failing)]
+    runs.append(work_item("c", touch(tmp_path / "c")))
+    assert run_with_exit_code(lambda: run_all(runs, [Slot(), Slot()])) == 3
     assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("number", module.STOP_SIGNALS)
-def test_a_function_ends_where_it_is_and_handlers_are_restored(tmp_path, number):
-    before = [signal.getsignal(each) for each in module.STOP_SIGNALS]
+def test_stopped_function_restores_handlers(tmp_path, number):
+    before = [signal.getsignal(stop) for stop in module.STOP_SIGNALS]
 
     def work():
         (tmp_path / "began").touch()
         time.sleep(60)
 
     send(number, when=tmp_path / "began")
-    assert exit_code(work) == 75
-    assert [signal.getsignal(each) for each in module.STOP_SIGNALS] == before
+    assert run_with_exit_code(work) == 75
+    assert [signal.getsignal(stop) for stop in module.STOP_SIGNALS] == before

@@ -1,4 +1,4 @@
-"""Work handed to SLURM: the jobs, what they wait for, and that they do the same as one machine."""
+"""SLURM jobs: their options, dependencies, and results, compared with one machine."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ FAKE = {
 
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
-    """The folder of the files that the stand-in of sbatch is given."""
+    """Return the folder of the scripts that the fake sbatch receives."""
     for name, body in FAKE.items():
         path = tmp_path / "bin" / name
         path.parent.mkdir(exist_ok=True)
@@ -37,13 +37,13 @@ def compare(data, out, *more):
     return ["compare", str(data), "--out", str(out), *options, *more]
 
 
-def test_an_array_of_the_runs_and_the_report_last(scripts, data_bin, tmp_path, monkeypatch, capsys):
+def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(slurm.MODULES, "cuda/12.4 gcc")
     monkeypatch.setenv(slurm.CONDA, "mine")
     out = tmp_path / "out"
     options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
     assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
-    assert "training and evaluating: 2 of job 100" in capsys.readouterr().out
+    assert "training and evaluating: 2 jobs in array 100" in capsys.readouterr().out
     runs, report = ((scripts / str(n)).read_text() for n in range(2))
     for script in (runs, report):
         for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
@@ -61,46 +61,46 @@ def test_an_array_of_the_runs_and_the_report_last(scripts, data_bin, tmp_path, m
     assert words == [*compare(data_bin, out, "--slurm"), *options, "--job", f"run:{name}"]
 
 
-def test_a_dry_run_shows_the_jobs_and_does_nothing(scripts, data_bin, tmp_path, capsys):
+def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, capsys):
     text = tmp_path / "a.txt"
     text.write_text("some text\n")
     out = tmp_path / "out"
     options = ["--slurm-option", "gpus-per-node=0", "--slurm", "--dry-run"]
     assert main([*compare(text, out), *options]) == 0
-    said = capsys.readouterr().out
-    assert "# preparing the data: 1 job\n# sbatch --time=24:00:00 --cpus-per-task=4\n" in said
-    assert "# training and evaluating: 2 jobs, after 'preparing the data'\n" in said
-    assert said.count("\nrun:a/") == 2 and "\nreport\n" in said
+    output = capsys.readouterr().out
+    assert "# preparing the data: 1 job\n# sbatch --time=24:00:00 --cpus-per-task=4\n" in output
+    assert "# training and evaluating: 2 jobs, after 'preparing the data'\n" in output
+    assert output.count("\nrun:a/") == 2 and "\nreport\n" in output
     assert not out.exists() and not list(scripts.iterdir())
 
     words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
     words += ["--corpus", f"bookcorpus={text}", "--work-dir", str(out)]
     assert main([*words, "--slurm", "--dry-run", "--cpu", "1"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in said
+    output = capsys.readouterr().out
+    assert output.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in output
     words[3] = "paper"
     assert main([*words, "--slurm", "--dry-run", "--gpus", "8"]) == 0
-    said = capsys.readouterr().out
-    assert "# training and evaluating: 6 jobs, after 'preparing the data'" in said
-    assert said.count("--gpus-per-node=8") == 1 and not out.exists()
+    output = capsys.readouterr().out
+    assert "# training and evaluating: 6 jobs, after 'preparing the data'" in output
+    assert output.count("--gpus-per-node=8") == 1 and not out.exists()
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--slurm-option", "time=1"], "--slurm-option needs --slurm."),
+        (["--slurm-option", "time=1"], "--slurm-option requires --slurm. Pass both."),
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
         (["--slurm", "--hours", "2"], "measure the machine they run on"),
-        (["--slurm"], "There is no sbatch here"),
+        (["--slurm"], "sbatch was not found."),
         (["--job", "run:nothing"], "there is no job 'run:nothing'"),
     ],
 )
-def test_bad_input(data_bin, tmp_path, capsys, more, sentence):
+def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, more, sentence):
     assert main([*compare(data_bin, tmp_path / "out"), *more]) == 2
     assert sentence in capsys.readouterr().err and not (tmp_path / "out" / "jobs").exists()
 
 
-def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypatch, capsys):
+def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute", commands)
     out = tmp_path / "out"
@@ -116,21 +116,21 @@ def test_the_jobs_together_do_what_one_machine_does(data_bin, tmp_path, monkeypa
     assert "run:" not in capsys.readouterr().out.partition("# reporting")[0]
 
 
-def test_a_warned_job_saves_and_goes_back_into_the_queue(monkeypatch, capsys):
-    asked = []
+def test_warned_job_saves_and_requeues(monkeypatch, capsys):
+    requeued = []
 
-    def stopped(words, place):
+    def stopped(words, slot):
         os.kill(os.getpid(), stopped.signal)
-        return slurm.STOPPED_EARLY if place.stop.times else 0
+        return slurm.STOPPED_EARLY if slot.stop.times else 0
 
     monkeypatch.setattr(child_process, "execute", stopped)
-    environment = SimpleNamespace(_requeue=asked.append)
+    environment = SimpleNamespace(_requeue=requeued.append)
     monkeypatch.setattr(submitit, "JobEnvironment", lambda: environment)
     stopped.signal = signal.SIGUSR1
     with pytest.raises(SystemExit) as ended:
         slurm.run_command(["eval"])
-    assert not ended.value.code and len(asked) == 1
-    stopped.signal = signal.SIGTERM  # scancel, or SLURM puts the job back by itself
-    with pytest.raises(RuntimeError, match="ended with exit code 75"):
+    assert not ended.value.code and len(requeued) == 1
+    stopped.signal = signal.SIGTERM  # scancel, or SLURM requeues the job itself
+    with pytest.raises(RuntimeError, match="failed with exit code 75"):
         slurm.run_command(["eval"])
-    assert len(asked) == 1
+    assert len(requeued) == 1

@@ -14,7 +14,7 @@ from alibi_fairseq.compare.comparison_config import at_length, load, tokens_at
 from alibi_fairseq.compare.document_sampling import TITLE, documents_in
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.schema import load_results_file
-from alibi_fairseq.runs.runner import tasks_of
+from alibi_fairseq.runs.runner import make_work_items
 from studies.small_models.__main__ import main
 from studies.small_models.experiment import Study, StudyConfig
 from studies.small_models.losses import load_losses
@@ -77,7 +77,7 @@ def test_models_are_listed_once_in_order(texts):
     assert names == [
         *(("", ("full",)), ("", ("1",)), ("limited", ("full",)), ("on wiki", ("full",)))
     ]
-    *trials, alibi = tasks_of(study, study.runs)[:3]  # a model's trials come right before it
+    *trials, alibi = make_work_items(study, study.runs)[:3]  # a model's trials come right before it
     assert alibi.name == "tales-alibi-16-seed1"
     assert alibi.after == tuple(trial.name for trial in trials)
     assert not replace(study, texts={}).runs
@@ -173,7 +173,7 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     capsys.readouterr()
     words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]
     assert main(["study.yaml", *words, "--models", name]) == 0
-    assert "All 1 runs are done" in capsys.readouterr().out
+    assert "All 1 runs already complete" in capsys.readouterr().out
     outcome = json.loads((one / "cell.json").read_text())["tuning"]
     assert outcome["lr"] in (0.002, 0.004) and len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}

@@ -1,0 +1,1 @@
+"""Runs: training and evaluation of models, on this machine or as SLURM jobs."""
