@@ -1,4 +1,5 @@
-"""Commands that train, ended at random moments and given again, leave the bits of undisturbed ones.
+"""Long-running commands may be repeated: after random kills they leave what undisturbed ones leave, and
+a command that is done changes no file.
 
 SOAK_KILLS=25 pytest -m slow tests/test_soak.py
 """
@@ -26,11 +27,24 @@ PATIENCE = 300  # seconds in which a command that was told to stop must end
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200 * (KILLS + 1))]
 
-#: ``{out}`` is the folder that is looked at in the end.
+_TINY = (
+    "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 --decoder-input-dim 16 "
+    "--decoder-output-dim 16 --decoder-attention-heads 2 --tokens-per-sample 16 --update-freq 1 "
+    "--warmup-updates 1 --lr 0.05 --lr-period-updates 1000 --save-interval-updates 20 "
+    "--keep-interval-updates 1 --max-tokens 128 --max-update 60"
+)
+#: ``{out}`` is the folder that is compared in the end.
 COMMANDS = {
+    "prepare": "prepare text tales --out {out} --vocab-size 500",
+    "train": f"launch --cpu 1 bookcorpus/alibi-512 data/data-bin --save-dir {{out}} {_TINY}",
+    "train-two": f"launch --cpu 2 bookcorpus/alibi-512 data/data-bin --save-dir {{out}} {_TINY}",
+    "eval": "eval data/data-bin --path model/checkpoint_last.pt --lengths 16,32 --stride full,8 "
+    "--out {out}/results.json",
+    "report": "report model.json --out {out}",
+    "export": "export --path model/checkpoint_last.pt --data data/data-bin --out {out}",
     "compare": "compare tales --train-lengths 16,32 --eval-lengths 16,64 --updates 40 "
     "--tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
-    "study": "study.yaml --corpus tales=tales --work-dir {out}/work "
+    "study": "study study.yaml --corpus tales=tales --work-dir {out}/work "
     "--results {out}/results --parallel 2",
     "reproduce": "reproduce table15 --scale smoke --cpu 1 --allow-other-text "
     "--corpus wikitext-103=wikitext --work-dir {out}",
@@ -45,6 +59,8 @@ parts: [{methods: [alibi, rotary], train_lengths: [16]}]
 """
 #: Exit codes after a signal; 75: saved and stopped, 130: Ctrl-C before there was anything to save.
 CODES = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 75}, signal.SIGINT: {-2, 130, 75}}
+#: Suffixes of files whose bytes are compared.
+BYTES = {".bin", ".idx", ".txt", ".model", ".vocab", ".safetensors", ".md"}
 #: What differs between two runs that are the same.
 TIMES = {
     *("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb", "hours"),
@@ -54,7 +70,7 @@ TIMES = {
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory) -> Path:
-    """A folder with the texts and the description of the study."""
+    """A folder with texts, the description of a study, prepared data, and an evaluated model."""
     folder = tmp_path_factory.mktemp("inputs")
     script = [
         sys.executable,
@@ -71,19 +87,28 @@ def inputs(tmp_path_factory) -> Path:
     for split, part in (("train", lines[600:]), ("valid", lines[:300]), ("test", lines[300:600])):
         text = " \n = Title = \n" + "".join(f" {line} \n" for line in part)
         (folder / "wikitext" / f"wiki.{split}.tokens").write_text(text)
+    assert run("prepare", folder / "data")
+    assert run("train", folder / "model")
+    assert run("eval", folder / "evaluation")
+    (folder / "evaluation" / "results.json").rename(folder / "model.json")
     return folder
 
 
-def run(name: str, out: Path, moment: tuple[float, signal.Signals, bool] | None = None) -> bool:
+def run(
+    name: str,
+    out: Path,
+    moment: tuple[float, signal.Signals, bool] | None = None,
+    allowed: frozenset[int] = frozenset({0}),
+) -> bool:
     """Start a command and wait for its end; returns whether it came to it.
 
     Args:
         moment: after how many seconds to send which signal, and whether to all of its processes.
+        allowed: exit codes without a signal.
     """
-    log, allowed = out.with_suffix(".log"), {0}
-    module = "studies.small_models" if name == "study" else "alibi_fairseq"
+    log = out.with_suffix(".log")
     process = psutil.Popen(
-        [sys.executable, "-m", module, *COMMANDS[name].format(out=out).split()],
+        [sys.executable, "-m", "alibi_fairseq", *COMMANDS[name].format(out=out).split()],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         cwd=out.parent,
         stdout=log.open("w"),
@@ -94,7 +119,7 @@ def run(name: str, out: Path, moment: tuple[float, signal.Signals, bool] | None 
         code = process.wait(moment and moment[0])
     except psutil.TimeoutExpired:
         _, number, everyone = moment
-        children, allowed = process.children(recursive=True), CODES[number] | {0}
+        children, allowed = process.children(recursive=True), frozenset(CODES[number] | {0})
         (os.killpg if everyone else os.kill)(process.pid, number)
         code = process.wait(PATIENCE)
         assert not psutil.wait_procs(children, PATIENCE)[1], "its processes outlived it"
@@ -118,7 +143,36 @@ def state(folder: Path) -> dict:
         if "cells" in content:
             cells = [{k: v for k, v in cell.items() if k not in TIMES} for cell in content["cells"]]
             found[path] = sorted(cells, key=str)
+    for path in folder.rglob("*"):
+        if path.suffix in BYTES:
+            found[path] = path.read_bytes()
     return {path.relative_to(folder).as_posix(): part for path, part in found.items()}
+
+
+def files_of(folder: Path) -> dict:
+    """Contents of all files but logs, and the modification times of checkpoints and data."""
+    files = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix != ".log":
+            written = path.stat().st_mtime_ns if path.suffix in {".pt", *BYTES} else None
+            files[path.relative_to(folder).as_posix()] = written, path.read_bytes()
+    return files
+
+
+#: Exit codes of commands that reject a folder that is not empty.
+REJECTED = {"export": 2}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_second_run_changes_no_file(name, inputs):
+    out = inputs / f"{name}-twice"
+    assert run(name, out)
+    before = files_of(out)
+    assert before
+    run(name, out, allowed=frozenset({REJECTED.get(name, 0)}))
+    after = files_of(out)
+    assert before.keys() == after.keys()
+    assert [path for path in before if before[path] != after[path]] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
