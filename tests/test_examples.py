@@ -90,6 +90,6 @@ def test_the_example_that_trains(trained_run, tmp_path):
 
 
 def test_the_committed_table_is_of_the_committed_results():
-    folder = ROOT / "results" / "longer-context"
+    folder = ROOT / "results" / "examples" / "longer-context"
     table = longer_context.table(json.loads((folder / "results.json").read_text())["cells"])
     assert table == (folder / "table.md").read_text()

@@ -67,7 +67,7 @@ def hugging_face(folder: Path, *_) -> None:
 
 
 def demo_results(folder: Path, *_) -> None:
-    shutil.copy(ROOT / "results/demo/results.json", folder)
+    shutil.copy(ROOT / "results/examples/demo/results.json", folder)
 
 
 def comparison(folder: Path, *_) -> None:
