@@ -14,7 +14,7 @@ from itertools import product
 import torch
 
 from alibi_fairseq.attention import BACKENDS, FutureMask
-from alibi_fairseq.attention.skipping import typical_share
+from alibi_fairseq.attention.skipping import typical_fraction
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common
@@ -56,7 +56,7 @@ def measure_shape(args, width: int, length: int, weights: str) -> Iterator[dict]
     def evaluation(name: str) -> Callable[[], object]:
         return torch.no_grad()(lambda: attend(name, (q, k, v)))
 
-    typical = typical_share(bias.slopes(q.device).tolist(), length, length)
+    typical = typical_fraction(bias.slopes(q.device).tolist(), length, length)
     case = {"weights": weights, "length": length, "batch": shape[0], "heads": HEADS}
     case |= {"head_size": width, "threads": torch.get_num_threads()}
     case |= {"kept_share": round(kept_share(q, k, bias), 3), "typical_share": round(typical, 3)}

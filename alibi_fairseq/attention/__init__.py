@@ -23,11 +23,13 @@ def attend(
     need_weights: bool = False,
     strict: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Causal attention with a bias.
+    """Compute causal attention with a score bias.
 
     Args:
         q: (B, H, T, D) unscaled queries.
-        k, v: (B, H, S, D) keys and values; S is T plus the cached or remembered length.
+        k, v: (B, H, S, D) keys and values; S is T plus the number of cached keys or
+            of states in the memory.
+        mask: causal mask of T queries and S keys, with the bias of the position method.
         dropout_p: probability of dropping an attention weight; 0 outside of training.
         backend: ``auto`` or one of ``BACKENDS``.
         need_weights: also return the attention weights, which only ``eager`` can provide.
@@ -37,9 +39,10 @@ def attend(
         Output (B, H, T, D), and weights (B, H, T, S) in at least fp32 or None.
 
     Raises:
-        ValueError: if there is no such backend, if the shapes do not fit the mask, or if the mask
-            lacks the gates of the position method.
-        UserInputError: a ValueError, if ``strict`` and the backend cannot compute this call.
+        ValueError: if the shapes do not fit the mask, or if the mask lacks the gates of the
+            position method.
+        UserInputError: (a ValueError) if there is no such backend, or if ``strict`` is set and the
+            backend cannot compute this call.
     """
     check_backend(backend)
     mask.check(q, k, v)

@@ -5,8 +5,8 @@ the product is q·k/√D − m·(i − j) − r_i. Positions are relative to the
 of queries and come first, so the numbers are small and, for slopes that are powers of two, exact
 near the diagonal. The reference r_i is the query's score with its own key in the forward pass and
 the row's log-sum-exp in the backward pass, so the product can be exponentiated as it is. Row sums
-come out of the product with the values as one more feature. What remains is matrix products plus
-one exp and one multiplication per score, over scores that stay in the cache.
+are one more feature of the product with the values. What remains is matrix products plus one exp and
+one multiplication per score, over scores that stay in the cache.
 
 The (head, sequence) pairs are divided among the cores, each of which computes its pairs from start
 to end. All views are created beforehand: Python threads that mostly issue short operations would
@@ -40,15 +40,20 @@ LARGEST_EXPONENT = 60.0
 def attend(
     q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, own: Tensor, rise: Tensor, windows: Tensor
 ) -> Tensor:
-    """Causal attention with ALiBi inside the certified windows.
+    """Compute causal attention with ALiBi inside the certified windows.
 
     Args:
-        q: (B, H, T, D) unscaled queries; k, v: (B, H, S, D), the last T belong to the queries.
+        q: (B, H, T, D) unscaled queries.
+        k, v: (B, H, S, D) keys and values. The last T belong to the queries.
         slopes: (H,) fp32.
-        own, rise, windows: the certificate of these q and k.
+        own, rise, windows: certificate of q and k (:class:`~alibi_fairseq.attention.skipping.Certificate`).
+
+    Returns:
+        (B, H, T, D) in the dtype of ``v``.
     """
-    # A window for the whole batch: sequences of a head share the blocks that they are computed in.
-    windows, rise = windows.amax(dim=0), rise.amax(dim=0)  # (H,)
+    # One window for the whole batch: the sequences of a head are computed in the same blocks.
+    windows = windows.amax(dim=0)  # (H,)
+    rise = rise.amax(dim=0)  # (H,)
     order = windows.argsort(stable=True).tolist()
     groups = group_heads(windows, rise, order, k.shape[2])
     return _Banded.apply(q, k, v, slopes, own, order, groups)
@@ -64,7 +69,9 @@ class _Banded(torch.autograd.Function):
         # Sums of the weighted values and, as the last feature, of the weights.
         sums = torch.empty_like(operands.q[..., 2:])  # (H, B, T, D + 1)
         row_max = torch.zeros_like(reference)  # (H, B, T)
-        v_pairs, sum_pairs, max_pairs = (x.flatten(0, 1) for x in (values, sums, row_max))
+        v_pairs = values.flatten(0, 1)  # (H · B, S, D + 1), likewise below
+        sum_pairs = sums.flatten(0, 1)
+        max_pairs = row_max.flatten(0, 1)
 
         def prepare(group: Group, pairs: slice, block: Block, workspace: Tensor) -> Callable:
             q_block = operands.q_pairs[pairs, block.queries]  # (G, n, 2 + D + 1)
@@ -91,7 +98,8 @@ class _Banded(torch.autograd.Function):
         total = sums[..., -1]  # (H, B, T)
         result = operands.heads_back(sums[..., :-1] / total[..., None], v.dtype)
         ctx.save_for_backward(q, k, v, slopes, result, reference + row_max + total.log())
-        ctx.order, ctx.groups = order, groups
+        ctx.order = order
+        ctx.groups = groups
         return result
 
     @staticmethod
@@ -105,22 +113,30 @@ class _Banded(torch.autograd.Function):
         # −Σ dO·O, which softmax subtracts from each row of the weights' gradient, as a feature.
         grads[..., -1] = -(grads[..., :-1] * operands.heads_first(result)).sum(-1)
         dq = torch.empty_like(operands.q[..., 2:-1])  # (H, B, T, D)
-        dk, dv = (torch.zeros_like(operands.k[..., 2:-1]) for _ in range(2))  # (H, B, S, D)
-        v_pairs, grad_pairs = values.flatten(0, 1), grads.flatten(0, 1)
-        dq_pairs, dk_pairs, dv_pairs = (x.flatten(0, 1) for x in (dq, dk, dv))
+        dk = torch.zeros_like(operands.k[..., 2:-1])  # (H, B, S, D)
+        dv = torch.zeros_like(operands.k[..., 2:-1])  # (H, B, S, D)
+        v_pairs = values.flatten(0, 1)  # (H · B, S, D + 1), likewise below
+        grad_pairs = grads.flatten(0, 1)
+        dq_pairs = dq.flatten(0, 1)
+        dk_pairs = dk.flatten(0, 1)
+        dv_pairs = dv.flatten(0, 1)
 
         def prepare(group: Group, pairs: slice, block: Block, workspace: Tensor) -> Callable:
             q_block = operands.q_pairs[pairs, block.queries]  # (G, n, 2 + D + 1)
             k_block = operands.k_pairs[pairs, block.keys]  # (G, K, 2 + D + 1)
             grad_block = grad_pairs[pairs, block.queries]  # (G, n, D + 1)
-            q_features, k_features = q_block[..., 2:-1], k_block[..., 2:-1]
-            grad_features = grad_block[..., :-1]
-            k_transposed, v_transposed = k_block.mT, v_pairs[pairs, block.keys].mT
+            q_features = q_block[..., 2:-1]  # (G, n, D)
+            k_features = k_block[..., 2:-1]  # (G, K, D)
+            grad_features = grad_block[..., :-1]  # (G, n, D)
+            k_transposed = k_block.mT
+            v_transposed = v_pairs[pairs, block.keys].mT
             weights, diagonal = room_for_scores(pairs, block, workspace[0])
             dscores, _ = room_for_scores(pairs, block, workspace[1])
-            weights_transposed, dscores_transposed = weights.mT, dscores.mT
+            weights_transposed = weights.mT
+            dscores_transposed = dscores.mT
             dq_block = dq_pairs[pairs, block.queries]  # (G, n, D)
-            dk_block, dv_block = dk_pairs[pairs, block.keys], dv_pairs[pairs, block.keys]
+            dk_block = dk_pairs[pairs, block.keys]  # (G, K, D)
+            dv_block = dv_pairs[pairs, block.keys]  # (G, K, D)
 
             def compute() -> None:
                 torch.bmm(q_block, k_transposed, out=weights).exp_()
@@ -139,14 +155,20 @@ class _Banded(torch.autograd.Function):
 
 
 def room_for_scores(pairs: slice, block: Block, workspace: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (G, n, K) in the workspace, and those of the keys at the queries' own positions (G, n, n)."""
-    count, n, keys = length_of(pairs), length_of(block.queries), length_of(block.keys)
+    """Return views of the workspace for the scores of a block of queries.
+
+    Returns:
+        All scores (G, n, K), and the scores of the keys at the queries' own positions, (G, n, n).
+    """
+    count = length_of(pairs)
+    n = length_of(block.queries)
+    keys = length_of(block.keys)
     scores = workspace.as_strided((count, n, keys), (n * keys, keys, 1))
     return scores, scores[:, :, keys - n :]
 
 
 class Group(NamedTuple):
-    """Heads ``first … last - 1``, in order of their windows, that have the same window."""
+    """Heads ``first … last - 1``, in order of their windows, with the same window."""
 
     first: int
     last: int
@@ -167,19 +189,26 @@ class Block(NamedTuple):
 
 
 def group_heads(windows: Tensor, rise: Tensor, order: list[int], keys: int) -> list[Group]:
-    """Groups of heads with the same window, in the given order of heads.
+    """Group heads with the same window, in the given order of heads.
 
-    ``windows`` and ``rise`` (H,) are those of the certificate, their largest over the sequences.
+    Args:
+        windows, rise: (H,) of the certificate, the largest over the sequences.
+        order: heads by increasing window.
+        keys: S.
     """
     groups: list[Group] = []
     columns = torch.stack([windows, rise])[:, order].T.tolist()
-    for head, (window, rise) in enumerate(columns):
-        window = min(keys, math.ceil(window / 64) * 64)
+    for head, (exact_window, head_rise) in enumerate(columns):
+        window = min(keys, math.ceil(exact_window / 64) * 64)
         # Written so that NaN counts as too large.
-        group = Group(head, head + 1, window, subtract_max=not rise < LARGEST_EXPONENT)
-        if groups and groups[-1][2:] == group[2:]:
-            group = group._replace(first=groups.pop().first)
-        groups.append(group)
+        subtract_max = not head_rise < LARGEST_EXPONENT
+        first = head
+        if groups:
+            last_group = groups[-1]
+            if last_group.window == window and last_group.subtract_max == subtract_max:
+                first = last_group.first
+                groups.pop()
+        groups.append(Group(first, head + 1, window, subtract_max))
     return groups
 
 
@@ -187,36 +216,40 @@ class Operands:
     """Queries and keys of one call, heads first and extra features appended."""
 
     def __init__(self, q: Tensor, k: Tensor, slopes: Tensor, reference: Tensor, order: list[int]):
-        heads, keys, width = q.shape[1], k.shape[2], q.shape[3]
+        self.batch, heads, self.queries, head_dim = q.shape
+        self.keys = k.shape[2]
         self.dtype = reference.dtype
-        self.order = order if order != list(range(heads)) else None
-        self.batch, self.queries, self.keys = q.shape[0], q.shape[2], keys
+        self.order = order if order != list(range(heads)) else None  # None: nothing to sort
         slope = self._sorted(slopes.to(self.dtype), 0)[:, None, None]  # (H, 1, 1)
         self.q = self.heads_first(q, 2, 1)  # (H, B, T, 2 + D + 1)
         self.q[..., 0] = slope
         local = torch.arange(self.queries, dtype=self.dtype) % BLOCK - BLOCK // 2
         self.q[..., 1] = -slope * local
-        self.q[..., 2:-1] *= width**-0.5
+        self.q[..., 2:-1] *= head_dim**-0.5
         self.q[..., -1] = -reference
         self.k = self.heads_first(k, 2, 1)  # (H, B, S, 2 + D + 1)
         self.k[..., 1] = 1
         self.k[..., -1] = 1
-        self.q_pairs, self.k_pairs = self.q.flatten(0, 1), self.k.flatten(0, 1)
+        self.q_pairs = self.q.flatten(0, 1)  # (H · B, T, 2 + D + 1)
+        self.k_pairs = self.k.flatten(0, 1)  # (H · B, S, 2 + D + 1)
 
     def _sorted(self, x: Tensor, dim: int) -> Tensor:
-        return x if self.order is None else x[(slice(None),) * dim + (self.order,)]
+        """Return ``x`` with the heads, in dimension ``dim``, in the order of computation."""
+        if self.order is None:
+            return x
+        return x[(slice(None),) * dim + (self.order,)]
 
     def heads_first(self, x: Tensor, front: int = 0, back: int = 0) -> Tensor:
-        """(B, H, T, D) -> (H, B, T, front + D + back), heads sorted; extra features are unset."""
+        """Return (B, H, T, D) as (H, B, T, front + D + back), heads sorted, extra features unset."""
         batch, heads, length, width = x.shape
         wide = x.new_empty(heads, batch, length, front + width + back, dtype=self.dtype)
         wide[..., front : front + width] = self._sorted(x, 1).transpose(0, 1)
         return wide
 
     def heads_back(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(H, B, T, D) -> (B, H, T, D), heads in their original order.
+        """Return (H, B, T, D) as (B, H, T, D), heads in their original order.
 
-        Laid out as (T, B, H, D), so that merging the heads afterwards needs no copy.
+        The memory layout is (T, B, H, D), so merging the heads afterwards needs no copy.
         """
         if self.order is not None:
             x = x[sorted(range(len(self.order)), key=self.order.__getitem__)]
@@ -225,9 +258,10 @@ class Operands:
     def compute_in_blocks(
         self, groups: list[Group], prepare: Callable[[Group, slice, Block, Tensor], Callable]
     ) -> None:
-        """Call what ``prepare(group, pairs, block, workspace)`` returns for all blocks, in parallel.
+        """Compute all blocks in parallel.
 
-        ``workspace`` is (2, N) with N at least the number of scores of the block.
+        ``prepare(group, pairs, block, workspace)`` returns the function that computes one block.
+        ``workspace`` is (2, N), where N is at least the number of scores of the block.
         """
         shares = self._shares(groups)
         longest = min(max(group.window for group in groups) + BLOCK, self.keys)
@@ -251,7 +285,7 @@ class Operands:
         run_parallel(tasks)
 
     def _shares(self, groups: list[Group]) -> list[list[tuple[Group, int, int]]]:
-        """(group, first pair, one past the last) for each thread, about equally much work."""
+        """Divide the pairs among threads: (group, first pair, one past the last) for each thread."""
         count = min(torch.get_num_threads(), self.q_pairs.shape[0])
         shares: list[list[tuple[Group, int, int]]] = [[] for _ in range(count)]
         loads = [0] * count
@@ -263,14 +297,14 @@ class Operands:
                 loads[least_loaded] += scores
                 pairs[least_loaded] += 1
             first = group.first * self.batch
-            for share, more in zip(shares, pairs, strict=True):
-                if more:
-                    share.append((group, first, first + more))
-                    first += more
+            for share, num_pairs in zip(shares, pairs, strict=True):
+                if num_pairs:
+                    share.append((group, first, first + num_pairs))
+                    first += num_pairs
         return shares
 
     def blocks(self, group: Group) -> Iterator[Block]:
-        """All blocks of a group."""
+        """Yield all blocks of a group."""
         offset = self.keys - self.queries
         for start in range(0, self.queries, BLOCK):
             stop = min(start + BLOCK, self.queries)
@@ -279,7 +313,7 @@ class Operands:
 
 
 def length_of(span: slice) -> int:
-    """Number of items of a slice with explicit bounds."""
+    """Return the number of items of a slice with explicit bounds."""
     return span.stop - span.start
 
 

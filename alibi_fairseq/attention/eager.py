@@ -1,8 +1,8 @@
-"""The reference: softmax(q·k/√D + mask)·v, at least in fp32, with all weights materialised.
+"""Reference backend: softmax(q·k/√D + mask)·v in at least fp32, with all weights in memory.
 
-Cost: O(T·S) memory per head and sequence. The only backend that can return attention weights.
-It goes from block to block of queries, as do backends that never allocate a (T, S) tensor; dropout is
-drawn block by block, so that those can draw the same.
+Cost: O(T·S) memory per head and sequence. Only this backend can return attention weights.
+It computes one block of queries at a time, like the backends that never allocate a (T, S) tensor.
+Dropout is drawn per block, so these backends can draw the same dropout.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys visible to it.
 """
@@ -18,27 +18,38 @@ from torch.utils.checkpoint import checkpoint
 
 from .future_mask import FutureMask
 
-#: Maximum queries per block. Smaller blocks skip more of the future; larger ones launch fewer kernels.
+#: Maximum queries per block. Smaller blocks skip more future keys; larger ones launch fewer kernels.
 QUERY_BLOCK = 256
-#: Maximum scores of a block that is materialised: 8 MB in fp32.
-SCORES = 2**21
+#: Maximum scores of a block, over batch and heads: 8 MB in fp32.
+MAX_BLOCK_SCORES = 2**21
 
 
 def query_blocks(queries: int, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """(first query, one past the last query, keys visible to the last one) of each block."""
+    """Yield (first query, one past the last query, keys visible to the last query) per block.
+
+    Args:
+        queries: T.
+        offset: number of keys before the first query, S − T.
+        size: queries per block.
+    """
     for start in range(0, queries, size):
         stop = min(start + size, queries)
         yield start, stop, offset + stop
 
 
 def bounded_block(q: Tensor, keys: int) -> int:
-    """Queries per block whose scores against all keys, over batch and heads, fit in ``SCORES``.
+    """Return the queries per block for which all scores fit in ``MAX_BLOCK_SCORES``.
 
     The result is a power of two, at least 16, and depends only on shapes: attention dropout is drawn
-    block by block, so all backends that draw it must use the same blocks.
+    per block, so all backends that draw it must use the same blocks.
+
+    Args:
+        q: (B, H, T, D) queries.
+        keys: S.
     """
     size = QUERY_BLOCK
-    while size > 16 and size * keys * q.shape[0] * q.shape[1] > SCORES:
+    batch, heads = q.shape[:2]
+    while size > 16 and size * keys * batch * heads > MAX_BLOCK_SCORES:
         size //= 2
     return size
 
@@ -46,56 +57,78 @@ def bounded_block(q: Tensor, keys: int) -> int:
 def attend_block(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, start: int, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Output (B, H, n, D) and weights before dropout (B, H, n, K) of queries from number ``start`` on.
+    """Attend from one block of queries.
 
-    ``k`` and ``v`` (B, H, K, D) end with the last of these queries.
+    Args:
+        q: (B, H, n, D) queries number ``start … start + n - 1``.
+        k, v: (B, H, K, D) keys and values up to the last of these queries.
+        mask: the mask of all queries.
+        start: number of the first query.
+        dropout_p: probability of dropping a weight.
+
+    Returns:
+        Output (B, H, n, D) in the dtype of ``v``, and weights before dropout, (B, H, n, K).
     """
     precise = torch.promote_types(q.dtype, torch.float32)
-    scores = (q.to(precise) * q.shape[-1] ** -0.5) @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
+    scaled = q.to(precise) * q.shape[-1] ** -0.5
+    scores = scaled @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
     weights = torch.softmax(scores + mask.block(q, k, start, precise), dim=-1)
-    kept = dropout(weights, dropout_p, training=dropout_p > 0)
-    return (kept @ v.to(precise)).to(v.dtype), weights
+    dropped = dropout(weights, dropout_p, training=dropout_p > 0)
+    output = dropped @ v.to(precise)  # (B, H, n, D)
+    return output.to(v.dtype), weights
 
 
 def attend_recomputing(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> Tensor:
-    """Attention that recomputes its weights, with the same dropout, in the backward pass.
+    """Attend, and recompute the weights with the same dropout in the backward pass.
 
-    For attention dropout and learned biases, where there is no fused kernel. Memory between the
-    passes is O(T·D). With the same random state the result equals that of ``eager``.
+    This serves attention dropout and learned biases, which have no fused kernel. Memory between the
+    passes is O(T·D). With the same random state the output (B, H, T, D) equals that of ``eager``.
     """
 
-    def output(q_block, k_block, v_block, start):
-        return attend_block(q_block, k_block, v_block, mask, start, dropout_p)[0]
+    def attend_from(q_block: Tensor, k_block: Tensor, v_block: Tensor, start: int) -> Tensor:
+        output, _ = attend_block(q_block, k_block, v_block, mask, start, dropout_p)
+        return output
 
-    outputs, size = [], bounded_block(q, mask.keys)
+    outputs = []
+    size = bounded_block(q, mask.keys)
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
         block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible], start)
         if torch.is_grad_enabled():
-            outputs.append(checkpoint(output, *block, use_reentrant=False))
+            outputs.append(checkpoint(attend_from, *block, use_reentrant=False))
         else:
-            outputs.append(output(*block))
+            outputs.append(attend_from(*block))
     return torch.cat(outputs, dim=2)
 
 
 def unsupported_reason(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> None:
-    """Runs everywhere."""
+    """Return None: every call is supported."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
-    return attend_with_weights(q, k, v, mask, dropout_p)[0]
+    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    output, _ = attend_with_weights(q, k, v, mask, dropout_p)
+    return output
 
 
 def attend_with_weights(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Output (B, H, T, D) in the dtype of v; weights before dropout (B, H, T, S) in at least fp32."""
-    outputs, weights, size = [], [], bounded_block(q, mask.keys)
+    """Attend, and return the weights too.
+
+    Returns:
+        Output (B, H, T, D) in the dtype of ``v``, and weights before dropout, (B, H, T, S), in at
+        least fp32.
+    """
+    outputs = []
+    weights = []
+    size = bounded_block(q, mask.keys)
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
-        block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible])
-        output, weight = attend_block(*block, mask, start, dropout_p)
+        q_block = q[:, :, start:stop]  # (B, H, n, D)
+        k_block = k[:, :, :visible]  # (B, H, K, D)
+        v_block = v[:, :, :visible]
+        output, block_weights = attend_block(q_block, k_block, v_block, mask, start, dropout_p)
         outputs.append(output)
-        weights.append(pad(weight, (0, mask.keys - visible)))  # (B, H, n, S)
+        weights.append(pad(block_weights, (0, mask.keys - visible)))  # (B, H, n, S)
     return torch.cat(outputs, dim=2), torch.cat(weights, dim=2)

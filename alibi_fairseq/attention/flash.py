@@ -1,8 +1,8 @@
-"""flash-attn's kernel with ``alibi_slopes``, where that package is installed.
+"""flash-attn's kernel with ``alibi_slopes``, if that package is installed.
 
-It adds −slope·|i + S − T − j| from fp32 slopes inside the kernel and aligns the causal mask to the
-last key, which is what ALiBi needs. https://github.com/Dao-AILab/flash-attention (2.4 or newer;
-FlashAttention-3 has no ALiBi, its issue #1666).
+The kernel adds −slope·|i + S − T − j| from fp32 slopes and aligns the causal mask to the last key, as
+ALiBi requires. It needs https://github.com/Dao-AILab/flash-attention 2.4 or newer; FlashAttention-3
+has no ALiBi (Dao-AILab/flash-attention#1666).
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -19,14 +19,15 @@ from torch import Tensor
 from ..positions.alibi import LinearBias
 from .future_mask import FutureMask
 
-#: Windows of neighbouring heads differ by at most this factor within one call of the kernel.
-SIMILAR = 4
+#: Windows of neighboring heads differ by at most this factor within one call of the kernel.
+MAX_WINDOW_RATIO = 4
 #: Windows are rounded up to the kernel's blocks of keys.
 BLOCK = 128
 
 
 @functools.lru_cache(maxsize=1)
 def _kernel():
+    """Return flash-attn's function, or None if it is not installed."""
     try:
         return importlib.import_module("flash_attn").flash_attn_func
     except (ImportError, AttributeError):
@@ -36,7 +37,7 @@ def _kernel():
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
-    """Why this backend cannot compute a call, or None."""
+    """Return the reason a call is unsupported, or None."""
     if _kernel() is None:
         return "flash needs the package flash-attn (2.4 or newer), which is not installed"
     if not (mask.bias is None or isinstance(mask.bias, LinearBias)):
@@ -55,47 +56,75 @@ def unsupported_reason(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
-    slopes = mask.bias.slopes(q.device) if isinstance(mask.bias, LinearBias) else None  # (H,) fp32
+    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    slopes = None
+    if isinstance(mask.bias, LinearBias):
+        slopes = mask.bias.slopes(q.device)  # (H,) fp32
     return _call(q, k, v, slopes, dropout_p, mask.window - 1)
 
 
 def attend_within(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, windows: Tensor) -> Tensor:
-    """ALiBi, of slopes (H,) in fp32, that may leave out keys further away than ``windows``, (H,)."""
+    """Attend with ALiBi, with permission to skip distant keys.
+
+    Args:
+        q: (B, H, T, D) unscaled queries.
+        k, v: (B, H, S, D) keys and values.
+        slopes: (H,) in fp32.
+        windows: (H,) floats. Keys at a greater distance may be skipped.
+
+    Returns:
+        (B, H, T, D) in the dtype of ``q``.
+    """
     outputs = []
     # The kernel takes a window as a number, so the host has to wait for it once in each layer.
     for first, last, window in group_heads(windows.tolist(), k.shape[2]):
         heads = slice(first, last)
-        outputs.append(_call(q[:, heads], k[:, heads], v[:, heads], slopes[heads], 0.0, window))
+        output = _call(q[:, heads], k[:, heads], v[:, heads], slopes[heads], 0.0, window)
+        outputs.append(output)
     return torch.cat(outputs, dim=1)  # (B, H, T, D)
 
 
 def group_heads(windows: list[float], keys: int) -> list[tuple[int, int, int]]:
-    """(first head, one past the last, window) of neighbouring heads with similar windows.
+    """Group neighboring heads with similar windows, for one call of the kernel each.
 
-    Each group is one call of the kernel; a window of −1 is no limit.
+    Args:
+        windows: window of each head.
+        keys: S.
+
+    Returns:
+        (first head, one past the last, window) per group. A window of −1 means no limit.
     """
     groups: list[tuple[int, int, int]] = []
-    shortest = 0
-    for head, exact in enumerate(windows):
-        window = math.ceil(exact / BLOCK) * BLOCK
-        if groups:
-            first, _, longest = groups[-1]
-            if max(window, longest) <= SIMILAR * min(window, shortest):
-                groups[-1] = first, head + 1, max(window, longest)
-                shortest = min(window, shortest)
-                continue
-        groups.append((head, head + 1, window))
-        shortest = window
-    return [(first, last, w if w < keys else -1) for first, last, w in groups]
+    first = 0
+    shortest = longest = _rounded_up(windows[0])
+    for head in range(1, len(windows)):
+        window = _rounded_up(windows[head])
+        if max(window, longest) <= MAX_WINDOW_RATIO * min(window, shortest):
+            shortest = min(window, shortest)
+            longest = max(window, longest)
+        else:
+            groups.append((first, head, longest if longest < keys else -1))
+            first = head
+            shortest = longest = window
+    groups.append((first, len(windows), longest if longest < keys else -1))
+    return groups
+
+
+def _rounded_up(window: float) -> int:
+    return math.ceil(window / BLOCK) * BLOCK
 
 
 def _call(
     q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, dropout_p: float, window: int
 ) -> Tensor:
-    """The kernel on (B, H, T or S, D); ``window`` keys before the query's own, or all if negative."""
+    """Call the kernel on (B, H, T, D) queries and (B, H, S, D) keys and values.
+
+    ``window`` is the number of keys visible before the query's own; all are if it is negative.
+    """
     output = _kernel()(
-        *(x.transpose(1, 2) for x in (q, k, v)),  # (B, T, H, D)
+        q.transpose(1, 2),  # (B, T, H, D)
+        k.transpose(1, 2),  # (B, S, H, D)
+        v.transpose(1, 2),  # (B, S, H, D)
         dropout_p=dropout_p,
         softmax_scale=q.shape[-1] ** -0.5,
         causal=True,

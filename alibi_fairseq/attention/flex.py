@@ -1,9 +1,9 @@
-"""torch's FlexAttention: the bias as a score modification, causality as a block mask.
+"""PyTorch's FlexAttention: the bias as a score modification, causality as a block mask.
 
-The block mask is computed from counts alone, so nothing is evaluated over T × S, and without
-waiting for the device. Compiled once for each kind of call (as many keys as queries, more keys, a
-single query, a single sequence, documents), not once per length or batch size. It has no attention
-dropout, and no backward pass on the CPU.
+The block mask is computed from counts alone, so nothing is evaluated over T × S and the host does not
+wait for the device. The kernel is compiled once for each kind of call (as many keys as queries, more
+keys, a single query, a single sequence, documents), not once per length or batch size. It has no
+attention dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """
@@ -21,16 +21,16 @@ from ..positions import RelativeBias
 from ..positions.alibi import LinearBias
 from .future_mask import FutureMask
 
-#: Queries and keys per block of the mask; what the kernels are written for.
+#: Queries and keys per block of the mask, the size that the kernels are written for.
 BLOCK = 128
-#: torch's own kernel. A query sees at least its own key, and the blocks it sees follow one another.
-TRITON: FlexKernelOptions = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True}
+#: Options of the Triton kernel: a query sees at least its own key, and the blocks it sees are adjacent.
+TRITON_OPTIONS: FlexKernelOptions = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True}
 
 
 def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
-    """Why this backend cannot compute a call, or None."""
+    """Return the reason a call is unsupported, or None."""
     trained = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if not (mask.bias is None or isinstance(mask.bias, RelativeBias)):
         return "flex supports only biases that depend on the distance alone"
@@ -43,7 +43,7 @@ def unsupported_reason(
     if torch.is_grad_enabled() and mask.bias is not None and mask.bias.needs_grad:
         return "flex does not train learned biases"
     if q.device.type == "cpu" and not (mask.bias is None or isinstance(mask.bias, LinearBias)):
-        # torch 2.13 writes C++ that does not compile for a lookup at a computed index.
+        # PyTorch 2.13 writes C++ that does not compile for a lookup at a computed index.
         return "flex on the CPU does not support biases from a table"
     if mask.key_padding is not None:
         return "flex does not support padding in front of tokens"
@@ -65,9 +65,11 @@ def attend(
     dropout_p: float,
     windows: Tensor | None = None,
 ) -> Tensor:
-    """Attention output (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`.
+    """Return the output (B, H, T, D).
 
-    Keys further away than ``windows``, (B, H), may be skipped.
+    Args:
+        q, k, v, mask, dropout_p: arguments of :func:`alibi_fairseq.attention.attend`.
+        windows: (B, H) floats, or None. Keys at a greater distance may be skipped.
     """
     score_mod = mask.shared(("flex", q.device), lambda: _score_modification(mask, q.device))
     if windows is None:
@@ -77,19 +79,23 @@ def attend(
     return flex_kernel(q, k, v, score_mod, blocks)
 
 
-def number(value: int, device: torch.device) -> Tensor:
-    """A tensor of one number, filled on the device: ``torch.tensor`` would wait for a GPU."""
+def scalar_tensor(value: int, device: torch.device) -> Tensor:
+    """Return a tensor of one number, filled on the device: ``torch.tensor`` would wait for a GPU."""
     return torch.full((), value, device=device)
 
 
-def _score_modification(mask: FutureMask, device: torch.device):
+def _score_modification(mask: FutureMask, device: torch.device) -> Callable | None:
+    """Return the function that adds the bias to one score, or None without a bias.
+
+    The sizes of captured tensors are marked as constants. In the C++ that PyTorch 2.13 writes for a
+    CPU it replaces the names of sizes as text, so that "ks1" within "ks15" becomes
+    "cur_kvSplitSize5", which does not compile (``CppFlexAttentionTemplate.modification``; no upstream
+    issue is known).
+    """
     if mask.bias is None:
         return None
-    # A tensor, as another number in the closure would be compiled anew. The sizes of what is
-    # captured are marked as constants: in the C++ that torch 2.13 writes for a CPU it replaces the
-    # names of sizes as text, so that "ks1" within "ks15" becomes "cur_kvSplitSize5", which does not
-    # compile (CppFlexAttentionTemplate.modification; no issue is known).
-    offset = number(mask.offset, device)
+    # A tensor: another number in the closure would be compiled anew.
+    offset = scalar_tensor(mask.offset, device)
     if isinstance(mask.bias, LinearBias):
         slopes = mask.bias.slopes(device)  # (H,)
         torch._dynamo.mark_static(slopes)
@@ -111,17 +117,20 @@ def _score_modification(mask: FutureMask, device: torch.device):
 def causal_blocks(
     mask: FutureMask, device: torch.device, windows: Tensor | None = None
 ) -> BlockMask:
-    """Which blocks of keys each block of queries attends to, from counts alone.
+    """Compute which blocks of keys each block of queries attends to, from counts alone.
 
     Args:
         mask: gives T, S, the attention window and the documents, which are exact.
-        windows: (B, H) blocks whose keys are all further than this from all queries of a block are
-            skipped. Keys at a greater distance in other blocks are not masked.
+        windows: (B, H) floats, or None. A block of keys that are all further than this from all
+            queries of a block is skipped. Keys at a greater distance in other blocks are not masked.
     """
-    queries, keys, offset = mask.queries, mask.keys, mask.offset
-    rows = -(-queries // BLOCK)
+    keys = mask.keys
+    offset = mask.offset
+    rows = -(-mask.queries // BLOCK)  # rounded up
     columns = torch.arange(-(-keys // BLOCK), device=device)  # (C,)
     first = offset + torch.arange(rows, device=device) * BLOCK  # (R,) position of the first query
+
+    # The first block of keys that a block of queries attends to.
     if mask.window:
         start = (first - mask.window + 1).clamp(min=0).expand(1, 1, rows) // BLOCK  # (1, 1, R)
     elif windows is None:
@@ -129,42 +138,58 @@ def causal_blocks(
     else:
         nearest = (first - windows.to(first.dtype)[..., None]).clamp(min=0)
         start = nearest // BLOCK  # (B, H, R)
-    own = None
+    query_document_start = None
     if mask.document_start is not None:
-        own = mask.document_start[:, offset:].contiguous()  # (B, T)
-        start = torch.maximum(start, own[:, None, ::BLOCK] // BLOCK)  # (B, 1, R)
-    end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
-    # Blocks from start up to here have no masked key; with a window or documents any block may.
-    anywhere = mask.window > 0 or own is not None
-    whole = start if anywhere else torch.maximum((first + 1) // BLOCK, start)
-    end, whole = torch.broadcast_tensors(end, whole)
+        query_document_start = mask.document_start[:, offset:].contiguous()  # (B, T)
+        start = torch.maximum(start, query_document_start[:, None, ::BLOCK] // BLOCK)  # (B, 1, R)
 
-    def counted(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
+    # Blocks from start up to here have no masked key. With a window or documents any block may.
+    partial = start
+    if not mask.window and query_document_start is None:
+        partial = torch.maximum((first + 1) // BLOCK, start)
+    end, partial = torch.broadcast_tensors(end, partial)
+
+    def block_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the number of blocks from ``low`` to ``high`` - 1, and their indices first."""
         count = (high - low).clamp(min=0).int()  # (B, H, R)
         index = (low[..., None] + columns).clamp(max=len(columns) - 1).int()  # (B, H, R, C)
         return count, index
 
-    # Tensors, since numbers in the closure would be compiled in.
-    where, limit = number(offset, device), number(mask.window or keys, device)
-
-    def visible(batch, head, query, key):
-        distance = query + where - key
-        return (distance >= 0) & (distance < limit)
-
+    partial_count, partial_index = block_range(partial, end)
+    full_count, full_index = block_range(start, partial)
     return BlockMask.from_kv_blocks(
-        *counted(whole, end),
-        *counted(start, whole),
+        partial_count,
+        partial_index,
+        full_count,
+        full_index,
         BLOCK_SIZE=BLOCK,
-        mask_mod=visible if own is None else _within(own, visible),
-        seq_lengths=(queries, keys),
+        mask_mod=_visibility(mask, query_document_start, device),
+        seq_lengths=(mask.queries, keys),
     )
 
 
-def _within(own: Tensor, visible):
-    """``visible``, restricted to keys from ``own`` (B, T) on: where the query's document begins."""
+def _visibility(
+    mask: FutureMask, query_document_start: Tensor | None, device: torch.device
+) -> Callable:
+    """Return the function that tells whether a query attends to a key.
+
+    ``query_document_start`` is (B, T), the first key of each query's document.
+    """
+    # Tensors, since numbers in the closure would be compiled in.
+    offset = scalar_tensor(mask.offset, device)
+    limit = scalar_tensor(mask.window or mask.keys, device)
+
+    def visible(batch, head, query, key):
+        distance = query + offset - key
+        return (distance >= 0) & (distance < limit)
+
+    if query_document_start is None:
+        return visible
 
     def visible_in_document(batch, head, query, key):
-        return visible(batch, head, query, key) & (key >= own[batch, query])
+        in_document = key >= query_document_start[batch, query]
+        return visible(batch, head, query, key) & in_document
 
     return visible_in_document
 
@@ -172,15 +197,27 @@ def _within(own: Tensor, visible):
 def flex_kernel(
     q: Tensor, k: Tensor, v: Tensor, score_mod: Callable | None, blocks: BlockMask
 ) -> Tensor:
-    """Attention output (B, H, T, D) of q (B, H, T, D) and k, v (B, H, S, D)."""
-    for x in (q, k, v):  # a model has one number of heads and one head size
-        torch._dynamo.mark_static(x, 1)
-        torch._dynamo.mark_static(x, 3)
-    call = functools.partial(compiled(), score_mod=score_mod, block_mask=blocks)
-    return call(q, k, v, kernel_options=TRITON if q.device.type == "cuda" else None)
+    """Call FlexAttention.
+
+    Args:
+        q: (B, H, T, D) unscaled queries.
+        k, v: (B, H, S, D) keys and values.
+        score_mod: function that adds the bias to one score, or None.
+        blocks: blocks of keys that each block of queries attends to.
+
+    Returns:
+        (B, H, T, D) in the dtype of ``q``.
+    """
+    for tensor in (q, k, v):  # a model has one number of heads and one head size
+        torch._dynamo.mark_static(tensor, 1)
+        torch._dynamo.mark_static(tensor, 3)
+    options = TRITON_OPTIONS if q.device.type == "cuda" else None
+    return compiled_attention()(
+        q, k, v, score_mod=score_mod, block_mask=blocks, kernel_options=options
+    )
 
 
 @functools.lru_cache(maxsize=1)
-def compiled() -> Callable[..., Tensor]:
-    """Compiled for all lengths at once."""
+def compiled_attention() -> Callable[..., Tensor]:
+    """Return FlexAttention, compiled for all lengths at once."""
     return torch.compile(flex_attention, dynamic=True, fullgraph=True)

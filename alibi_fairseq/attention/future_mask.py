@@ -1,9 +1,9 @@
-"""The future mask of one forward pass, with the position method's bias injected.
+"""Causal mask of one forward pass, with the bias of the position method.
 
-It is built once per forward pass and shared by all layers with an equal bias. It depends neither on
-the batch size nor on any length seen in training, and is never a (T, S) tensor unless a backend
-requests all queries at once. A bias that depends on distance alone makes a Toeplitz mask:
-the mask of any block of queries is a column slice of the mask of the last block, so one band of
+A mask is built once per forward pass and shared by all layers with an equal bias. It depends neither
+on the batch size nor on any length seen in training, and it is never a (T, S) tensor unless a backend
+requests all queries at once. A bias that depends on the distance alone makes a Toeplitz mask: the
+mask of any block of queries is a column slice of the mask of the last block, so one band of
 O(block · S) numbers is enough.
 
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to that block,
@@ -29,31 +29,31 @@ from ..positions.base import (
     token_positions,
 )
 
-#: What ends a document: nothing, every ``</s>`` (a document per line), or an empty line, which is a
-#: ``</s>`` behind another one (the rule of ``--sample-break-mode complete_doc``).
+#: Separators of documents: nothing, every ``</s>`` (one document per line), or an empty line, which is
+#: a ``</s>`` after another one (the rule of ``--sample-break-mode complete_doc``).
 SEPARATORS = ("none", "eos", "empty_line")
 
 
 @dataclass(eq=False)
 class FutureMask:
-    """Which keys are visible to a query, and what is added to their scores.
+    """Causal mask with a score bias.
 
-    Query t is at position ``offset + t``, where ``offset = keys - queries`` is the number of cached
-    or remembered keys; key s is at position s.
+    Query t is at position ``offset + t``, where ``offset = keys - queries`` is the number of keys
+    from a cache or a memory. Key s is at position s.
 
     Args:
-        bias: what the position method adds to the scores, or None.
+        bias: score bias of the position method, or None.
         queries, keys: T and S ≥ T.
         key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
-            padding query still sees itself, so that no row is empty and softmax stays finite.
-        window: each query attends to its own key and the ``window - 1`` before it; 0 for no limit.
-        document_start: (B, S) int64, position of the first key of each key's document, see
+            padding query still attends to itself, so no row is empty and softmax stays finite.
+        window: each query attends to its own key and the ``window - 1`` before it; 0: unlimited.
+        document_start: (B, S) int64, position of the first key of each key's document, from
             :func:`document_starts`. A query attends only to its own document. None if there is one
             document.
 
     Raises:
-        ValueError: if there are more queries than keys, or if ``key_padding`` or ``document_start`` has
-            another number of keys.
+        ValueError: if there are more queries than keys, or if ``key_padding`` or ``document_start``
+            has another number of keys.
     """
 
     bias: ScoreBias | None
@@ -74,11 +74,11 @@ class FutureMask:
                 "the queries are those of the last keys."
             )
         for name in ("key_padding", "document_start"):
-            given = getattr(self, name)
-            if given is not None and given.shape[1] != self.keys:
+            tensor = getattr(self, name)
+            if tensor is not None and tensor.shape[1] != self.keys:
                 raise ValueError(
                     f"{name} must be (B, {self.keys}) for a mask of {self.keys} keys, not "
-                    f"{tuple(given.shape)}."
+                    f"{tuple(tensor.shape)}."
                 )
         self.offset = self.keys - self.queries
         if self.window >= self.keys:
@@ -87,11 +87,11 @@ class FutureMask:
     @property
     def is_plain_causal(self) -> bool:
         """True if the mask is the causal triangle and nothing else."""
-        whole = self.key_padding is None and self.document_start is None and self.window == 0
-        return self.bias is None and self.offset == 0 and whole
+        unlimited = self.key_padding is None and self.document_start is None and self.window == 0
+        return self.bias is None and self.offset == 0 and unlimited
 
     def check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
-        """Check that this mask and these tensors belong together.
+        """Check that the shapes of q, k, and v fit this mask.
 
         Raises:
             ValueError: if their shapes do not fit, or if gates are missing.
@@ -118,65 +118,82 @@ class FutureMask:
             )
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:
-        """The same mask of a method without a bias, with one that belongs to a single layer."""
+        """Return a copy of this mask with the bias of a single layer.
+
+        The copy shares derived values (:meth:`shared`), so this mask must not have a bias that
+        backends derive values from.
+        """
         mask = replace(self, bias=bias)
         mask._shared = self._shared
         return mask
 
     def first_key(self, start: int) -> int:
-        """The first key visible to query number ``start`` or a later one, in any sequence."""
-        first = max(0, self.offset + start + 1 - self.window) if self.window else 0
-        if (starts := self.document_start) is None:
+        """Return the first key visible to query number ``start`` or a later one, in any sequence."""
+        first = 0
+        if self.window:
+            first = max(0, self.offset + start + 1 - self.window)
+        document_start = self.document_start
+        if document_start is None:
             return first
-        # (T,), read from the device once for all blocks and layers.
-        make = lambda: starts[:, self.offset :].amin(dim=0).tolist()  # noqa: E731
-        return max(first, self.shared("document starts", make)[start])
 
-    def places(self, device: torch.device) -> Tensor:
-        """Position of each query in its own text, without padding or other documents: (B or 1, T)."""
+        def read_starts() -> list[int]:  # (T,), read from the device once for all blocks and layers
+            return document_start[:, self.offset :].amin(dim=0).tolist()
 
-        def make() -> Tensor:
+        return max(first, self.shared("document starts", read_starts)[start])
+
+    def query_positions(self, device: torch.device) -> Tensor:
+        """Return the position of each query in its own document, not counting padding.
+
+        Returns:
+            (B or 1, T) int64, ≥ 0.
+        """
+
+        def compute() -> Tensor:
             real = torch.ones(1, self.keys, dtype=torch.bool, device=device)
             if self.key_padding is not None:
                 real = ~self.key_padding
             elif self.document_start is not None:
                 real = real.expand_as(self.document_start)
-            return token_positions(real, self.document_start)[:, self.offset :].clamp(min=0)
+            positions = token_positions(real, self.document_start)  # (B or 1, S)
+            return positions[:, self.offset :].clamp(min=0)
 
-        return self.shared(("places", self.offset, device), make)
+        return self.shared(("query positions", self.offset, device), compute)
 
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What a backend derives from this mask alone, made for the first layer and kept for the others.
+        """Return a value that backends derive from this mask, computed once for all layers.
 
-        It must not depend on parameters that need a gradient.
+        Args:
+            key: identifies the value.
+            make: computes the value. It must not depend on parameters that need a gradient.
         """
         if key not in self._shared:
             self._shared[key] = make()
         return self._shared[key]
 
     def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
-        """What to add to the scaled scores of consecutive queries.
+        """Return the term to add to the scaled scores of consecutive queries.
 
         Args:
             q: (B, H, n, D) queries number ``start … start + n - 1``.
-            k: (B, H, K, D) the keys up to the last of these queries, K = offset + start + n.
+            k: (B, H, K, D) keys up to the last of these queries, K = offset + start + n.
             start: number of the first query.
             dtype: floating type of the result.
 
         Returns:
-            Broadcasts to (B, H, n, K); −inf where a key is masked.
+            Tensor that broadcasts to (B, H, n, K); −inf where a key is masked.
         """
-        n, visible = q.shape[2], self.offset + start + q.shape[2]
+        n = q.shape[2]
+        visible = self.offset + start + n  # K
         if self.bias is None or isinstance(self.bias, RelativeBias):
             mask = self._relative(n, visible, q.device, dtype)
         else:
-            distance = self._distance(n, visible, q.device)
+            distance = self._distance(n, visible, q.device)  # (n, K)
             if isinstance(self.bias, QueryPositionBias):
-                places = self.places(q.device)[:, start : start + n]
-                term = self.bias.at(places, distance.clamp(min=0))
+                query_positions = self.query_positions(q.device)[:, start : start + n]
+                bias = self.bias.at(query_positions, distance.clamp(min=0))
             else:
-                term = self.bias.block(q, k, self.offset + start)
-            mask = term.masked_fill(distance < 0, -torch.inf).to(dtype)
+                bias = self.bias.block(q, k, self.offset + start)
+            mask = bias.masked_fill(distance < 0, -torch.inf).to(dtype)
             if self.window:
                 mask = mask.masked_fill(distance >= self.window, -torch.inf)
         if self.document_start is not None:
@@ -190,22 +207,23 @@ class FutureMask:
         return mask
 
     def _relative(self, n: int, visible: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """The mask of the last n of ``visible`` positions, (1, H, n, K), as a slice of one band.
+        """Return the mask of the last n of ``visible`` positions, (1, H, n, K), as a slice of a band.
 
-        In training a learned bias is rebuilt instead, because each layer needs its own graph.
+        In training a learned bias is rebuilt instead, because each layer needs a separate graph.
         """
         if self.bias is not None and self.bias.needs_grad and torch.is_grad_enabled():
             return self._band(n, visible, device).to(dtype)
         band = self._bands.get((device, dtype))
         if band is None or band.shape[2] < n:
-            band = self._bands[device, dtype] = self._band(n, self.keys, device).to(dtype)
+            band = self._band(n, self.keys, device).to(dtype)
+            self._bands[device, dtype] = band
         return band[:, :, band.shape[2] - n :, self.keys - visible :]
 
     def _band(self, n: int, visible: int, device: torch.device) -> Tensor:
-        """(1, H or 1, n, K): one number per distance, laid out for n queries.
+        """Lay out one number per distance for n queries, (1, H or 1, n, K).
 
-        The row of the last query holds the distances from K − 1 down to 0; the row of the query
-        before it is the same row shifted left by one, with the future after it.
+        The row of the last query holds the distances from K − 1 down to 0. The row of the query
+        before it is the same row shifted left by one, followed by the future.
         """
         if isinstance(self.bias, RelativeBias):
             line = self.bias.at(torch.arange(visible, device=device))  # (H, K)
@@ -220,21 +238,22 @@ class FutureMask:
 
     @staticmethod
     def _distance(n: int, visible: int, device: torch.device) -> Tensor:
-        """Query position − key position for the last n of ``visible`` positions, (n, K)."""
+        """Return query position − key position for the last n of ``visible`` positions, (n, K)."""
         queries = torch.arange(visible - n, visible, device=device)
-        return queries[:, None] - torch.arange(visible, device=device)[None, :]
+        keys = torch.arange(visible, device=device)
+        return queries[:, None] - keys[None, :]
 
 
 def document_starts(tokens: Tensor, eos: int, separator: str) -> Tensor | None:
-    """Position of the first token of the document that each token belongs to: ``--block-diagonal``.
+    """Return the position of the first token of each token's document, for ``--block-diagonal``.
 
-    fairseq's language models read ``</s>`` in front of the first token of a text and learn to predict
-    it behind the last one. In a window that holds several documents the ``</s>`` between two of them
-    is both, and as an input it belongs to the document that it begins.
+    fairseq's language models read ``</s>`` before the first token of a text and learn to predict it
+    after the last one. In a window with several documents the ``</s>`` between two of them is both.
+    As an input it belongs to the document that it begins.
 
     Args:
-        tokens: (B, S) input tokens. Those before the first separator are one document.
-        eos: number of ``</s>``.
+        tokens: (B, S) input tokens. Tokens before the first separator are one document.
+        eos: token ID of ``</s>``.
         separator: one of ``SEPARATORS``.
 
     Returns:
@@ -242,8 +261,8 @@ def document_starts(tokens: Tensor, eos: int, separator: str) -> Tensor | None:
     """
     if separator == "none":
         return None
-    begins = tokens.eq(eos)
+    begins = tokens.eq(eos)  # (B, S)
     if separator == "empty_line":
         begins = begins & pad(begins, (1, -1))
-    places = torch.arange(tokens.shape[1], device=tokens.device)
-    return torch.where(begins, places, 0).cummax(dim=1).values
+    positions = torch.arange(tokens.shape[1], device=tokens.device)
+    return torch.where(begins, positions, 0).cummax(dim=1).values

@@ -1,12 +1,12 @@
-"""Run independent tasks in parallel, one thread each, instead of parallelising every operation.
+"""Parallel execution of independent tasks, one thread each.
 
-torch splits each operation over all threads and synchronises before the next one. For a chain of
+PyTorch splits each operation over all threads and synchronizes before the next one. In a chain of
 short operations most of the time is then spent waiting, and cores without a shared cache gain
 nothing when one reads what another wrote. Tasks that write to different tensors need no
-synchronisation: each runs from start to end in one thread, on data in that core's own cache.
+synchronization: each runs from start to end in one thread, on data in the cache of one core.
 
-Denormal numbers are flushed to zero in these threads: ALiBi's distant keys have weights that small,
-and a CPU's matrix product is an order of magnitude slower on denormals.
+These threads flush denormal numbers to zero: ALiBi gives distant keys such small weights, and matrix
+products of a CPU are an order of magnitude slower on denormals.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def run_parallel(tasks: Sequence[Callable[[], None]]) -> None:
     """Run all tasks, at most ``torch.get_num_threads()`` at a time, in the given order.
 
     Args:
-        tasks: independent of each other; gradients are not recorded. Put long ones first. With
-            fewer tasks than threads, each task gets an equal share of the threads.
+        tasks: independent functions, long ones first. Gradients are not recorded. With fewer tasks
+            than threads, the threads are divided equally among the tasks.
 
     Raises:
-        Whatever a task raises.
+        Exception: the exception of a task.
     """
     threads = torch.get_num_threads()
     workers = max(1, min(threads, len(tasks)))
@@ -38,23 +38,27 @@ def run_parallel(tasks: Sequence[Callable[[], None]]) -> None:
         with torch.inference_mode(inference), torch.no_grad():  # the former may turn gradients on
             task()
 
-    # The process id is part of the key because a forked process has none of its parent's threads.
-    list(_pool(os.getpid(), workers, threads // workers).map(run, tasks))
+    # A forked process has none of its parent's threads, so it needs a pool of its own.
+    pool = _pool(os.getpid(), workers, threads // workers)
+    list(pool.map(run, tasks))  # waits, and raises the exceptions of tasks
 
 
 @functools.lru_cache(maxsize=4)
 def _pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
-    """A pool in whose threads torch uses ``threads`` threads."""
+    """Return a pool whose workers each use ``threads`` threads of PyTorch.
+
+    ``process`` is only part of the cache's key.
+    """
     threads_before = torch.get_num_threads()
     started = threading.Barrier(workers + 1)
 
-    def initialise() -> None:
+    def initialize() -> None:
         torch.set_flush_denormal(True)
-        torch.get_num_threads()  # the first call initialises the thread and would undo the next one
+        torch.get_num_threads()  # the first call initializes the thread and would undo the next
         torch.set_num_threads(threads)  # also the default of threads created later
         started.wait()
 
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="attention", initializer=initialise)
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="attention", initializer=initialize)
     for _ in range(workers):
         pool.submit(lambda: None)
     started.wait()

@@ -124,7 +124,7 @@ def test_fire_counts_positions_from_the_start_of_each_text():
     starts = torch.zeros(2, 30, dtype=torch.long)
     starts[1, 20:] = 20
     cpu = torch.device("cpu")
-    both = FutureMask(fire.bias(0, 30), 15, 30, padding, document_start=starts).places(cpu)
+    both = FutureMask(fire.bias(0, 30), 15, 30, padding, document_start=starts).query_positions(cpu)
     assert both.tolist() == [list(range(3, 18)), [*range(15, 20), *range(10)]]
     assert math.isclose(fire.layers[0].log_threshold.exp().item(), 4, rel_tol=1e-6)
 

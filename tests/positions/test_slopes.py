@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils
 from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.attention import FutureMask, attend
-from alibi_fairseq.attention.skipping import certify, typical_share
+from alibi_fairseq.attention.skipping import certify, typical_fraction
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
@@ -82,8 +82,8 @@ def test_heads_without_bias_are_not_skipped(scale):
     assert torch.equal(windows[:, ::2], biased)
     if scale == "none":
         assert (biased < 500).all()
-    share = typical_share(slopes.tolist(), 500, 500)
-    alone = typical_share(slopes[::2].tolist(), 500, 500)
+    share = typical_fraction(slopes.tolist(), 500, 500)
+    alone = typical_fraction(slopes[::2].tolist(), 500, 500)
     assert share == pytest.approx((1 + alone) / 2)
 
 
