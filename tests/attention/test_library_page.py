@@ -11,7 +11,22 @@ from conftest import random_tokens, small_model
 
 from alibi_fairseq.positions import METHODS
 
-HIDDEN = ("fairseq", "fairseq_cli", "hydra", "omegaconf", "numpy")  # the core needs torch alone
+#: Requirements of the package other than torch, which the core must not import.
+HIDDEN = (
+    "fairseq",
+    "fairseq_cli",
+    "hydra",
+    "matplotlib",
+    "numpy",
+    "omegaconf",
+    "psutil",
+    "pydantic",
+    "sacremoses",
+    "sentencepiece",
+    "tensorboard",
+    "tensorboardX",
+    "tqdm",
+)
 HIDE = f"import sys; sys.modules.update(dict.fromkeys({HIDDEN}))\n"
 PAGE = (ROOT / "docs" / "attention-and-losses.md").read_text()
 EXAMPLES = [
