@@ -157,7 +157,7 @@ def _option_error(exception: Exception) -> UserInputError | None:
         (file, int(line))
         for file, line in frames
         if any(map(Path(file).is_relative_to, folders))
-        and not Path(file).is_relative_to(FOLDER / "fairseq_fixes")  # called in place of fairseq's
+        and not any(map(Path(file).is_relative_to, _CALLED_BY_FAIRSEQ))
     ]
     if not inner or Path(inner[-1][0]).is_relative_to(FOLDER):
         return None
@@ -234,6 +234,8 @@ def _kind_and_message(exception: BaseException) -> tuple[str, str]:
     return kind.rsplit(".", 1)[-1], message.strip()
 
 
+#: Packages whose functions fairseq calls in place of its own.
+_CALLED_BY_FAIRSEQ = (FOLDER / "fairseq_patches", FOLDER / "training")
 #: Longest list of choices in a message.
 _FEW_CHOICES = 20
 #: Types of exceptions that Python raises for a value that fits nowhere.

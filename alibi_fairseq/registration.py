@@ -58,11 +58,11 @@ def register(name: str) -> None:
     root.handlers[:] = handlers
     root.setLevel(level)
 
-    from .fairseq_patches import apply, startup  # noqa: F401
+    from .fairseq_patches import apply, distributed  # noqa: F401
 
-    startup.refuse_separate_jobs()
+    distributed.reject_separate_trainings()
     from . import criterions, models, tasks  # noqa: F401
-    from .fairseq_patches import fused_adam  # noqa: F401
+    from .training import fused_adam  # noqa: F401
 
 
 def _advice() -> str:

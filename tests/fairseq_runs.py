@@ -11,7 +11,7 @@ from fairseq.data import indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, train
 
-from alibi_fairseq.fairseq_patches import shutdown
+from alibi_fairseq.training import shutdown
 
 WORDS = 20
 #: A model and a schedule that take milliseconds per update.

@@ -15,7 +15,7 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
     *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
-    *("registration", "fairseq_patches"),
+    *("registration", "fairseq_patches", "training"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.pipeline", "data.tokenization", "data.wikitext103", "data.truncation", "data.probes"),
     *("compare.experiment", "compare.timing"),

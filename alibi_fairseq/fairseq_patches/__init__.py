@@ -1,8 +1,9 @@
-"""Workarounds for fairseq, and what this project adds to its runs.
+"""Workarounds for fairseq, PyTorch, NumPy, and hydra.
 
-Each workaround is one function whose docstring names the upstream issue; importing its module puts it
-in place, and :mod:`.compat` imports all of them when this package registers with fairseq. Unless its
-docstring says otherwise, it is needed with both releases that ``setup.py`` allows.
+Each is one function whose docstring names the upstream issue. Importing its module puts it in place,
+and :mod:`.apply` imports all of them when this package registers with fairseq. Unless its docstring
+says otherwise, it is needed with both releases that ``setup.py`` allows. :mod:`.training_loop` also
+calls the additions of :mod:`alibi_fairseq.training`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from collections.abc import Callable
 
 
 def patch_method(owner, name: str) -> Callable:
-    """Let a function ``f(original, …)`` stand in for ``owner.name``; decorators may be stacked."""
+    """Replace ``owner.name`` by the decorated function ``f(original, …)``; decorators may be stacked.
+
+    Args:
+        owner: module or class.
+        name: of a function or method.
+    """
 
     def decorate(function: Callable) -> Callable:
         original = getattr(owner, name)

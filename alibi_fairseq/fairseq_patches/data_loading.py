@@ -19,7 +19,8 @@ from fairseq.data import iterators
 from torch.utils.data import get_worker_info
 
 from ..errors import UserInputError
-from . import patch_method, shutdown
+from ..training import shutdown
+from . import patch_method
 
 #: Seconds to wait for a batch after a signal that asks to stop.
 PATIENCE = 10

@@ -1,4 +1,4 @@
-"""Workarounds that keep files of others from running code or writing files, and load those of older fairseq.
+"""Workarounds that load untrusted files and those of older fairseq without running their code.
 
 See ``SECURITY.md``.
 """
@@ -18,22 +18,24 @@ from fairseq.logging import meters
 from ..checkpoints.loading import check_finite, reading, safe_types_allowed, wrong_parts
 from ..checkpoints.option_validation import check_options, plain
 from ..errors import UserInputError
+from ..training.resume import check_same_model
 from . import patch_method
-from .resume import check_same_model
 
 #: Longest text of an option.
 LONGEST = 10_000
 
 
 @patch_method(checkpoint_utils, "load_checkpoint_to_cpu")
-def checkpoints_validated(load, path, *arguments, **keywords):
-    """fairseq evaluates options of a checkpoint as code (facebookresearch/fairseq#4869), and a
-    damaged file raises whatever torch or fairseq trips over, without the file's name, or nothing.
-    torch 2.6 loads only tensors and plain values by default, and checkpoints of older fairseq hold an
+def load_validated_checkpoint(load, path, *arguments, **keywords):
+    """Load a checkpoint, and validate it before anything is built from its options.
+
+    fairseq evaluates options of a checkpoint as code (facebookresearch/fairseq#4869). A corrupted
+    file raises an arbitrary error of torch or fairseq without the file's name, or none. torch 2.6
+    loads only tensors and plain values by default, but checkpoints of older fairseq hold an
     ``argparse.Namespace`` (facebookresearch/fairseq#5610): types that hold values are allowed.
 
-    Every command of fairseq, ``from_pretrained`` and our evaluator load checkpoints by this
-    function, which returns before anything is built from the options.
+    Every command of fairseq, ``from_pretrained``, and our evaluator load checkpoints with this
+    function.
     """
     with safe_types_allowed(), reading(path):
         state = load(path, *arguments, **keywords)
@@ -45,12 +47,16 @@ def checkpoints_validated(load, path, *arguments, **keywords):
 
 
 @patch_method(checkpoint_utils, "_upgrade_state_dict")
-def options_not_resolved(upgrade, state):
-    """Options that older checkpoints hold as ``args`` become a configuration while they are loaded,
-    where omegaconf replaces ``${oc.env:…}`` by the value of a variable (facebookresearch/fairseq#4869).
+def reject_interpolations(upgrade, state):
+    """Reject options in the ``args`` of older checkpoints that are not plain values.
+
+    They become a configuration while they are loaded, where omegaconf replaces ``${oc.env:…}`` by
+    the value of an environment variable (facebookresearch/fairseq#4869).
     """
+    args = state.get("args")
     try:
-        plain(vars(state["args"]) if isinstance(state.get("args"), Namespace) else None)
+        if isinstance(args, Namespace):
+            plain(vars(args))
     except ValueError as error:
         raise UserInputError(
             f"The options of the checkpoint cannot be loaded safely: {error}."
@@ -59,31 +65,37 @@ def options_not_resolved(upgrade, state):
 
 
 @patch_method(meters.MetersDict, "load_state_dict")
-def meters_by_name_only(load, self, state_dict):
-    """The class names of metrics in a training state are looked up among everything that fairseq's
-    module holds, and called (facebookresearch/fairseq#4869).
+def load_known_meters(load, self, state_dict):
+    """Restore only fairseq's meters from a training state.
+
+    fairseq looks the class names of metrics up among everything that its module holds, and calls
+    them (facebookresearch/fairseq#4869).
     """
     for _, _, name, _ in state_dict:
         kind = getattr(meters, name, None) if isinstance(name, str) else None
         if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
-            raise TypeError(f"{str(name)[:60]!r} is no meter of fairseq's")
+            raise TypeError(f"{str(name)[:60]!r} is no meter of fairseq")
     return load(self, state_dict)
 
 
-def no_eval_in_fairseq() -> None:
-    """fairseq calls ``eval`` on options, ``--model-overrides`` and lines of text
-    (facebookresearch/fairseq#4869): its modules get one that evaluates only literals.
+def replace_eval_in_fairseq() -> None:
+    """Replace ``eval`` in fairseq's modules by a function that evaluates only literals.
+
+    fairseq calls ``eval`` on options, ``--model-overrides`` and lines of text
+    (facebookresearch/fairseq#4869).
     """
-    here = Path(fairseq.__file__).parent.parent
-    folders = (str(here / "fairseq") + os.sep, str(here / "fairseq_cli") + os.sep)
+    root = Path(fairseq.__file__).parent.parent
+    folders = (str(root / "fairseq") + os.sep, str(root / "fairseq_cli") + os.sep)
     for module in list(sys.modules.values()):
         if str(getattr(module, "__file__", "")).startswith(folders):
             module.eval = evaluate_literal  # type: ignore[attr-defined]
 
 
 @patch_method(file_utils, "load_archive_file")
-def archives_not_extracted(load_archive_file, folder, *arguments, **keywords):
-    """``from_pretrained`` downloads an archive, extracts it wherever its members point, and removes it
+def reject_archives(load_archive_file, folder, *arguments, **keywords):
+    """Reject anything but a folder as a model.
+
+    ``from_pretrained`` downloads an archive, extracts it wherever its members point, and removes it
     (CVE-2007-4559).
     """
     if not os.path.isdir(folder):
@@ -92,11 +104,13 @@ def archives_not_extracted(load_archive_file, folder, *arguments, **keywords):
 
 
 def evaluate_literal(text, *scope):
-    """The value of a Python literal, which is all that language models use fairseq's ``eval`` for:
-    ``"20000,60000"``, ``"(0.9, 0.98)"``.
+    """Return the value of a Python literal, such as ``"20000,60000"`` or ``"(0.9, 0.98)"``.
+
+    Language models use fairseq's ``eval`` for nothing else.
 
     Args:
-        scope: ignored; namespaces that a caller of ``eval`` may pass.
+        text: the literal.
+        scope: namespaces that a caller of ``eval`` may pass; ignored.
 
     Raises:
         TypeError: the text is no string, as ``eval`` raises it.
@@ -112,4 +126,4 @@ def evaluate_literal(text, *scope):
         raise ValueError(f"{text[:80]!r} is not a literal") from error
 
 
-no_eval_in_fairseq()
+replace_eval_in_fairseq()

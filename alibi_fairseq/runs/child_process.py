@@ -2,7 +2,7 @@
 
 torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. A command
 therefore runs in a separate session, which receives no signal meant for this process, and trainings are
-sent SIGUSR1 (:mod:`alibi_fairseq.fairseq_patches.shutdown`). If this process is killed, the kernel sends
+sent SIGUSR1 (:mod:`alibi_fairseq.training.shutdown`). If this process is killed, the kernel sends
 them SIGTERM, and they save as well.
 """
 

@@ -18,7 +18,7 @@ from fairseq.data import TokenBlockDataset, token_block_dataset
 from omegaconf import OmegaConf
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.fairseq_patches import apply
+from alibi_fairseq.fairseq_patches import libraries
 
 
 @pytest.mark.skipif(hasattr(numpy, "compat"), reason="NumPy 1 has it")
@@ -111,8 +111,8 @@ def test_programs_of_users_keep_their_warnings_and_logging(monkeypatch):
     monkeypatch.setattr(root, "handlers", [logging.StreamHandler()])
     root.handlers[0].setFormatter(logging.Formatter("%(message)s"))
     before = list(warnings.filters), root.level, list(root.handlers)
-    apply.hydra_without_advice()
-    apply.logging_as_configured()
-    monkeypatch.setattr(apply, "is_command", lambda: True)
-    apply.logging_as_configured()  # as a command that configured it before
+    libraries.silence_hydra_advice()
+    libraries.restore_logging()
+    monkeypatch.setattr(libraries, "is_command", lambda: True)
+    libraries.restore_logging()  # as a command that configured it before
     assert (list(warnings.filters), root.level, list(root.handlers)) == before

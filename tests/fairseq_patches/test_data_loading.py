@@ -14,7 +14,8 @@ from commands import SHORT, as_process
 from fairseq.data import iterators
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.fairseq_patches import data_loading, shutdown
+from alibi_fairseq.fairseq_patches import data_loading
+from alibi_fairseq.training import shutdown
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,7 +10,8 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.fairseq_patches import resume, startup
+from alibi_fairseq.fairseq_patches import distributed, startup
+from alibi_fairseq.training import save_dir
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
 
@@ -39,7 +40,7 @@ def two_gpus(monkeypatch):
 
 def prepare(cfg, program):
     startup.check(cfg, program)
-    startup.join(cfg, program)
+    distributed.join(cfg, program)
     return cfg.distributed_training
 
 
@@ -118,19 +119,19 @@ class TestProcesses:
 
     def test_ranks(self, monkeypatch):
         cfg = SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=0))
-        assert startup.rank_of(cfg) == 0
+        assert distributed.rank_of(cfg) == 0
         for rank, name in enumerate(("RANK", "SLURM_PROCID"), 2):
             monkeypatch.setenv(name, str(rank))
-            assert startup.rank_of(cfg) == rank
+            assert distributed.rank_of(cfg) == rank
         cfg.distributed_training.distributed_rank = 5
-        assert startup.rank_of(cfg) == 5
+        assert distributed.rank_of(cfg) == 5
 
 
 def test_only_a_save_folder_made_for_nothing_goes(tmp_path):
     (tmp_path / "there").mkdir()
     for name, file in (("there", ""), ("used", "file"), ("new", "")):
         folder = tmp_path / name
-        with pytest.raises(UserInputError), resume.lock_save_dir(str(folder)):
+        with pytest.raises(UserInputError), save_dir.lock_save_dir(str(folder)):
             folder.mkdir(exist_ok=True)
             if file:
                 (folder / file).touch()

@@ -101,7 +101,7 @@ def process_group(tmp_path):
         "gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
     )
     yield
-    gc.collect()  # a reducer must not outlive its group (alibi_fairseq/fairseq_patches/shutdown.py)
+    gc.collect()  # a reducer must not outlive its group (alibi_fairseq/fairseq_patches/distributed.py)
     distributed.destroy_process_group()
 
 

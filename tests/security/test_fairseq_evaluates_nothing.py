@@ -11,7 +11,7 @@ from pathlib import Path
 import fairseq
 import pytest
 
-from alibi_fairseq.fairseq_patches.safe_loading import evaluate_literal, no_eval_in_fairseq
+from alibi_fairseq.fairseq_patches.safe_loading import evaluate_literal, replace_eval_in_fairseq
 
 SITE = Path(fairseq.__file__).parent.parent
 
@@ -102,7 +102,7 @@ def test_a_module_that_evaluates_has_our_evaluator(file):
             import_module(name)
         except ImportError:
             pytest.skip(f"{name} cannot be imported here, so no command does")
-    no_eval_in_fairseq()  # as before every command
+    replace_eval_in_fairseq()  # as before every command
     assert sys.modules[name].eval is evaluate_literal
 
 

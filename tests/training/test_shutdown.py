@@ -10,8 +10,8 @@ import pytest
 from fairseq.trainer import Trainer
 from fairseq_runs import run_train, same_training_state, write_corpus
 
-from alibi_fairseq.fairseq_patches import shutdown
 from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
+from alibi_fairseq.training import shutdown
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 

@@ -10,7 +10,7 @@ from commands import SHORT, in_process, make_data
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.fairseq_patches import resume
+from alibi_fairseq.training import save_dir
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_a_damaged_training_state(data_bin, checkpoint, tmp_path, refuse, damage
 
 class TestSaveDir:
     def test_a_second_training_names_the_first(self, data_bin, tmp_path):
-        with resume.lock_save_dir(str(tmp_path)):
+        with save_dir.lock_save_dir(str(tmp_path)):
             with pytest.raises(
                 UserInputError, match=r"another training \(process \d+ on .*\) holds"
             ):
                 in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
             assert (tmp_path / "training.lock").exists()
-            with resume.lock_save_dir(str(tmp_path), rank=1):
+            with save_dir.lock_save_dir(str(tmp_path), rank=1):
                 pass
         assert not list(tmp_path.iterdir())
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
@@ -98,6 +98,6 @@ class TestSaveDir:
             raise OSError("no locks available")
 
         monkeypatch.setattr(fcntl, "flock", flock)
-        with resume.lock_save_dir(str(tmp_path)):
+        with save_dir.lock_save_dir(str(tmp_path)):
             pass
         assert "cannot be locked" in caplog.text

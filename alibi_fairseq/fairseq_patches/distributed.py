@@ -1,0 +1,147 @@
+"""Workarounds for processes that train together: how they find each other, and how they end."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import logging
+import os
+import sys
+import traceback
+
+import torch
+from fairseq.distributed import utils as distributed_utils
+from omegaconf import DictConfig
+from torch import distributed
+
+from ..checkpoints.loading import safe_types_allowed
+from ..errors import UserInputError
+from . import patch_method
+
+logger = logging.getLogger(__name__)
+
+#: Programs that combine the results of several processes. Others would print one part each.
+SHARED_WORK = ("train", "validate")
+
+
+def runs_without_gpu(cfg: DictConfig) -> bool:
+    """Return True if the command computes on the CPU."""
+    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+
+
+def join(cfg: DictConfig, program: str) -> None:
+    """Let processes that were started together work together.
+
+    fairseq looks at what torchrun and srun tell it only if it expects several processes already,
+    that is on a machine with several GPUs in sight. Otherwise each process would train a model of
+    its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
+    """
+    job = cfg.distributed_training
+    without_gpu = runs_without_gpu(cfg)
+    started = started_together()
+    if cfg.common.tpu:
+        return
+    if job.distributed_init_method is None:
+        if started > 1 and program not in SHARED_WORK:
+            raise UserInputError(
+                f"{started} processes were started together, but fairseq-"
+                f"{program.replace('_', '-')} does not aggregate across processes. Start one process."
+            )
+        if "RANK" in os.environ and started > 1:
+            job.distributed_world_size = started
+            if without_gpu:
+                # fairseq divides by the number of GPUs (facebookresearch/fairseq#2879, #3318).
+                job.distributed_init_method = "env://"
+                job.distributed_rank = int(os.environ["RANK"])
+                job.device_id = 0
+                job.distributed_no_spawn = True
+        elif started > 1 and job.distributed_world_size == 1:
+            raise UserInputError(
+                f"srun started {started} processes, but each would train a model of its own; add "
+                f"--distributed-world-size {started} --distributed-port 29500, or use torchrun."
+            )
+        elif cfg.common.cpu:
+            # By default one process for each GPU, even if none of them is to be used.
+            job.distributed_world_size = 1
+    if without_gpu and job.distributed_world_size > 1:
+        # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).
+        if job.distributed_backend == "nccl":
+            job.distributed_backend = "gloo"
+        if str(job.ddp_backend) in ("pytorch_ddp", "c10d"):
+            job.ddp_backend = "legacy_ddp"
+        logger.info("no GPU is used: processes are joined by gloo and legacy_ddp")
+
+
+def started_together() -> int:
+    """Return the number of processes that torchrun or srun has started; 1 without them."""
+    if all(key in os.environ for key in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
+        rank = int(os.environ["RANK"])
+        size = int(os.environ["WORLD_SIZE"])
+        if not 0 <= rank < size:  # the others would wait for this process forever
+            raise UserInputError(f"RANK={rank} must be at least 0 and less than WORLD_SIZE={size}.")
+        return size
+    # Set by srun for each step; a batch script that runs outside of a step has none.
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+
+
+def rank_of(cfg: DictConfig) -> int:
+    """Return the rank of this process, given by torchrun, srun or ``--distributed-rank``."""
+    torchrun_rank = int(os.environ.get("RANK", 0))
+    srun_rank = int(os.environ.get("SLURM_PROCID", 0))
+    return max(cfg.distributed_training.distributed_rank or 0, torchrun_rank, srun_rank)
+
+
+def reject_separate_trainings() -> None:
+    """Reject a job whose processes would train a model each.
+
+    ``fairseq-hydra-train`` reads ``common.user_dir`` only after it has decided how many processes
+    train together, when it is too late for :func:`join`.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    separate = started_together() > 1 and not distributed.is_initialized()
+    if HydraConfig.initialized() and separate:
+        raise UserInputError(
+            f"{started_together()} processes were started together, but each would train a model "
+            "of its own; use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
+            f"distributed_training.distributed_world_size={started_together()}."
+        )
+
+
+@patch_method(distributed_utils, "_broadcast_object_slow")
+def broadcast_checkpoint(broadcast, *arguments, **keywords):
+    """Allow fairseq's types while the first process sends a checkpoint to the others.
+
+    It sends objects of fairseq and omegaconf, which torch 2.6 refuses to load
+    (facebookresearch/fairseq#5610), so that no run with several processes could be resumed.
+    """
+    with safe_types_allowed(distributed_utils._TensorPlaceholder):
+        return broadcast(*arguments, **keywords)
+
+
+@atexit.register
+def destroy_process_groups() -> None:
+    """Destroy fairseq's process groups, and gloo's threads with them.
+
+    fairseq never does, so that the threads outlive the interpreter and abort the process now and
+    then (pytorch/pytorch#179291).
+
+    The threads need the interpreter lock to drop the tensors of finished collectives. Where the
+    interpreter is shutting down, asking for it ends them in C++ code that cannot be unwound, and
+    the process dies (SIGABRT). A group ends when nothing refers to it: fairseq's cache, the frames
+    of an uncaught exception, and DDP's reducer, which is freed with the lock held and would wait
+    for threads that wait for the lock.
+    """
+    cached = vars(distributed_utils.get_global_group)
+    if not distributed.is_initialized() or "_global_group" not in cached:
+        return
+    error = getattr(sys, "last_value", None)  # the uncaught exception
+    if error is not None and distributed.get_backend() != "gloo":
+        return  # NCCL would wait for processes that failed
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    groups = [cached.pop("_global_group"), distributed.group.WORLD]
+    distributed.destroy_process_group()
+    gc.collect()  # the reducers
+    groups.clear()  # releases the lock while it waits

@@ -1,0 +1,66 @@
+"""Hooks that call this package's checks and additions from fairseq's commands and training loop."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+
+from ..checkpoints.loading import wrong_parts
+from ..errors import option_errors
+from ..training import progress, save_dir, shutdown
+from ..training.training_record import record
+from . import distributed, patch_method, startup
+from .resumed_training import skip_finished_training
+from .safe_loading import replace_eval_in_fairseq
+
+
+@patch_method(distributed_utils, "call_main")
+def check_and_call_main(call_main, cfg, main, **keywords):
+    """Check what fairseq does not, between reading the options and starting the command.
+
+    A training that ends without an update is an error (:mod:`..training.progress`). One that saved
+    and stopped because of a signal exits with code 75 (:mod:`..training.shutdown`).
+    """
+    replace_eval_in_fairseq()  # in modules imported since
+    program = Path(inspect.getfile(main)).stem
+    startup.check(cfg, program)
+    distributed.join(cfg, program)
+    if program != "train":
+        with option_errors():
+            return call_main(cfg, main, **keywords)
+    with (
+        save_dir.lock_save_dir(cfg.checkpoint.save_dir, distributed.rank_of(cfg)),
+        shutdown.listening() as request,
+        progress.updates_expected(lambda: request.signal is not None),
+    ):
+        result = call_main(cfg, main, **keywords)
+    code = shutdown.exit_code(request)
+    if code:
+        raise SystemExit(code)
+    return result
+
+
+@patch_method(checkpoint_utils, "load_checkpoint")
+def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
+    """Add the training record and the response to signals to fairseq's training loop.
+
+    Loading the checkpoint is the last call before the loop that is given the trainer. fairseq's loop
+    handles no signals, so that a run that a cluster ends loses the updates after its last checkpoint
+    (no issue is known).
+    """
+    if trainer.data_parallel_rank == 0 and cfg.restore_file == startup.DEFAULT_RESTORE_FILE:
+        save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
+    if trainer.data_parallel_world_size > 1:
+        torch.distributed.barrier()
+    path = Path(cfg.save_dir) / cfg.restore_file
+    with wrong_parts(path) if path.exists() else nullcontext():
+        extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
+    record(trainer, extra_state)
+    shutdown.save_and_stop_on_request(trainer, epochs)
+    skip_finished_training(trainer, epochs, extra_state)
+    return extra_state, epochs

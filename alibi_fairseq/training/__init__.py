@@ -1,0 +1,5 @@
+"""Additions to a fairseq training: its record, stop signals, durable saving, and fused Adam.
+
+Nothing here changes fairseq. :mod:`alibi_fairseq.fairseq_patches` calls these functions from
+fairseq's training loop.
+"""

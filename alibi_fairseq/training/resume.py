@@ -1,0 +1,110 @@
+"""Checks that a training resumes with the model and the dictionary it was started with.
+
+fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
+there, but another position method or number of heads has tensors of the same shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf
+
+from ..errors import UserInputError
+from ..models.config import AlibiLanguageModelConfig
+from ..results.provenance import STATE_KEY, dictionary_digest
+
+#: Options of the model that no tensor's shape depends on. Older checkpoints lack those of later methods.
+OPTIONS = (
+    *("position_method", "decoder_attention_heads", "activation_fn", "decoder_normalize_before"),
+    *("alibi_scale", "alibi_bias_max", "alibi_slopes", "score_scaling"),
+    *("rotary_base", "rotary_percent", "p_rope", "rotary_scaling"),
+    *("longrope_short_factors", "longrope_long_factors"),
+    *("attention_window", "block_diagonal", "mem_len", "t5_max_distance"),
+    *("clamp_learned_positions", "no_scale_embedding", "excluded_symbols"),
+)
+
+_ADVICE = (
+    "use the options and data it was trained with, or start a new training from its weights with "
+    "--finetune-from-model and another --save-dir."
+)
+
+
+class _Loading(NamedTuple):
+    """Trainer whose checkpoint is being loaded, and whether it resumes its training."""
+
+    trainer: Any
+    resumes: bool
+
+
+_loading: _Loading | None = None
+
+
+@contextmanager
+def loading_into(trainer, resumes: bool) -> Iterator[None]:
+    """Make :func:`check_same_model` compare checkpoints read in the block with a trainer.
+
+    Args:
+        trainer: fairseq's trainer.
+        resumes: False if a new training starts from the weights, whose options may differ.
+    """
+    global _loading
+    _loading = _Loading(trainer, resumes)
+    try:
+        yield
+    finally:
+        _loading = None
+
+
+def check_same_model(state: dict, path: str) -> None:
+    """Compare a checkpoint that has just been read with the trainer that it is loaded into, if any.
+
+    Raises:
+        UserInputError: an option or the dictionary differs. The message names both values.
+    """
+    if _loading is None:
+        return
+    trainer = _loading.trainer
+    if _loading.resumes:
+        _check_options(state, trainer, path)
+    checkpoint_digest = (state.get("task_state") or {}).get(STATE_KEY)
+    data_digest = dictionary_digest(trainer.task.source_dictionary)
+    if checkpoint_digest and checkpoint_digest != data_digest:
+        advice = _ADVICE if _loading.resumes else "use the dict.txt it was trained with."
+        raise UserInputError(
+            f"{path} was trained with another dictionary (SHA-256 {checkpoint_digest[:12]}…) than "
+            f"the data's ({data_digest[:12]}…), so its token IDs mean other words; {advice}"
+        )
+
+
+def _check_options(state: dict, trainer, path: str) -> None:
+    saved = _model_options(state.get("cfg"))
+    current = _model_options(trainer.cfg)
+    if "position_method" not in saved:  # a checkpoint of fairseq's transformer_lm
+        current.pop("position_method", None)
+    for option in OPTIONS:
+        before = saved.get(option, getattr(AlibiLanguageModelConfig, option))
+        if option in current and before != current[option]:
+            flag = "--" + option.replace("_", "-")
+            raise UserInputError(
+                f"{path} was trained with {flag} {before} and this command has {flag} "
+                f"{current[option]}, which gives the weights another meaning; {_ADVICE}"
+            )
+
+
+def _model_options(cfg) -> dict:
+    """Return the options of the model as plain values."""
+    model = cfg.get("model") if cfg is not None else None
+    if model is None:
+        return {}
+    if OmegaConf.is_config(model):
+        model = OmegaConf.to_container(model, resolve=True, enum_to_str=True)
+    values = model if isinstance(model, dict) else vars(model)
+    options = {name: getattr(value, "value", value) for name, value in values.items()}
+    if "attention_window" in options:  # a number in checkpoints of earlier versions
+        options["attention_window"] = str(options["attention_window"])
+    if options.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
+        options["alibi_slopes"] = f"random --seed {options.get('train_seed')}"
+    return options

@@ -1,0 +1,199 @@
+"""Saves and stops a training when it receives a signal.
+
+SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each update
+(``Trainer.train_step``, the innermost public method that every path through fairseq's loop calls).
+All processes agree on it by summing their flags. The loop then finds its time used up
+(``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch, and returns. The
+command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
+
+The longest delay between the signal and the start of the save is one update with all its passes, and
+the validation that is due after it, if any. If a validation or another save is in progress, it is
+the rest of that and one more update. A second Ctrl-C interrupts at once and loses the updates after
+the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from fairseq.distributed import utils as distributed_utils
+
+from ..errors import STOPPED_EARLY, leave_terminal
+from .progress import is_finished, note_update
+
+logger = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+
+
+class TrainingStopHandler:
+    """The stop request of this process.
+
+    Attributes:
+        signal: the first signal that asked this process to stop; None without one.
+        training: True once the training loop is about to start.
+        stopped_early: True if the loop stopped because of a signal, before its limits.
+    """
+
+    def __init__(self):
+        self.signal: signal.Signals | None = None
+        self.training = False
+        self.stopped_early = False
+        self._interrupts = 0
+
+    def receive(self, number: int, frame=None) -> None:
+        """Handle a signal.
+
+        Raises:
+            KeyboardInterrupt: on the second Ctrl-C, or on the first before the training loop.
+        """
+        self.signal = self.signal or signal.Signals(number)
+        if number == signal.SIGHUP:
+            leave_terminal()
+        # Children of torch.multiprocessing.spawn train. Children of a training load data.
+        children = [] if self.training else multiprocessing.active_children()
+        interrupt = number == signal.SIGINT
+        if interrupt:
+            self._interrupts += 1
+        nothing_to_save = not self.training and not children
+        if self._interrupts > 1 or (interrupt and nothing_to_save):
+            raise KeyboardInterrupt
+        for child in children:
+            if child.pid:
+                os.kill(child.pid, signal.SIGUSR1)
+
+    def listen(self) -> None:
+        """Handle ``SIGNALS``. Python allows this in the main thread only; do nothing in others."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in SIGNALS:
+            ignored = signal.getsignal(number) is signal.SIG_IGN
+            if number == signal.SIGHUP and ignored:  # started by nohup
+                continue
+            signal.signal(number, self.receive)
+
+
+#: Stop request of the command that runs in this process.
+_current = TrainingStopHandler()
+
+
+def current_request() -> TrainingStopHandler:
+    """Return the stop request of the command that runs in this process."""
+    return _current
+
+
+@contextmanager
+def listening() -> Iterator[TrainingStopHandler]:
+    """Handle signals inside the block, and restore their earlier handlers afterwards."""
+    global _current
+    outer = _current
+    _current = TrainingStopHandler()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        _current.listen()
+        yield _current
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        _current = outer
+
+
+def save_and_stop_on_request(trainer, epochs) -> None:
+    """Make SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
+
+    The first update is also noted for :func:`.progress.updates_expected`.
+
+    Args:
+        trainer: fairseq's trainer, whose methods are replaced.
+        epochs: fairseq's iterator over the batches of the epoch to train next.
+    """
+    global _current
+    if _current.training:  # a second training in this process
+        _current = TrainingStopHandler()
+    request = _current
+    request.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
+    request.training = True
+    update = trainer.train_step
+    updates_before = trainer.get_num_updates()
+    get_iterator = trainer.get_train_iterator
+    current_epochs = epochs
+
+    def get_train_iterator(*arguments, **keywords):
+        nonlocal current_epochs
+        current_epochs = get_iterator(*arguments, **keywords)
+        return current_epochs
+
+    def train_step(samples, raise_oom=False):
+        output = update(samples, raise_oom)
+        if trainer.get_num_updates() > updates_before:
+            note_update()
+        if stop_requested(request, trainer):
+            stop_after_this_update(request, trainer, current_epochs)
+        return output
+
+    trainer.train_step = train_step
+    trainer.get_train_iterator = get_train_iterator
+
+
+def stop_requested(request: TrainingStopHandler, trainer) -> bool:
+    """Return True, in all processes alike, if any process of the run was asked to stop."""
+    if trainer.data_parallel_world_size == 1:
+        return request.signal is not None
+    requests = torch.tensor([float(request.signal is not None)], device=trainer.device)
+    distributed_utils.all_reduce(requests, group=trainer.data_parallel_process_group)
+    return requests.item() > 0
+
+
+def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> None:
+    """Use up the time limit of fairseq's loop.
+
+    fairseq validates before it saves. Here it does so only if an undisturbed run would, since the
+    resumed run does not repeat this update.
+    """
+    updates = trainer.get_num_updates()
+    request.stopped_early = not is_finished(trainer, epochs)
+    if not validation_is_due(trainer, epochs):
+        trainer.cfg.dataset.disable_validation = True
+    trainer.cfg.optimization.stop_time_hours = 1e-9
+    reason = request.signal.name if request.signal else "a signal to another process"
+    logger.info(
+        f"stopping because of {reason}: saving after update {updates}; run the same command to resume"
+    )
+
+
+def validation_is_due(trainer, epochs) -> bool:
+    """Return True if fairseq validates after the current update without being stopped.
+
+    The conditions are those of ``validate_and_save`` in ``fairseq_cli/train.py``.
+    """
+    updates = trainer.get_num_updates()
+    data = trainer.cfg.dataset
+    if updates < data.validate_after_updates:
+        return False
+    if is_finished(trainer, epochs):
+        return True
+    if data.validate_interval_updates > 0 and updates % data.validate_interval_updates == 0:
+        return True
+    if epochs.end_of_epoch():
+        return epochs.epoch % data.validate_interval == 0
+    interval = trainer.cfg.checkpoint.save_interval_updates
+    return interval > 0 and updates % interval == 0
+
+
+def exit_code(request: TrainingStopHandler, environment: Mapping[str, str] = os.environ) -> int:
+    """Return the exit code of a training command that ended without an exception.
+
+    A worker of torchrun exits with 0, since torchrun starts its workers again after any other code.
+    """
+    spawned = request.signal is not None and not request.training
+    if "TORCHELASTIC_RUN_ID" in environment or not (request.stopped_early or spawned):
+        return 0
+    return STOPPED_EARLY
