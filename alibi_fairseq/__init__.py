@@ -1,8 +1,8 @@
 """Length extrapolation of language models with fairseq: ALiBi and the methods it is compared with.
 
-Importing this package registers its models and tasks with fairseq, which is what ``--user-dir``
-does; at once if fairseq is there, otherwise when it is first needed. The parts that need PyTorch alone
-can be used without it.
+Importing this package registers its models and tasks with fairseq, as ``--user-dir`` requires: at
+once if fairseq is imported already, otherwise when it is first needed
+(:class:`.registration.RegisterFirst`). The parts that need only PyTorch work without fairseq.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from . import errors, registration
 
 __version__ = "0.1.0"
 
-# Public names and where they live; imported when asked for.
+# Public names and their modules, which are imported on first access.
 _PUBLIC = {"alibi_slopes": ".positions", "AlibiLanguageModel": ".models"}
 __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 

@@ -1,4 +1,4 @@
-"""Registers models, tasks, criterions and optimisers with fairseq, once, however this package was found."""
+"""Registers models, tasks, criterions, and optimizers with fairseq, once, on any way of import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAIRSEQ = "fairseq==0.12.2" if sys.version_info < (3, 11) else "fairseq-fixed==0
 
 
 class FairseqImportError(ImportError):
-    """fairseq is installed but cannot be imported. The message says how to mend it."""
+    """Error of an installed fairseq that cannot be imported. The message says how to repair it."""
 
 
 def register(name: str) -> None:
@@ -66,8 +66,8 @@ def register(name: str) -> None:
 
 
 def _advice() -> str:
-    """What to do about a fairseq that cannot be imported."""
-    installed = {each.name for each in metadata.distributions()}
+    """Return the command that repairs a fairseq that cannot be imported."""
+    installed = {distribution.name for distribution in metadata.distributions()}
     if "fairseq" in installed and ("fairseq-fixed" in installed or "fixed" in FAIRSEQ):
         return (
             "the official fairseq overwrites the files of fairseq-fixed, and needs Python 3.10: "
@@ -80,31 +80,46 @@ def _advice() -> str:
 
 
 class RegisterFirst(MetaPathFinder):
-    """Registers before fairseq, or a part of this package that needs it, is imported.
+    """Import hook that registers this package when fairseq is first needed.
 
-    Importing fairseq takes seconds, which attention and position methods do without.
+    Registering imports fairseq, which takes seconds and which attention and position methods do
+    without. ``import alibi_fairseq`` therefore only puts this hook in front of Python's finders,
+    which Python asks for every module that is not imported yet. The first time it is asked for
+    fairseq, or for a part of this package that needs fairseq, it registers and removes itself.
     """
 
     def find_spec(self, name, path=None, target=None) -> ModuleSpec | None:
-        package, _, part = name.partition(".")
-        part = part.partition(".")[0]
-        if name != "fairseq" and (package != PACKAGE or part in WITHOUT_FAIRSEQ):
+        """Register if the module needs fairseq; otherwise leave it to Python's finders.
+
+        Args:
+            name: full name of the module to import.
+            path: ignored.
+            target: ignored.
+        """
+        package, _, rest = name.partition(".")
+        part = rest.partition(".")[0]
+        is_light = package != PACKAGE or part in WITHOUT_FAIRSEQ
+        if name != "fairseq" and is_light:
             return None
         sys.meta_path.remove(self)
         register(PACKAGE)
-        # Registering imports most parts; the one that is asked for must not be loaded twice.
-        loaded = sys.modules.pop(name, None)
-        return ModuleSpec(name, _Loaded(loaded)) if loaded else None
+        # Registering may have imported the requested module, which must not be executed twice.
+        module = sys.modules.pop(name, None)
+        if module is None:
+            return None
+        return ModuleSpec(name, _ImportedModuleLoader(module))
 
 
-class _Loaded(Loader):
-    """Puts a module back that is loaded already."""
+class _ImportedModuleLoader(Loader):
+    """Loader of a module that is imported already."""
 
     def __init__(self, module: ModuleType):
-        self.module, self.spec = module, module.__spec__
+        self.module = module
+        self.spec = module.__spec__
 
     def create_module(self, spec) -> ModuleType:
         return self.module
 
     def exec_module(self, module) -> None:
+        # Python has replaced the spec by that of the hook.
         module.__spec__ = self.spec

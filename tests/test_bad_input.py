@@ -395,6 +395,23 @@ class TestProcesses:
         assert "Traceback" not in failed.stderr and "hydra" not in failed.stderr
         assert not (tmp_path / "out").exists()
 
+    def test_full_stdout_does_not_end_training(self, data_bin, tmp_path):
+        """Log lines that cannot be written are dropped, without a traceback for each."""
+        words = ["alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
+        program = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
+        program += "os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+        done = as_process("-c", program, *words)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
+        assert (tmp_path / "checkpoint_last.pt").is_file()
+
+    def test_full_stderr_moves_error_to_stdout(self, data_bin):
+        program = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 2); "
+        program += "os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+        done = as_process("-c", program, "alibi_fairseq", "models", "--nosuch")
+        assert done.returncode == 2
+        assert "error: " in done.stdout.splitlines()[-1] and "--nosuch" in done.stdout
+
     @pytest.mark.parametrize(
         "number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))]
     )

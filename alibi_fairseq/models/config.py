@@ -220,14 +220,3 @@ class LargeConfig(AlibiLanguageModelConfig):
     decoder_ffn_embed_dim: int = 8192
     decoder_attention_heads: int = 16
     dropout: float = 0.0
-
-
-#: By the name of ``--arch``.
-NAMED_SIZES = {
-    "alibi_lm_tiny": TinyConfig,
-    "alibi_lm_small": SmallConfig,
-    "alibi_lm_bookcorpus": BookCorpusConfig,
-    "alibi_lm_wiki103": Wiki103Config,
-    "alibi_lm_1b3": LargeConfig,
-    "alibi_lm_bloom": BloomConfig,
-}

@@ -1,4 +1,4 @@
-"""The registered language models, one per named size."""
+"""Registered language models, one per named size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from ..errors import UserInputError
 from ..positions.alibi import slopes_option
 from ..results import manifest
 from ..results.provenance import bind_dictionary
-from .config import NAMED_SIZES, AlibiLanguageModelConfig
+from .config import (
+    AlibiLanguageModelConfig,
+    BloomConfig,
+    BookCorpusConfig,
+    LargeConfig,
+    SmallConfig,
+    TinyConfig,
+    Wiki103Config,
+)
 from .decoder import AlibiDecoder, parse_windows
 from .output_projection import excluded_symbols
 
@@ -32,13 +40,15 @@ class AlibiLanguageModel(FairseqLanguageModel):
     config = AlibiLanguageModelConfig
 
     def forward(self, src_tokens, segment=None, **kwargs):
-        """Scores of the next token at every position.
+        """Compute the scores of the next token at every position.
+
+        Arguments and results not listed are those of :meth:`AlibiDecoder.forward`.
 
         Args:
-            segment: the place of these tokens in a longer text
-                (:class:`alibi_fairseq.tasks.segment_memory.Segment`): provides the states of the
+            src_tokens: (B, T) token IDs.
+            segment: position of these tokens in a longer text
+                (:class:`alibi_fairseq.tasks.segment_memory.Segment`). It provides the states of the
                 previous segment and stores those of this one. Without it the model is stateless.
-            others, returns: as in :meth:`AlibiDecoder.forward`.
         """
         if segment is None or self.decoder.embed_positions.memory_length == 0:
             return self.decoder(src_tokens, **kwargs)
@@ -50,25 +60,27 @@ class AlibiLanguageModel(FairseqLanguageModel):
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """fairseq's hub interface, which takes and returns text.
+        """Load a model behind fairseq's hub interface, which takes and returns text.
 
         Args:
-            data_name_or_path: data folder. If it has a manifest, text is tokenised as the data was.
-            **kwargs: ``bpe`` names another tokeniser.
+            model_name_or_path: folder of the checkpoint.
+            checkpoint_file: its name in the folder.
+            data_name_or_path: data folder. If it has a manifest, text is tokenized as the data was.
+            **kwargs: fairseq's options; ``bpe`` names another tokenizer.
         """
         if "bpe" not in kwargs:
-            kwargs = {**tokenizer_options(data_name_or_path), **kwargs}
+            kwargs = tokenizer_options(data_name_or_path) | kwargs
         return super().from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
         )
 
     @classmethod
     def add_args(cls, parser):
-        """Options of the model's dataclass.
+        """Add the options of the model's dataclass to a parser.
 
         In fairseq, passing a flag whose default is True sets it to *False*, so that
-        ``--share-decoder-input-output-embed`` would untie the embeddings. Here such a flag means
-        what it says, and ``--no-…`` disables it.
+        ``--share-decoder-input-output-embed`` would untie the embeddings. Here such a flag sets
+        its option to True, and ``--no-…`` disables it.
         """
         for option in dataclasses.fields(cls.config):
             if option.default is True:
@@ -89,21 +101,17 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Raises UserInputError if the options are inconsistent."""
+        """Build a model after validating its options.
+
+        Raises:
+            UserInputError: the options are inconsistent, or do not fit the task.
+        """
         args = plain_options(args)
         for width in ("decoder_input_dim", "decoder_output_dim"):
             if getattr(args, width) is None:
                 setattr(args, width, args.decoder_embed_dim)
         if args.decoder_layers_to_keep:
-            layers = args.decoder_layers_to_keep.split(",")
-            if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
-                raise UserInputError("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
-            args.decoder_layers = len(layers)
-            if "," in f"{args.position_method}{args.attention_window}":
-                raise UserInputError(
-                    "--decoder-layers-to-keep cannot be combined with a --position-method or "
-                    "--attention-window that differs between layers. Keep all layers."
-                )
+            args.decoder_layers = number_of_layers_to_keep(args)
         check_options(args)
         check_excluded_symbols(args, len(task.target_dictionary))
         bind_dictionary(task)
@@ -116,9 +124,8 @@ class AlibiLanguageModel(FairseqLanguageModel):
                 # fairseq's adaptive input and softmax leave it as they find the memory, so that the
                 # checkpoints of two equal trainings would differ in it.
                 buffer.zero_()
-        if model.decoder.embed_positions.memory_length and not getattr(
-            task, "is_sequential", False
-        ):
+        sequential = getattr(task, "is_sequential", False)
+        if model.decoder.embed_positions.memory_length and not sequential:
             raise UserInputError(
                 "A model with --mem-len needs contiguous segments; add "
                 "--task segment_language_modeling (fairseq-eval-lm also takes the task from its "
@@ -128,7 +135,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_embedding(cls, args, dictionary):
-        """Adaptive or plain token embeddings."""
+        """Build adaptive or plain token embeddings."""
         if not args.adaptive_input:
             return Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
         return AdaptiveInput(
@@ -144,55 +151,89 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
 
 def tokenizer_options(data: str) -> dict[str, str | bool]:
-    """fairseq's options for the tokeniser of a data folder; none for words, or without a manifest."""
-    described = manifest.load(data)
-    tokenizer = {} if described is None else described["tokenizer"]
+    """Return fairseq's options for the tokenizer of a data folder.
+
+    They are empty for a tokenizer of words, or without a manifest.
+    """
+    data_manifest = manifest.load(data)
+    if data_manifest is None:
+        return {}
+    tokenizer = data_manifest["tokenizer"]
+    kind = tokenizer.get("kind")
     files = [str(Path(data) / name) for name in tokenizer.get("files", [])]
-    if tokenizer.get("kind") == "sentencepiece-bpe":
+    if kind == "sentencepiece-bpe":
         return {"bpe": "sentencepiece", "sentencepiece_model": files[0]}
-    if tokenizer.get("kind") == "byte-level-bpe":
+    if kind == "byte-level-bpe":
         return {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
-    if tokenizer.get("kind") == "wordpiece":
+    if kind == "wordpiece":
         cased = not tokenizer["lower_case"]
         return {"bpe": "bert", "bpe_vocab_file": files[0], "bpe_cased": cased}
     return {}
 
 
 def plain_options(args) -> argparse.Namespace:
-    """The options as plain values, because fairseq's enumeration types cannot be pickled."""
-    names = [option.name for option in dataclasses.fields(AlibiLanguageModelConfig)]
-    values = {name: getattr(args, name) for name in names}
-    return argparse.Namespace(
-        **{name: getattr(value, "value", value) for name, value in values.items()}
-    )
+    """Return the options as plain values, since fairseq's enumeration types cannot be pickled."""
+    options = argparse.Namespace()
+    for field in dataclasses.fields(AlibiLanguageModelConfig):
+        value = getattr(args, field.name)
+        setattr(options, field.name, getattr(value, "value", value))
+    return options
 
 
-#: Least values of options, and options that are probabilities.
-LEAST = {
-    **dict.fromkeys(("decoder_layers", "decoder_embed_dim", "decoder_attention_heads"), 1),
-    **dict.fromkeys(("decoder_ffn_embed_dim", "decoder_input_dim", "decoder_output_dim"), 1),
+def number_of_layers_to_keep(args: argparse.Namespace) -> int:
+    """Return the number of layers that ``--decoder-layers-to-keep`` lists.
+
+    Raises:
+        UserInputError: it is no list of layers, or layers differ in an option.
+    """
+    layers = args.decoder_layers_to_keep.split(",")
+    if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
+        raise UserInputError("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
+    if "," in f"{args.position_method}{args.attention_window}":
+        raise UserInputError(
+            "--decoder-layers-to-keep cannot be combined with a --position-method or "
+            "--attention-window that differs between layers. Keep all layers."
+        )
+    return len(layers)
+
+
+#: Least values of options.
+MINIMUMS = {
+    "decoder_layers": 1,
+    "decoder_embed_dim": 1,
+    "decoder_attention_heads": 1,
+    "decoder_ffn_embed_dim": 1,
+    "decoder_input_dim": 1,
+    "decoder_output_dim": 1,
     "train_length": 1,
 }
-CHANCES = (
-    *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
-    *("decoder_layerdrop", "relu_dropout"),
+#: Options that are probabilities.
+PROBABILITIES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "adaptive_softmax_dropout",
+    "decoder_layerdrop",
+    "relu_dropout",
 )
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raises UserInputError if the options are inconsistent."""
+    """Raise UserInputError if the options are inconsistent."""
 
-    def check(option: str, valid: bool, range: str) -> None:
+    def require(option: str, valid: bool, requirement: str) -> None:
         if not valid:
             flag = "--" + option.replace("_", "-")
-            raise UserInputError(f"{flag} must be {range}, not {getattr(args, option)}.")
+            raise UserInputError(f"{flag} must be {requirement}, not {getattr(args, option)}.")
 
-    for option, least in LEAST.items():
-        check(option, getattr(args, option) >= least, f"at least {least}")
-    for option in CHANCES:
-        check(option, 0 <= getattr(args, option) < 1, "at least 0 and less than 1")
-    for option, choices in (("score_scaling", SCORE_SCALINGS), ("block_diagonal", SEPARATORS)):
-        check(option, getattr(args, option) in choices, f"one of {', '.join(choices)}")
+    for option, minimum in MINIMUMS.items():
+        require(option, getattr(args, option) >= minimum, f"at least {minimum}")
+    for option in PROBABILITIES:
+        require(option, 0 <= getattr(args, option) < 1, "at least 0 and less than 1")
+    scalings = f"one of {', '.join(SCORE_SCALINGS)}"
+    require("score_scaling", args.score_scaling in SCORE_SCALINGS, scalings)
+    separators = f"one of {', '.join(SEPARATORS)}"
+    require("block_diagonal", args.block_diagonal in SEPARATORS, separators)
     if args.block_diagonal != "none" and args.mem_len > 0:
         raise UserInputError(
             "--block-diagonal cannot be combined with --mem-len; drop one of the two."
@@ -206,17 +247,23 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserInputError("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
     if args.character_embeddings:
         raise UserInputError("Character embeddings are not supported; drop --character-embeddings.")
-    own, softmax = (
-        (getattr(args, f"adaptive_{kind}_cutoff"), getattr(args, f"adaptive_{kind}_factor"), width)
-        for kind, width in (("input", args.decoder_input_dim), ("softmax", args.decoder_output_dim))
-    )
-    if args.tie_adaptive_weights and not (args.adaptive_input and own == softmax):
+    if args.tie_adaptive_weights and not can_tie_adaptive_weights(args):
         raise UserInputError(
             "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors and widths of "
             "input and softmax."
         )
     parse_windows(args.attention_window, args.decoder_layers)
     check_backend(args.attention_backend)
+
+
+def can_tie_adaptive_weights(args: argparse.Namespace) -> bool:
+    """Return True if adaptive input and softmax have weights of the same shapes."""
+    return (
+        args.adaptive_input
+        and args.adaptive_input_cutoff == args.adaptive_softmax_cutoff
+        and args.adaptive_input_factor == args.adaptive_softmax_factor
+        and args.decoder_input_dim == args.decoder_output_dim
+    )
 
 
 def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
@@ -233,36 +280,48 @@ def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
         )
 
 
-for _name, _config in NAMED_SIZES.items():
-    _members = {"config": _config, "__module__": __name__}
-    # In this module, where pickle looks for it.
-    globals()[_name] = type(_name, (AlibiLanguageModel,), _members)
-    register_model(_name, dataclass=_config)(globals()[_name])
+def register_named_size(name: str, config: type[AlibiLanguageModelConfig]) -> type:
+    """Register the model that ``--arch NAME`` selects.
+
+    fairseq registers one class per name, so each size is a subclass that differs in its options.
+    """
+    size = type(name, (AlibiLanguageModel,), {"config": config, "__module__": __name__})
+    return register_model(name, dataclass=config)(size)
+
+
+# Module attributes, since pickle looks a class up by its name in its module.
+alibi_lm_tiny = register_named_size("alibi_lm_tiny", TinyConfig)
+alibi_lm_small = register_named_size("alibi_lm_small", SmallConfig)
+alibi_lm_bookcorpus = register_named_size("alibi_lm_bookcorpus", BookCorpusConfig)
+alibi_lm_wiki103 = register_named_size("alibi_lm_wiki103", Wiki103Config)
+alibi_lm_1b3 = register_named_size("alibi_lm_1b3", LargeConfig)
+alibi_lm_bloom = register_named_size("alibi_lm_bloom", BloomConfig)
 
 
 class AdaptiveInput(FairseqAdaptiveInput):
-    """fairseq's adaptive input, with the same parameters and values, without waiting for a GPU.
+    """Adaptive input with fairseq's parameters and values, without waiting for a GPU.
 
-    fairseq's own picks the tokens of each band with a mask, and the host waits three times per band for
-    their number. On a GPU every band is computed for all tokens here and the right one is kept: a few
-    more products, small beside one layer's, and no waiting.
+    fairseq selects the tokens of each band with a mask, and the host waits three times per band for
+    their number. On a GPU this class computes every band for all tokens and selects the right one.
+    The additional products are few compared with those of one layer.
     """
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, T) tokens -> (B, T, C)."""
+        """Embed tokens (B, T) as (B, T, C)."""
         if tokens.device.type == "cpu":
             return super().forward(tokens)
         return self.every_band(tokens)
 
     def every_band(self, tokens: Tensor) -> Tensor:
-        """(B, T) tokens -> (B, T, C)."""
-        result, first = None, 0
+        """Embed tokens (B, T) as (B, T, C) without a choice that depends on their values."""
+        result: Tensor | None = None
+        first = 0
         for end, embed in zip(self.cutoff, self.embeddings, strict=True):
             inside = (tokens >= first) & (tokens < end)  # (B, T)
-            of_band = embed(torch.where(inside, tokens - first, 0))  # (B, T, C)
-            of_band = of_band.to(self._float_tensor.dtype)
-            chosen = inside.unsqueeze(-1)
-            result = torch.where(chosen, of_band, 0 if result is None else result)
+            band = embed(torch.where(inside, tokens - first, 0))  # (B, T, C)
+            band = band.to(self._float_tensor.dtype)
+            other_bands = 0 if result is None else result
+            result = torch.where(inside.unsqueeze(-1), band, other_bands)
             first = end
         assert result is not None, "there is at least one band"
         return result

@@ -10,8 +10,8 @@ import time
 
 import pytest
 import torch
-from commands import SHORT, as_process
-from fairseq.data import iterators
+from commands import SHORT, as_process, in_process
+from fairseq.data import TokenBlockDataset, iterators
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.fairseq_patches import data_loading
@@ -91,6 +91,29 @@ def test_late_batch_is_read_after_a_signal():
         request.signal = signal.SIGTERM
         threading.Timer(1, items.put, ("batch",)).start()
         assert items.get() == "batch"
+
+
+def test_dead_worker_keeps_checkpoint(data_bin, tmp_path, monkeypatch):
+    """The earlier checkpoint is unchanged, and the same command resumes from it."""
+    flags = [data_bin, *SHORT, "--save-dir", tmp_path]
+    in_process("train", *flags)
+    before = (tmp_path / "checkpoint_last.pt").read_bytes()
+    more = [*flags, "--max-update", 9, "--num-workers", 1]
+    with monkeypatch.context() as patch:
+        read = TokenBlockDataset.__getitem__
+
+        def die_in_worker(samples, index):
+            if torch.utils.data.get_worker_info() is not None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return read(samples, index)
+
+        patch.setattr(TokenBlockDataset, "__getitem__", die_in_worker)
+        with pytest.raises(UserInputError, match="A process that loads data failed"):
+            in_process("train", *more)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
+    in_process("train", *more)
+    after = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert after["optimizer_history"][-1]["num_updates"] == 9
 
 
 @pytest.mark.slow
