@@ -1,4 +1,8 @@
-"""What is a command, and what ends it: one sentence on stderr, with exit code 2 for bad input and 1 for what nobody expected."""
+"""Command-line errors and exit codes.
+
+A command that fails prints one sentence to stderr. Its exit code is 2 for bad input and 1 for an
+unexpected error.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,14 @@ from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
-#: This project's command, its package, and where that lies.
-PROGRAM, PACKAGE = "alibi-fairseq", "alibi_fairseq"
+#: This project's command, its package, and the folder of the package.
+PROGRAM = "alibi-fairseq"
+PACKAGE = "alibi_fairseq"
 FOLDER = Path(__file__).resolve().parent
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
-#: Exit code after Ctrl-C, as of a shell: 128 and the number of the signal.
+#: Exit code after Ctrl-C, as in a shell: 128 plus the number of the signal.
 INTERRUPTED = 130
 
 
@@ -36,7 +41,7 @@ class UserInputError(ValueError):
 
 
 def is_command() -> bool:
-    """Whether this process is a command of fairseq or of this project, and not another program."""
+    """Return True if this process is a command of fairseq or of this project."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = spec.name if spec else ""
     program = Path(sys.argv[0] if sys.argv else "")
@@ -50,7 +55,7 @@ def is_command() -> bool:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'NAME'?`` for the most similar of the known names; empty if none is similar."""
+    """Return `` Did you mean 'NAME'?`` for the most similar known name; empty if none is similar."""
     nearest = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
@@ -58,8 +63,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def usage_error(message: str, program: str) -> UserInputError:
     """Return the error for a message of argparse, with a suggestion for a misspelled choice."""
     form = r"argument (.+?): invalid choice: '(.*)' \(choose from (.*)\)"
-    if found := re.fullmatch(form, message, re.DOTALL):
-        flag, value, listed = found.groups()
+    match = re.fullmatch(form, message, re.DOTALL)
+    if match:
+        flag, value, listed = match.groups()
         choices = [choice.strip("' ") for choice in listed.split(",")]
         message = f"argument {flag}: there is no '{value}'.{did_you_mean(value, choices)}"
         if len(choices) <= _FEW_CHOICES:
@@ -172,7 +178,7 @@ def _option_error(exception: Exception) -> UserInputError | None:
 
 
 def _unexpected(exception: BaseException) -> str:
-    """Type and message of an exception, and where its traceback has been written."""
+    """Write the traceback of an exception to a file; return type, message, and file name."""
     kind, message = _kind_and_message(exception)
     with tempfile.NamedTemporaryFile(
         "w", prefix="alibi-fairseq-", suffix=".traceback.txt", delete=False, encoding="utf-8"
@@ -183,7 +189,7 @@ def _unexpected(exception: BaseException) -> str:
 
 
 def open_standard_streams() -> None:
-    """Open standard streams that are closed, whose numbers the next files would get."""
+    """Open standard streams that are closed, whose descriptors the next files would get."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
@@ -200,7 +206,7 @@ def leave_terminal() -> None:
 
 
 def explain(exception: BaseException) -> str | None:
-    """One sentence for a user error; None for any other exception."""
+    """Return one sentence for a user error; None for any other exception."""
     kind, message = _kind_and_message(exception)
     if message.startswith("Cannot load model parameters from checkpoint"):
         # fairseq hides the reason behind an exception without a type.
@@ -225,7 +231,7 @@ def explain(exception: BaseException) -> str | None:
 
 
 def _kind_and_message(exception: BaseException) -> tuple[str, str]:
-    """The name of an exception's type and its text; of the one in a child, if it stands for that."""
+    """Return an exception's type name and text; those of a child's error if it reports one."""
     kind, message = type(exception).__name__, str(exception)
     if kind != "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
         return kind, message
@@ -238,17 +244,17 @@ def _kind_and_message(exception: BaseException) -> tuple[str, str]:
 _CALLED_BY_FAIRSEQ = (FOLDER / "fairseq_patches", FOLDER / "training")
 #: Longest list of choices in a message.
 _FEW_CHOICES = 20
-#: Types of exceptions that Python raises for a value that fits nowhere.
+#: Types of exceptions that Python raises for an unusable value.
 _OPTION_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(SyntaxError, TypeError, ValueError),
 )
-#: Errors of a disk, a folder or a name: nothing that a program could do about.
+#: OS errors that only the user can fix.
 _OF_THE_MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.EPIPE),
 }
-#: What is installed on demand, and how.
+#: Optional packages and their install commands.
 _OPTIONAL = {
     **{name: name for name in ("matplotlib", "tensorboard")},
     **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "'alibi-fairseq[huggingface]'"),

@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, their hashes, and room for them."""
+"""Files that are either complete or absent, their hashes, locks, and free disk space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_plain_name(name: object) -> bool:
-    """Whether a text names a file or folder in the folder it is used in, and nothing elsewhere."""
+    """Return True if a text names a file or folder inside the folder it is used in."""
     plain = isinstance(name, str) and name == Path(name).name and "\0" not in name
     return plain and name not in ("", ".", "..")
 
@@ -72,7 +72,9 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
+    binary = "b" in mode
+    encoding = None if binary else "utf-8"
+    newline = None if binary else ""
     try:
         # "x" instead of tempfile: the file gets the permissions the user's umask gives.
         exclusive = mode.replace("w", "x")
@@ -89,7 +91,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """A new folder to fill, which appears as ``path`` when the block ends; nothing if it raises.
+    """Create a folder to fill, which appears as ``path`` when the block ends without an error.
 
     Raises:
         UserInputError: there is a folder with something in it, or a file.
@@ -153,7 +155,8 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
     Raises:
         UserInputError: another process holds the lock, or the file cannot be created.
     """
-    path, stream = Path(path), None
+    path = Path(path)
+    stream = None
     while stream is None:
         stream = _try_to_lock(path, flag, work)
     holder = f"process {os.getpid()} on {socket.gethostname()}\n"
@@ -199,7 +202,7 @@ def sha256_file(path: str | os.PathLike) -> str:
 
 
 def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
-    """SHA-256 of the bytes of several files one after the other, as 64 hexadecimal digits."""
+    """Return the SHA-256 of several files one after the other, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in paths:
         with open_input(path) as stream:

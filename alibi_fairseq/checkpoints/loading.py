@@ -1,4 +1,4 @@
-"""Reading foreign checkpoints without running code from them.
+"""Reading untrusted checkpoints without running code from them.
 
 A checkpoint is a pickle, and a pickle can call any function. Only tensors, plain values and a short
 list of types that hold values (``SAFE_TYPES``) are loaded.
@@ -43,6 +43,7 @@ SAFE_TYPES = [
 ]
 #: Checkpoints of a folder to suggest first.
 _PREFERRED = ("checkpoint_best.pt", "checkpoint_last.pt")
+#: Errors that Python raises where a part of a checkpoint has another type or form than needed.
 _OF_PARTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError),
     *(TypeError, ValueError),
@@ -50,7 +51,7 @@ _OF_PARTS = (
 
 
 def read_checkpoint(path: str | os.PathLike) -> dict:
-    """The content of a checkpoint file, tensors on the CPU.
+    """Read a checkpoint file, with tensors on the CPU.
 
     Raises:
         UserInputError: it is damaged or no checkpoint, or it holds anything but values.
@@ -65,14 +66,16 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
 
 
 def safe_types_allowed(*more: type) -> AbstractContextManager:
-    """Inside the block ``torch.load(…, weights_only=True)`` also reads ``SAFE_TYPES`` and ``more``,
-    which checkpoints of older fairseq hold (facebookresearch/fairseq#5610); it refuses all others.
+    """Let ``torch.load(…, weights_only=True)`` read ``SAFE_TYPES`` and ``more`` inside the block.
+
+    Checkpoints of older fairseq hold them (facebookresearch/fairseq#5610). All other types are
+    rejected.
     """
     return torch.serialization.safe_globals([*SAFE_TYPES, *more])
 
 
 def require_safe_loader(path: str | os.PathLike) -> None:
-    """Raises UserInputError if a torch before 2.10, which setup.py excludes, reads a checkpoint.
+    """Raise UserInputError if a torch before 2.10, which setup.py excludes, reads a checkpoint.
 
     Its loader could be made to run code (CVE-2025-32434) and to corrupt memory (CVE-2026-24747).
     """
@@ -84,7 +87,7 @@ def require_safe_loader(path: str | os.PathLike) -> None:
 
 
 def require_file(path: str | os.PathLike) -> None:
-    """Raises UserInputError for a folder, naming a checkpoint in it, and for a device or a pipe."""
+    """Raise UserInputError for a folder, naming a checkpoint in it, and for a device or a pipe."""
     folder = Path(path)
     if not folder.is_dir():
         if folder.exists():
@@ -100,10 +103,10 @@ def require_file(path: str | os.PathLike) -> None:
 
 @contextmanager
 def reading(path: str | os.PathLike) -> Iterator[None]:
-    """Inside the block a checkpoint may be read, whose checksums torch stores and never compares.
+    """Compare a checkpoint's checksums, which torch stores and never compares, before the block.
 
-    Whatever reading a damaged file raises becomes a UserInputError. Files of torch before 1.6 have no
-    checksums.
+    Any error of the block that reads a corrupted file becomes a UserInputError. Files of torch before
+    1.6 have no checksums.
     """
     require_safe_loader(path)
     require_file(path)
@@ -133,7 +136,7 @@ def reading(path: str | os.PathLike) -> Iterator[None]:
 
 @contextmanager
 def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
-    """Turn what parts of a checkpoint raise that are not what they must be into a UserInputError."""
+    """Turn the errors of a checkpoint's unusable options or weights into a UserInputError."""
     try:
         yield
     except UserInputError:
@@ -147,11 +150,11 @@ def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
 
 
 def check_finite(state: dict, path: str | os.PathLike) -> None:
-    """Raises UserInputError if a stored tensor, used or not, holds NaN or infinity."""
+    """Raise UserInputError if a stored tensor, used or not, holds NaN or infinity."""
     weights = state.get("model")
     for name, tensor in weights.items() if isinstance(weights, dict) else ():
         if not torch.is_tensor(tensor) or str(name).endswith("_float_tensor"):
-            continue  # fairseq's placeholders, whose memory is never initialised
+            continue  # fairseq's placeholders, whose memory is never initialized
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UserInputError(
                 f"{name} in {path} holds numbers that are not finite: the training diverged, or the "
@@ -160,7 +163,7 @@ def check_finite(state: dict, path: str | os.PathLike) -> None:
 
 
 def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -> None:
-    """Raises UserInputError if a file holds different numbers for what the loaded model holds once."""
+    """Raise UserInputError if a file holds different values for a tensor that the model shares."""
     first_name: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if name not in weights:
@@ -173,7 +176,7 @@ def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -
 
 
 def updates_of(path: str | os.PathLike) -> int:
-    """How many updates a checkpoint of fairseq has seen."""
+    """Return the number of updates that a checkpoint of fairseq has seen."""
     history = read_checkpoint(path).get("optimizer_history")
     if not history or "num_updates" not in history[-1]:
         raise UserInputError(f"{path} does not say how many updates it has seen.")

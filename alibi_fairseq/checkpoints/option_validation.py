@@ -60,7 +60,11 @@ def check_options(cfg, path) -> None:
 
 
 def plain(value):
-    """A configuration as dictionaries, lists and scalars; ValueError if it holds anything else."""
+    """Return a configuration as dictionaries, lists, and scalars.
+
+    Raises:
+        ValueError: it holds anything else.
+    """
     if isinstance(value, (DictConfig, ListConfig)):
         value = OmegaConf.to_container(value, resolve=False)
     if isinstance(value, argparse.Namespace):
@@ -79,7 +83,7 @@ def plain(value):
 
 
 def component_names(group: str, options) -> list[str]:
-    """Every name by which fairseq may look up the component that a group of options describes.
+    """Return every name by which fairseq may look up the component of a group of options.
 
     It takes a plain text for the name; the model's may be ``arch``, or the only key; the task's may
     be ``task``, which comes before ``_name``.
@@ -99,7 +103,7 @@ def component_names(group: str, options) -> list[str]:
 
 
 def check_component(group: str, name: str) -> None:
-    """Raises ValueError for a component that is neither ours, a plugin's, nor safe."""
+    """Raise ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
         if name not in ENCODERS:
             raise ValueError(f"{group} '{name}' is not one that reads local files only")
@@ -116,7 +120,7 @@ def check_component(group: str, name: str) -> None:
 
 
 def check_model(name: str, options: dict) -> None:
-    """Raises ValueError unless a model's options have the types that its dataclass declares."""
+    """Raise ValueError unless a model's options have the types that its dataclass declares."""
     cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if cls is None:
         raise ValueError(f"there is no model '{name}'; name a plugin that has it with --user-dir")
@@ -128,7 +132,7 @@ def check_model(name: str, options: dict) -> None:
 
 
 def check_type(option: str, value, declared) -> None:
-    """A value has the type of its dataclass field; Optional is written as Union."""
+    """Raise ValueError unless a value has the type of its field, where Optional is a Union."""
     types = [t for t in (typing.get_args(declared) or (declared,)) if isinstance(t, type)]
     if option == "attention_window" and type(value) is int:
         fits = 0 <= value < LARGEST  # in checkpoints of earlier versions, and in overrides
@@ -147,7 +151,7 @@ def check_type(option: str, value, declared) -> None:
 
 
 def check_words(options: dict) -> None:
-    """Raises ValueError unless text is numbers where fairseq evaluates it, and words elsewhere."""
+    """Raise ValueError unless text is numbers where fairseq evaluates it, and words elsewhere."""
     for option, value in options.items():
         if not isinstance(value, str) or option in PATHS:
             continue

@@ -27,9 +27,9 @@ from .loading import check_finite, check_ties, wrong_parts
 from .option_validation import check_options, plain
 
 ARCHITECTURE = "alibi_lm_wiki103"
-#: What the fork's unused sinusoidal module left in the state dict; nothing reads it.
+#: Buffers of the fork's unused sinusoidal module in the state dict; nothing reads them.
 LEFTOVERS = ("decoder.embed_positions._float_tensor", "decoder.embed_positions.weights")
-#: Options that say where things lay on the machine of whoever trained the model.
+#: Options that hold paths of the machine that trained the model.
 PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "restore_file")
 
 
@@ -41,7 +41,7 @@ def save(state: dict, dictionary: Dictionary, out: Path) -> None:
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
-    """fairseq's dictionary file; UserInputError if it is none."""
+    """Read fairseq's dictionary file; raise UserInputError if it is none."""
     try:
         open_input(path).close()
         return Dictionary.load(str(path))
@@ -84,20 +84,22 @@ def import_released(
 
 
 def options_of(state: dict, source: str | os.PathLike) -> dict:
-    """The options the model was trained with, flat."""
-    options, groups = plain(state.get("args")), plain(state.get("cfg"))
+    """Return the options the model was trained with, without groups."""
+    options = plain(state.get("args"))
+    groups = plain(state.get("cfg"))
     if not options and not groups:
         raise UserInputError(f"{source} does not say which options its model was trained with.")
     if not options:
-        options = {
-            k: v for group in groups.values() if isinstance(group, dict) for k, v in group.items()
-        }
+        options = {}
+        for group in groups.values():
+            if isinstance(group, dict):
+                options.update(group)
         options["arch"] = (groups.get("model") or {}).get("_name")
     return options
 
 
 def translate_options(options: dict) -> DictConfig:
-    """fairseq's whole configuration for the same model under this plugin's name."""
+    """Return fairseq's configuration for the same model under this plugin's name."""
     architecture = str(options.get("arch"))
     length = options.get("tokens_per_sample")
     if not architecture.startswith("transformer_lm") or not isinstance(length, int):
@@ -111,20 +113,20 @@ def translate_options(options: dict) -> DictConfig:
         "criterion": "adaptive_loss" if options.get("adaptive_softmax_cutoff") else "cross_entropy",
         "optimizer": "nag",
         "lr_scheduler": "cosine",
-        **{"position_method": "alibi", "attention_backend": "auto", "train_length": length},
+        "position_method": "alibi",
+        "attention_backend": "auto",
+        "train_length": length,
     }
-    kept = {
-        name: value
-        for name, value in options.items()
-        if name not in PLACES and not name.startswith(("distributed_", "_"))
-    }
-    return convert_namespace_to_omegaconf(argparse.Namespace(**{**kept, **names}))
+    for name, value in options.items():
+        if name not in PLACES and not name.startswith(("distributed_", "_")):
+            names.setdefault(name, value)
+    return convert_namespace_to_omegaconf(argparse.Namespace(**names))
 
 
 def checkpoint_state(
     cfg: DictConfig, weights: dict[str, Tensor], dictionary: Dictionary, history: dict
 ) -> dict:
-    """What fairseq stores of a model; the state of its training begins anew.
+    """Return the checkpoint that fairseq stores of a model whose training begins anew.
 
     Args:
         history: ``criterion_name, optimizer_name`` and, if it has been trained, ``num_updates``.

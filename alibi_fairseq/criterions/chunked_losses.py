@@ -1,5 +1,6 @@
-"""``--criterion chunked_adaptive_loss`` and ``chunked_cross_entropy``: fairseq's ``adaptive_loss`` and
-``cross_entropy`` without the matrices of scores.
+"""fairseq's ``adaptive_loss`` and ``cross_entropy`` without the matrices of scores.
+
+They are ``--criterion chunked_adaptive_loss`` and ``chunked_cross_entropy``.
 
 Shapes: n tokens, k tokens of one tail cluster, C model width, V words.
 """
@@ -31,7 +32,7 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
     """
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
-        """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
+        """Return the loss (a sum in nats, or one per token without ``reduce``), sample size, and logs."""
         softmax = getattr(model.decoder, "adaptive_softmax", None)
         if softmax is None:
             raise UserInputError(
@@ -48,15 +49,16 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
 
 @register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 class ChunkedCrossEntropy(CrossEntropyCriterion):
-    """Loss, gradient and logs of fairseq's ``cross_entropy``, for decoders whose output layer is one
-    matrix. The model's forward pass stops at the features.
+    """Loss, gradient and logs of fairseq's ``cross_entropy``.
+
+    The decoder's output layer is one matrix. The model's forward pass stops at the features.
 
     Raises:
         UserInputError: the output layer is something else.
     """
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
-        """Loss (a sum in nats, or one per token without ``reduce``), sample size and logs."""
+        """Return the loss (a sum in nats, or one per token without ``reduce``), sample size, and logs."""
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
         targets = sample["target"]
         excluded = excluded_symbols(model.decoder, targets)
@@ -72,15 +74,16 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
 
 
 def make_logging_output(criterion: Any, loss: Tensor, targets: Tensor, tokens: int):
-    """A loss, the number that fairseq divides its gradient by, and the logs of a batch."""
+    """Return a loss, the number that fairseq divides its gradient by, and the logs of a batch."""
     sentences = targets.size(0)
     sample_size = sentences if criterion.sentence_avg else tokens
     logs = {"loss": loss.data, "ntokens": tokens, "nsentences": sentences}
-    return loss, sample_size, logs | {"sample_size": sample_size}
+    logs["sample_size"] = sample_size
+    return loss, sample_size, logs
 
 
 def output_weight(decoder: nn.Module) -> Tensor:
-    """(V, C) weight of the output layer; raises UserInputError if that is not a matrix."""
+    """Return the weight (V, C) of the output layer; raise UserInputError if it is no matrix."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise UserInputError(
             "This model has an adaptive softmax, which --criterion chunked_cross_entropy does not "
@@ -115,29 +118,29 @@ def excluded_symbols(decoder: Any, targets: Tensor) -> Tensor | None:
 
 
 class Clusters(NamedTuple):
-    """The targets of a batch by cluster of an adaptive softmax; cluster 0 is the head.
+    """Targets of a batch by cluster of an adaptive softmax; cluster 0 is the head.
 
     Attributes:
         targets: (n,) tokens.
-        of: (n,) cluster of each target.
+        cluster_of: (n,) cluster of each target.
         sizes: number of targets of each cluster.
         counted: number of targets that are not padding.
     """
 
     targets: Tensor
-    of: Tensor
+    cluster_of: Tensor
     sizes: list[int]
     counted: int
 
 
 def find_clusters(cutoff: list[int], targets: Tensor, padding_idx: int) -> Clusters:
-    """Clusters of (n,) targets, where ``cutoff`` holds one past the last token of each."""
-    of = torch.stack([targets >= end for end in cutoff]).sum(dim=0)  # (n,)
+    """Assign targets (n,) to clusters; ``cutoff`` holds one past the last token of each."""
+    cluster_of = torch.stack([targets >= end for end in cutoff]).sum(dim=0)  # (n,)
     # Sizes and count together, since a GPU makes the host wait: the tails are computed one by one,
     # each for its own targets. There is no other such place in the loss.
-    numbers = [(of == cluster).sum() for cluster in range(len(cutoff))]
+    numbers = [(cluster_of == cluster).sum() for cluster in range(len(cutoff))]
     *sizes, counted = torch.stack([*numbers, (targets != padding_idx).sum()]).tolist()
-    return Clusters(targets, of, sizes, counted)
+    return Clusters(targets, cluster_of, sizes, counted)
 
 
 def adaptive_cross_entropy(
@@ -147,21 +150,27 @@ def adaptive_cross_entropy(
     padding_idx: int | None = None,
     reduce: bool = True,
 ) -> Tensor:
-    """−ln p of the targets of features (n, C) under fairseq's adaptive softmax, as its
-    ``adaptive_loss`` counts it: a scalar, or (n,) without ``reduce``, in nats.
+    """Compute −ln p of the targets under fairseq's adaptive softmax, as in its ``adaptive_loss``.
 
     Args:
         softmax: a ``fairseq.modules.AdaptiveSoftmax``. Its first cutoff ends the frequent words of
             the head; behind them the head has one score per tail cluster.
+        features: (n, C) inputs of the softmax.
+        clusters: the targets.
         padding_idx: targets without a loss. fairseq also ignores this number inside each cluster,
             where it is the cluster's word ``padding_idx``; so do we, for equal losses.
+        reduce: sum over tokens.
+
+    Returns:
+        A scalar, or (n,) without ``reduce``, in nats.
     """
     features = softmax.dropout_module(features)
     targets = clusters.targets
-    in_head = torch.where(clusters.of == 0, targets, softmax.cutoff[0] + clusters.of - 1)
+    cluster_of = clusters.cluster_of
+    in_head = torch.where(cluster_of == 0, targets, softmax.cutoff[0] + cluster_of - 1)
     loss_of = partial(linear_cross_entropy, ignore_index=padding_idx, reduce=reduce)
     loss = loss_of(in_head, *head_parts(softmax.head, features))
-    members = clusters.of.argsort(stable=True).split(clusters.sizes)
+    members = cluster_of.argsort(stable=True).split(clusters.sizes)
     for index, (project, dropout, output) in enumerate(softmax.tail):
         chosen = members[index + 1]  # (k,)
         if len(chosen) == 0:  # as in fairseq, the cluster's weights then have no gradient
@@ -173,10 +182,11 @@ def adaptive_cross_entropy(
 
 
 def head_parts(head: Any, features: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Inputs and weights of the head: one matrix, or word embeddings and cluster weights."""
+    """Return inputs and weights of the head: one matrix, or word and cluster weights."""
     if isinstance(head, nn.Linear):
         return [(features, head.weight)]
-    words, inputs = head.word_proj, features
+    words = head.word_proj
+    inputs = features
     if isinstance(words, nn.Sequential):  # embeddings narrower than the model
         project, words = words
         inputs = project(features)

@@ -11,14 +11,20 @@ from . import patch_method
 
 @patch_method(SentencepieceBPE, "decode")
 def decode_byte_pieces(decode, bpe, pieces: str) -> str:
-    """fairseq prints characters outside the vocabulary as ``<0xC3><0xAF>``
-    (facebookresearch/fairseq#4603). Decode each run of byte pieces as UTF-8.
+    """Decode each sequence of byte pieces as UTF-8.
+
+    fairseq prints characters outside the vocabulary as ``<0xC3><0xAF>``
+    (facebookresearch/fairseq#4603).
     """
     model = bpe.sp
     text = ""
-    for is_byte, run in groupby(pieces.split(" "), lambda x: model.is_byte(model.piece_to_id(x))):
+
+    def is_byte_piece(piece: str) -> bool:
+        return model.is_byte(model.piece_to_id(piece))
+
+    for is_byte, group in groupby(pieces.split(" "), is_byte_piece):
         if is_byte:
-            text += model.decode_pieces(list(run))
+            text += model.decode_pieces(list(group))
         else:
-            text += "".join(run)
+            text += "".join(group)
     return decode(bpe, text)

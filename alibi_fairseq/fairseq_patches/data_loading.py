@@ -1,4 +1,4 @@
-"""Data loading that ends with an error, instead of waiting forever, when one of its processes fails.
+"""Workarounds for data loading that waits forever when one of its processes fails.
 
 fairseq reads batches in processes of torch's ``DataLoader``, in a thread of its own, and the loop of
 the command waits for that thread without end (no issue is known).
@@ -24,7 +24,7 @@ from . import patch_method
 
 #: Seconds to wait for a batch after a signal that asks to stop.
 PATIENCE = 10
-#: Seconds between looks at the signals while waiting for a batch.
+#: Seconds between checks for a signal while waiting for a batch.
 _INTERVAL = 0.5
 
 _CHECKPOINTS = (
@@ -33,14 +33,14 @@ _CHECKPOINTS = (
 
 
 class InterruptibleQueue(queue.Queue):
-    """A queue whose waiting reader obeys a request to stop."""
+    """Queue whose waiting reader obeys a request to stop."""
 
     def get(self, block: bool = True, timeout: float | None = None):
         """Return the next item.
 
         Raises:
-            UserInputError: no item has arrived within ``PATIENCE`` seconds of waiting for it and after a
-                signal asked this process to stop.
+            UserInputError: a signal asked this process to stop, and no item has arrived in
+                ``PATIENCE`` seconds of waiting after it.
         """
         if not block or timeout is not None:
             return super().get(block, timeout)
@@ -63,23 +63,29 @@ class InterruptibleQueue(queue.Queue):
 
 
 @patch_method(iterators.BufferedIterator, "__init__")
-def waiting_that_obeys_signals(init, self, size, iterable):
-    """fairseq's loop is deaf to signals while it waits for a batch (no issue is known)."""
+def wait_interruptibly(init, self, size, iterable):
+    """Let a signal end the wait for a batch.
+
+    fairseq's loop ignores signals while it waits (no issue is known).
+    """
     init(self, size, iterable)
     self._queue = InterruptibleQueue(size)
 
 
 @patch_method(iterators.BufferedIterator, "__next__")
-def failed_loading_explained(read, self):
-    """A process that was killed, or has no file descriptors left, ends the command with torch's
-    internals (no issue is known). Name the likely reasons.
+def explain_failed_loading(read, self):
+    """Name the likely reasons for the end of a process that loads data.
+
+    A process that was killed, or has no file descriptors left, ends the command with an error about
+    torch's internals (no issue is known).
     """
     try:
         return read(self)
     except (OSError, EOFError, RuntimeError) as error:
         message = " ".join(str(error).split())
-        of_torch = ("DataLoader worker (pid", "ancdata", "shared memory")
-        if isinstance(error, RuntimeError) and not any(part in message for part in of_torch):
+        torch_errors = ("DataLoader worker (pid", "ancdata", "shared memory")
+        from_torch = any(part in message for part in torch_errors)
+        if isinstance(error, RuntimeError) and not from_torch:
             raise
         raise UserInputError(
             f"A process that loads data failed ({message[:200] or type(error).__name__}). It may "
@@ -89,17 +95,18 @@ def failed_loading_explained(read, self):
 
 
 @patch_method(iterators.EpochBatchIterator, "__init__")
-def failed_workers_end(init, self, dataset, collate_fn, *arguments, **keywords):
-    """A batch that a process of torch's ``DataLoader`` cannot send, for instance for lack of file
-    descriptors, is dropped, and the reader waits for it forever (pytorch/pytorch#25691).
-    End such a process, which torch notices.
+def end_failed_workers(init, self, dataset, collate_fn, *arguments, **keywords):
+    """End a process of torch's ``DataLoader`` that cannot send a batch, which torch notices.
+
+    Without file descriptors, for instance, torch drops the batch, and the reader waits for it
+    forever (pytorch/pytorch#25691).
     """
     init(self, dataset, partial(_collate, collate_fn), *arguments, **keywords)
 
 
 def _collate(collate: Callable, samples: list):
     if get_worker_info() is not None:  # in a process of the loader
-        # Both are called by threads that send batches, and go on afterwards.
+        # Both are called by threads that send batches, and that continue afterwards.
         sys.excepthook = _end_process
         queue_type = multiprocessing.queues.Queue
         queue_type._on_queue_feeder_error = staticmethod(_end_of_feeder)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Workarounds for damaged dictionaries and binary data, and for samples that fairseq leaves out.
+"""Workarounds for corrupted dictionaries and binary data, and for samples that fairseq leaves out.
 
-fairseq reads both without checking them: struct.error, KeyError, AssertionError, or numbers from
+fairseq reads both without validation, which gives struct.error, KeyError, AssertionError, or numbers from
 outside of a file. Every command, in training too, reads them through the functions wrapped here.
 """
 
@@ -21,8 +21,11 @@ _CHUNK = 1 << 20
 
 
 @patch_method(Dictionary, "add_from_file")
-def damaged_dictionaries_named(add, self, f):
-    """A damaged dictionary raises ValueError, RuntimeError or a bare Exception, without its name."""
+def name_corrupted_dictionary(add, self, f):
+    """Name the file of a corrupted dictionary in the error.
+
+    fairseq raises ValueError, RuntimeError or a bare Exception without it (no issue is known).
+    """
     try:
         return add(self, f)
     except OSError:
@@ -37,16 +40,16 @@ def damaged_dictionaries_named(add, self, f):
 
 
 @patch_method(indexed_dataset, "make_dataset")
-def damaged_data_named(make, path, impl, *arguments, **keywords):
-    """fairseq compares no index with the sizes of its files, and reads what lies behind them.
+def open_validated_data(make, path, impl, *arguments, **keywords):
+    """Compare the index of a split with the size of its data, and read only the default format.
 
-    Its reader of FASTA files puts the path into a shell command and writes beside it, and takes
-    over wherever there is no index (no issue is known); only the reader of what
-    ``fairseq-preprocess`` writes by default is left.
+    fairseq reads beyond the end of the data where the index says so. Its reader of FASTA files,
+    which it uses wherever there is no index, puts the path into a shell command and writes next to
+    the data (no issue is known).
     """
     advice = "prepare the data again (fairseq-preprocess, or alibi-fairseq prepare)"
     if impl == "cached" and not os.path.exists(f"{path}.idx"):
-        return None  # how fairseq looks for a split that is not there
+        return None  # fairseq checks in this way whether a split exists
     if impl != "mmap":
         raise UserInputError(
             f"{path}.idx is damaged, or of the format '{impl}', which is not read; {advice}, and "
@@ -65,7 +68,7 @@ def damaged_data_named(make, path, impl, *arguments, **keywords):
 
 
 def _check_bounds(index, end: int) -> None:
-    """Raises ValueError if the index of a split leads outside of the bytes of its numbers."""
+    """Raise ValueError if the index of a split leads outside of its data, ``end`` bytes."""
     kind = np.dtype(index.dtype)
     if kind.kind not in "iu":
         raise ValueError(f"numbers of type {kind}")
@@ -79,9 +82,10 @@ def _check_bounds(index, end: int) -> None:
 
 @patch_method(indexed_dataset.MMapIndexedDataset.Index, "__del__")
 @patch_method(indexed_dataset.MMapIndexedDataset, "__del__")
-def readers_deleted_in_silence(delete, self):
-    """A reader that could not open its files fails again when it is deleted, and Python prints that
-    (no issue is known).
+def delete_reader_silently(delete, self):
+    """Delete a reader that could not open its files.
+
+    It fails again when it is deleted, and Python prints the error (no issue is known).
     """
     with suppress(AttributeError):
         delete(self)
@@ -90,18 +94,22 @@ def readers_deleted_in_silence(delete, self):
 # Not __init__: PlasmaStore.__del__ fails on an object without a server.
 @patch_method(PlasmaStore, "__new__")
 @patch_method(PlasmaView, "__new__")
-def no_plasma(new, *arguments, **keywords):
-    """``--use-plasma-view`` starts a server by a path that a checkpoint may name, with a package that
-    is no longer maintained (apache/arrow#33243).
+def reject_plasma(new, *arguments, **keywords):
+    """Reject ``--use-plasma-view``.
+
+    It starts a server by a path that a checkpoint may name, with a package that is no longer
+    maintained (apache/arrow#33243).
     """
     raise UserInputError("--use-plasma-view is not supported; leave it out.")
 
 
 @patch_method(data_utils, "batch_by_size")
 def keep_last_batch(batch_by_size, indices, *arguments, **keywords):
-    """fairseq 0.12.3 leaves out the last batch unless its size is a multiple of
-    ``--required-batch-size-multiple``, which is 8 unless given (facebookresearch/fairseq#5036). A text
-    of fewer than 8 samples has no batch at all then: "The dataset is empty".
+    """Keep the samples after the last full batch.
+
+    fairseq 0.12.3 leaves out the last batch unless its size is a multiple of
+    ``--required-batch-size-multiple``, by default 8 (facebookresearch/fairseq#5036). A text of fewer
+    than 8 samples then has no batch at all: "The dataset is empty".
     """
     indices = indices if isinstance(indices, np.ndarray) else np.array(list(indices))
     if not len(indices):

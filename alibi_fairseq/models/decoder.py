@@ -49,7 +49,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
         )
 
     def forward(self, x: Tensor, *args, self_attn_mask: AttentionContext, **kwargs):
-        """As fairseq's; ``self_attn_mask`` carries the context of this forward pass.
+        """Compute the layer as fairseq does; ``self_attn_mask`` carries the context of this forward pass.
 
         Remembered states are inputs of this layer, so its layer norm applies to them as well.
         """
@@ -80,7 +80,8 @@ class AlibiDecoder(TransformerDecoder):
                 **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )
-        self.score_scaling, self.score_scale = args.score_scaling, None
+        self.score_scaling = args.score_scaling
+        self.score_scale = None
         if args.score_scaling != "none":
             self.score_scale = ScoreScale(
                 args.score_scaling,
@@ -127,7 +128,7 @@ class AlibiDecoder(TransformerDecoder):
         return_all_hiddens: bool = False,
         memory: list[Tensor] | None = None,
     ):
-        """Scores of the next token at every new position.
+        """Compute the scores of the next token at every new position.
 
         Args:
             prev_output_tokens: (B, S) tokens. With an ``incremental_state`` they include all cached
@@ -157,7 +158,7 @@ class AlibiDecoder(TransformerDecoder):
         memory: list[Tensor] | None = None,
         last: int | None = None,
     ):
-        """Features before the output layer.
+        """Compute the features before the output layer.
 
         Args:
             last: return features of only the last ``last`` new positions, (B, last, C); the last
@@ -180,7 +181,8 @@ class AlibiDecoder(TransformerDecoder):
 
         contexts = self._contexts(method, real, start, tokens.shape[1], memory, documents)
         keep_inputs = return_all_hiddens or method.memory_length > 0
-        inputs, final = [], len(contexts) - 1
+        inputs = []
+        final = len(contexts) - 1
         for index, (layer, context) in enumerate(zip(self._all_layers(), contexts)):
             if keep_inputs:
                 inputs.append(x)
@@ -247,7 +249,7 @@ class AlibiDecoder(TransformerDecoder):
 
     @staticmethod
     def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
-        """The last ``length`` inputs of every layer, detached; copies, so that longer ones are freed."""
+        """Copy the last ``length`` inputs of every layer, detached, so that longer tensors are freed."""
         if memory:
             inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
         return [x[-length:].detach().clone() for x in inputs]
@@ -257,7 +259,7 @@ class AlibiDecoder(TransformerDecoder):
         return UNBOUNDED
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Also drops buffers of older sinusoidal modules, which the authors' checkpoints contain."""
+        """Drop buffers of older sinusoidal modules, which the authors' checkpoints contain."""
         for leftover in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{leftover}", None)
         return super().upgrade_state_dict_named(state_dict, name)

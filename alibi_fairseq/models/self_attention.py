@@ -16,7 +16,7 @@ from torch import Tensor
 from ..attention import FutureMask, attend
 from ..positions import GateBias, Rotation
 
-#: Cached keys and values get room for this many tokens more, or for half of their number if that is more.
+#: Spare tokens of a buffer of cached keys and values; at least half of the tokens in it.
 _ROOM = 64
 _BUFFER = "_buffer_with_room"
 _FILLED = "_tokens_filled"
@@ -42,7 +42,7 @@ class AttentionContext:
 
 
 class SelfAttention(MultiheadAttention):
-    """Drop-in replacement for fairseq's, with the same parameters and incremental state."""
+    """Drop-in replacement for fairseq's attention with the same parameters and incremental state."""
 
     backend: str = "auto"
 
@@ -59,7 +59,7 @@ class SelfAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attention of the new tokens over themselves and over cached or remembered ones.
+        """Attend from the new tokens to themselves and to cached or remembered ones.
 
         Args:
             query: (T, B, C). ``key`` and ``value`` are the same tensor in self-attention and are
@@ -81,7 +81,8 @@ class SelfAttention(MultiheadAttention):
             q, k = context.rotation(q, k)
         if context.scale is not None:
             q = context.scale(q, context.mask)
-        mask, gates = context.mask, context.gate(source)
+        mask = context.mask
+        gates = context.gate(source)
         total = None if gates is None else gates.double().cumsum(2)  # (B, H, M + T)
         if incremental_state is not None:
             k, v, total = self._append_to_cache(incremental_state, k, v, total)
@@ -115,21 +116,23 @@ class SelfAttention(MultiheadAttention):
             v = appended(saved["prev_value"], v)
         new = {"prev_key": k, "prev_value": v}
         if total is not None:
-            if (before := saved.get("prev_total")) is not None:
+            before = saved.get("prev_total")
+            if before is not None:
                 total = torch.cat([before, before[..., -1:] + total], dim=2)  # (B, H, S)
             new["prev_total"] = total
         self._set_input_buffer(incremental_state, new)
         return k, v, total
 
     def cached_length(self, incremental_state: dict | None) -> int:
-        """Number of tokens whose keys are cached."""
+        """Return the number of tokens whose keys are cached."""
         saved = self._get_input_buffer(incremental_state) if incremental_state else {}
         return saved["prev_key"].shape[2] if "prev_key" in saved else 0
 
 
 def appended(cached: Tensor, new: Tensor) -> Tensor:
-    """``torch.cat([cached, new], dim=2)`` of (B, H, S, D) and (B, H, T, D), in the memory of ``cached``
-    where that has room: a new token does not copy those before it.
+    """Concatenate (B, H, S, D) and (B, H, T, D) as ``torch.cat([cached, new], dim=2)``.
+
+    The memory of ``cached`` is used where it has room: a new token does not copy those before it.
 
     The result is a part of a larger buffer that remembers how far it is filled. Only the part that
     reaches so far is extended in place: two continuations of the same tokens never share what
@@ -138,7 +141,8 @@ def appended(cached: Tensor, new: Tensor) -> Tensor:
     """
     if torch.is_grad_enabled() and (cached.requires_grad or new.requires_grad):
         return torch.cat([cached, new], dim=2)
-    start, end = cached.shape[2], cached.shape[2] + new.shape[2]
+    start = cached.shape[2]
+    end = start + new.shape[2]
     buffer = getattr(cached, _BUFFER, None)
     if buffer is None or not _can_take(buffer, start, end):
         batch, heads, _, size = cached.shape
@@ -152,6 +156,6 @@ def appended(cached: Tensor, new: Tensor) -> Tensor:
 
 
 def _can_take(buffer: Tensor, start: int, end: int) -> bool:
-    """Whether tokens from ``start`` to ``end`` are the next ones of a buffer and have room there."""
+    """Return True if tokens ``start`` to ``end`` are the next ones of a buffer and fit into it."""
     writable = torch.is_inference_mode_enabled() or not buffer.is_inference()
     return writable and getattr(buffer, _FILLED) == start and end <= buffer.shape[2]

@@ -52,7 +52,7 @@ class SegmentPlan:
 
 
 class TokenStream(FairseqDataset):
-    """The lines of an indexed dataset as one stream of tokens."""
+    """Lines of an indexed dataset as one stream of tokens."""
 
     def __init__(self, lines, pad: int, eos: int):
         self.lines = lines
@@ -64,7 +64,7 @@ class TokenStream(FairseqDataset):
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def read(self, start: int, stop: int) -> Tensor:
-        """Tokens ``start … stop − 1``; token −1 is the end-of-sentence symbol."""
+        """Read tokens ``start … stop − 1``; token −1 is the end-of-sentence symbol."""
         if start < 0:
             return torch.cat([torch.tensor([self.eos]), self.read(0, stop)])
         if start == stop:
@@ -77,9 +77,10 @@ class TokenStream(FairseqDataset):
 
 
 class SegmentDataset(FairseqDataset):
-    """Item s is a whole batch: segment s of all rows of one process.
+    """Dataset whose item s is a whole batch: segment s of all rows of one process.
 
     Args:
+        stream: the tokens of the corpus.
         plan: how the corpus is divided among the rows of all processes.
         rows: the rows that belong to this process.
     """
@@ -93,7 +94,7 @@ class SegmentDataset(FairseqDataset):
         return self.plan.segments
 
     def __getitem__(self, segment: int) -> dict:
-        """A fairseq batch; short rows, which only the last segment has, are padded on the right."""
+        """Return a fairseq batch; short rows of the last segment are padded on the right."""
         spans = [self.plan.targets(row, segment) for row in self.rows]
         targets = [self.stream.read(span.start, span.stop) for span in spans]
         # Inputs start one token earlier, so that every token is a target exactly once.
@@ -118,14 +119,14 @@ class SegmentDataset(FairseqDataset):
         return pad_sequence(rows, batch_first=True, padding_value=self.stream.pad)
 
     def collater(self, samples: list[dict]) -> dict:
-        """The only sample already is a batch."""
+        """Return the only sample, which already is a batch."""
         return samples[0]
 
 
 class SequentialBatches(CountingIterator):
-    """Counts batches and attaches the memory to each.
+    """Iterator that counts batches and attaches the memory to each.
 
-    Not done in the dataset, since batches may be loaded in worker processes.
+    The dataset cannot attach it, since batches may be loaded in worker processes.
     """
 
     def __init__(self, batches: CountingIterator, memory: SegmentMemory):
@@ -143,7 +144,7 @@ class SequentialBatches(CountingIterator):
 
 
 class SegmentIterator(EpochBatchIterator):
-    """Yields the batches in order, each with the memory; saves its position and the memory."""
+    """Iterator over batches in order, each with the memory. It saves its position and the memory."""
 
     def __init__(self, dataset: SegmentDataset, **kwargs):
         order = [[segment] for segment in range(len(dataset))]
@@ -151,12 +152,12 @@ class SegmentIterator(EpochBatchIterator):
         self.memory = SegmentMemory()
 
     def next_epoch_itr(self, shuffle=False, fix_batches_to_gpus=False, set_dataset_epoch=True):
-        """As in fairseq, but never shuffled."""
+        """Iterate over an epoch as in fairseq, but never shuffled."""
         batches = super().next_epoch_itr(False, fix_batches_to_gpus, set_dataset_epoch)
         return SequentialBatches(batches, self.memory)
 
     def state_dict(self) -> dict:
-        """Position in the epoch, and the memory unless the epoch is over."""
+        """Return the position in the epoch, and the memory unless the epoch is over."""
         memory = {} if self.end_of_epoch() else self.memory.state_dict()
         return {**super().state_dict(), "memory": memory, "plan": asdict(self.dataset.plan)}
 

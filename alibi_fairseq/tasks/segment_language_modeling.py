@@ -1,4 +1,4 @@
-"""Language modelling over consecutive segments, for position methods with a memory.
+"""Language modeling over consecutive segments, for position methods with a memory.
 
 Every row of a batch reads one contiguous part of the corpus from batch to batch, so the states of one
 segment are the memory of the next. Every token is predicted exactly once: the input of a segment
@@ -71,7 +71,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         self.datasets[split] = TokenStream(lines, self.dictionary.pad(), self.dictionary.eos())
 
     def get_batch_iterator(self, dataset, **options):
-        """Batches of a split in text order; sentences to score or continue as in fairseq."""
+        """Iterate over a split in text order; over sentences to score or continue as in fairseq."""
         if isinstance(dataset, TokenStream):
             return self._segments(dataset, **options)
         return super().get_batch_iterator(dataset, **options)
@@ -89,7 +89,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         data_buffer_size=0,
         **unused,
     ):
-        """Batches of one process in text order, with their own memory."""
+        """Iterate over the batches of one process in text order, with their own memory."""
         rows = rows_per_process(
             self.args.tokens_per_sample, max_tokens, max_sentences, required_batch_size_multiple
         )
@@ -104,7 +104,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         )
 
     def eval_lm_dataloader(self, dataset, batch_size=None, context_window=0, **kwargs):
-        """For ``fairseq-eval-lm``; context comes from the memory and not from a window."""
+        """Iterate for ``fairseq-eval-lm``; context comes from the memory and not from a window."""
         if context_window > 0:
             raise UserInputError(
                 "--task segment_language_modeling takes context from the memory; remove "
@@ -114,13 +114,13 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         return batches.next_epoch_itr()
 
     def train_step(self, sample, *args, **kwargs):
-        """As in fairseq; also records which memory to save."""
+        """Train as in fairseq, and record the memory to save."""
         if "segment" in sample["net_input"]:
             self._training_memory = sample["net_input"]["segment"].memory
         return super().train_step(sample, *args, **kwargs)
 
     def begin_valid_epoch(self, epoch, model):
-        """Gathers the memories: all processes validate, but only the first one saves checkpoints."""
+        """Gather the memories: all processes validate, but only the first one saves checkpoints."""
         if self._training_memory is not None:
             self._training_memory.gather()
 
@@ -128,7 +128,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
 def rows_per_process(
     length: int, max_tokens: int | None, max_sentences: int | None, multiple: int
 ) -> int:
-    """The number of rows that fit in a batch, rounded down to a multiple as in fairseq.
+    """Return the number of rows that fit in a batch, rounded down to a multiple as in fairseq.
 
     Args:
         length: tokens per row.
@@ -138,7 +138,12 @@ def rows_per_process(
             f"--max-tokens {max_tokens} is less than one row of --tokens-per-sample {length}; "
             "raise the former or lower the latter."
         )
-    limits = [max_sentences] if max_sentences else []
-    limits += [max_tokens // length] if max_tokens else []
+    limits = []
+    if max_sentences:
+        limits.append(max_sentences)
+    if max_tokens:
+        limits.append(max_tokens // length)
     rows = min(limits)
-    return rows - rows % multiple if rows > multiple else rows
+    if rows <= multiple:
+        return rows
+    return rows - rows % multiple

@@ -1,4 +1,4 @@
-"""The memory that is carried from each segment to the next.
+"""Memory that is carried from each segment to the next.
 
 It belongs to the batch iterator and travels with each batch. The model therefore stays stateless,
 training and validation cannot see each other's past, and an interrupted run restores its memory
@@ -19,7 +19,7 @@ States = list[Tensor]
 
 
 class SegmentMemory:
-    """The states of one process after its last two segments.
+    """States of one process after its last two segments.
 
     Two, so that a batch that is repeated (by fairseq after an overflow with ``--amp``, or when
     validation runs out of memory) finds the same past. A segment that does not follow the last one
@@ -43,7 +43,7 @@ class SegmentMemory:
         self._gathered = (newest, dict(enumerate(gathered or ())))
 
     def state_dict(self) -> dict:
-        """The newest states of all processes, on the CPU; empty before the first segment."""
+        """Return the newest states of all processes, on the CPU; empty before the first segment."""
         if not self.kept:
             return {}
         newest = max(self.kept)
@@ -66,29 +66,30 @@ class SegmentMemory:
 
 @dataclass(frozen=True)
 class Segment:
-    """The position of a batch in the text: its number, and the memory it reads and writes."""
+    """Position of a batch in the text: its number, and the memory it reads and writes."""
 
     number: int
     memory: SegmentMemory
 
     def past(self) -> States | None:
-        """The states of the previous segment, or None."""
+        """Return the states of the previous segment, or None."""
         return self.memory.kept.get(self.number - 1)
 
     def leave(self, states: States) -> None:
         """Store the states of this segment."""
-        kept = self.memory.kept
-        before = {n: past for n, past in kept.items() if n == self.number - 1}
-        self.memory.kept = {**before, self.number: states}
+        past = self.past()
+        self.memory.kept = {self.number: states}
+        if past is not None:
+            self.memory.kept[self.number - 1] = past
 
 
 def world_size() -> int:
-    """Number of processes in this run; 1 without torch.distributed."""
+    """Return the number of processes in this run; 1 without torch.distributed."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def rank() -> int:
-    """Rank of this process; 0 without torch.distributed."""
+    """Return the rank of this process; 0 without torch.distributed."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 

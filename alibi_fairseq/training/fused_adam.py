@@ -1,9 +1,9 @@
-"""``--optimizer fused_adam``: fairseq's ``adam`` in one pass over the parameters.
+"""``--optimizer fused_adam``: Adam in one pass over the parameters.
 
-fairseq's reads and writes every parameter and its state in ten operations, and on a GPU launches ten
-kernels for each, unless NVIDIA's apex is installed. PyTorch's fused AdamW needs one, on a CPU too.
+fairseq's ``adam`` reads and writes every parameter and its state in ten operations, and on a GPU launches ten
+kernels for each, unless NVIDIA's apex is installed. PyTorch's fused AdamW needs one, also on a CPU.
 
-The update is the same but for eps, which PyTorch adds to √(v / (1 − β₂^t)) and fairseq to √v.
+The update is the same except for eps, which PyTorch adds to √(v / (1 − β₂^t)) and fairseq to √v.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FusedAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict:
-        """Options of the optimiser that replace those of a checkpoint."""
+        """Options of the optimizer that replace those of a checkpoint."""
         return FairseqAdam.optimizer_config.fget(self)
 
     @property

@@ -1,8 +1,8 @@
-"""Records a training run as a ``training`` results document, ``training.json`` in its save folder.
+"""Record of a training: the results file ``training.json`` in its save folder.
 
-Each validation adds a cell: loss, updates, tokens trained on, hours, GPU hours, speed and peak
+Each validation adds a result record: loss, updates, tokens trained on, hours, GPU hours, speed and peak
 memory, all from the beginning of the run. What has been recorded is saved in every checkpoint and
-loaded with it, so a resumed run continues its document where its checkpoint was written.
+loaded with it, so a resumed run continues its results file at the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ STATE_KEY = "training_record"
 
 
 class TrainingRecord:
-    """The measurements of one run so far.
+    """Measurements of one training so far.
 
     Attributes:
-        cells: one per validation of a split.
+        cells: one result record per validation of a split.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start.
@@ -34,7 +34,8 @@ class TrainingRecord:
     def __init__(self, trainer, state: dict | None):
         from ..evaluation.scoring import PeakMemory
 
-        self.trainer, self.cfg = trainer, trainer.cfg
+        self.trainer = trainer
+        self.cfg = trainer.cfg
         self.cells: list[dict] = list(state["cells"] if state else [])
         self.totals = defaultdict(float, state["totals"] if state else {})
         self.subset = "valid"
@@ -53,7 +54,7 @@ class TrainingRecord:
         self.last = now
 
     def validated(self, loss_bits: float, tokens: int) -> None:
-        """Note the end of a validation on ``subset``, and write the document."""
+        """Note the end of a validation on ``subset``, and write the results file."""
         self._count_time()
         updates = self.trainer.get_num_updates()
         cell = {
@@ -72,14 +73,16 @@ class TrainingRecord:
         if self.totals["timed_seconds"]:
             speed = self.totals["timed_tokens"] / self.totals["timed_seconds"]
             cell["tokens_per_second"] = round(speed, 1)
-        same = (updates, self.subset)
-        self.cells = [c for c in self.cells if (c["updates"], c["subset"]) != same] + [cell]
+        # A resumed training repeats the validations after its checkpoint.
+        key = (updates, self.subset)
+        self.cells = [old for old in self.cells if (old["updates"], old["subset"]) != key]
+        self.cells.append(cell)
         self.last = time.perf_counter()
         if self.trainer.is_data_parallel_master:
             self._write()
 
     def state(self) -> dict:
-        """The state to keep in a checkpoint."""
+        """Return the state to save in a checkpoint."""
         self._count_time()
         return {"cells": self.cells, "totals": dict(self.totals)}
 
@@ -87,16 +90,17 @@ class TrainingRecord:
         from ..evaluation.checkpoint import method_facts
 
         common, task = self.cfg.common, self.cfg.task
-        half = {
-            "fp16": common.fp16 or common.memory_efficient_fp16,
-            "bf16": common.bf16 or common.memory_efficient_bf16,
-        }
+        precision = "fp32"
+        if common.fp16 or common.memory_efficient_fp16:
+            precision = "fp16"
+        elif common.bf16 or common.memory_efficient_bf16:
+            precision = "bf16"
         return {
             "model": self.cfg.model._name,
             **method_facts(self.cfg.model),
             "train_length": task.tokens_per_sample,
             "seed": common.seed,
-            "precision": next((name for name, used in half.items() if used), "fp32"),
+            "precision": precision,
             "parameters": sum(weight.numel() for weight in self.trainer.model.parameters()),
             "layers": getattr(self.cfg.model, "decoder_layers", 6),
             "width": getattr(self.cfg.model, "decoder_embed_dim", 512),
@@ -105,7 +109,8 @@ class TrainingRecord:
 
     def _count_time(self) -> None:
         now = time.monotonic()
-        seconds, self._counted = now - self._counted, now
+        seconds = now - self._counted
+        self._counted = now
         gpus = self.trainer.data_parallel_world_size if self.trainer.device.type == "cuda" else 0
         self.totals["seconds"] += seconds
         self.totals["gpu_seconds"] += seconds * gpus
@@ -118,12 +123,15 @@ class TrainingRecord:
         if self._provenance is None:
             subsets = self.cfg.dataset.valid_subset.split(",")
             self._provenance = collect_provenance(
-                seconds=0, precision=self.cells[-1]["precision"], seed=self.cfg.common.seed,
-                data=folder, subsets=subsets,
-            )  # fmt: skip
+                seconds=0,
+                precision=self.cells[-1]["precision"],
+                seed=self.cfg.common.seed,
+                data=folder,
+                subsets=subsets,
+            )
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         seconds = round(self.totals["seconds"], 3)
-        provenance = {**self._provenance, "date": date, "seconds": seconds}
+        provenance = self._provenance | {"date": date, "seconds": seconds}
         document = new_results_file("training", corpus_name(folder), provenance, self.cells)
         path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
         try:
@@ -133,38 +141,44 @@ class TrainingRecord:
 
 
 def record(trainer, extra_state: dict | None) -> None:
-    """Record a run of language modelling from its first update on.
+    """Record a training of a language model from its first update on.
 
     Args:
+        trainer: fairseq's trainer, whose methods are replaced.
         extra_state: of the checkpoint that the trainer has loaded; None without one.
     """
     task = trainer.task
     if not hasattr(trainer.cfg.task, "tokens_per_sample") or not hasattr(task, "source_dictionary"):
         return
     resumed = trainer.get_num_updates() > 0  # and not fine-tuned from another run's checkpoint
-    kept = TrainingRecord(trainer, (extra_state or {}).get(STATE_KEY) if resumed else None)
-    update, save = trainer.train_step, trainer.save_checkpoint
-    valid_iterator, post_validate = trainer.get_valid_iterator, getattr(task, "post_validate", None)
+    state = (extra_state or {}).get(STATE_KEY) if resumed else None
+    measurements = TrainingRecord(trainer, state)
+    update = trainer.train_step
+    save = trainer.save_checkpoint
+    valid_iterator = trainer.get_valid_iterator
+    post_validate = getattr(task, "post_validate", None)
 
     def train_step(samples, raise_oom=False):
         output = update(samples, raise_oom)
         if output is not None:  # not out of memory
-            kept.updated(int(output["sample_size"]))
+            measurements.updated(int(output["sample_size"]))
         return output
 
     def get_valid_iterator(subset, *arguments, **keywords):
-        kept.subset = subset
+        measurements.subset = subset
         return valid_iterator(subset, *arguments, **keywords)
 
     def after_validation(model, stats, meters):
         loss = meters.get("nll_loss") or meters["loss"]  # in bits, and weighted by tokens
-        kept.validated(float(loss.avg), int(loss.count))
+        measurements.validated(float(loss.avg), int(loss.count))
         if post_validate is not None:
             post_validate(model, stats, meters)
 
     def save_checkpoint(filename, state):
-        save(filename, {**state, STATE_KEY: kept.state()})
-        kept.last = time.perf_counter()
+        save(filename, state | {STATE_KEY: measurements.state()})
+        measurements.last = time.perf_counter()
 
-    trainer.train_step, trainer.save_checkpoint = train_step, save_checkpoint
-    trainer.get_valid_iterator, task.post_validate = get_valid_iterator, after_validation
+    trainer.train_step = train_step
+    trainer.save_checkpoint = save_checkpoint
+    trainer.get_valid_iterator = get_valid_iterator
+    task.post_validate = after_validation
