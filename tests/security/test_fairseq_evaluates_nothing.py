@@ -53,8 +53,8 @@ def calls(names: set[str], every: bool = False):
 EVALUATING = sorted({file for file, _ in calls({"eval", "exec", "compile"})})
 #: Where fairseq starts processes or looks names up among all that a module holds.
 CALLING = {
-    "fairseq/data/fasta_dataset.py": "reading_data.damaged_data_named refuses the reader",
-    "fairseq/data/plasma_utils.py": "reading_data.no_plasma; PlasmaArray runs a fixed command",
+    "fairseq/data/fasta_dataset.py": "datasets.open_validated_data rejects the reader",
+    "fairseq/data/plasma_utils.py": "datasets.reject_plasma; PlasmaArray runs a fixed command",
     "fairseq/distributed/utils.py": "scontrol, with the list of nodes that SLURM gives",
     "fairseq/logging/meters.py": "loading_safely.meters_by_name_only",
     "fairseq/models/__init__.py": "sets a parser by the name of a registered model",
