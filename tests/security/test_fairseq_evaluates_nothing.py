@@ -56,7 +56,7 @@ CALLING = {
     "fairseq/data/fasta_dataset.py": "datasets.open_validated_data rejects the reader",
     "fairseq/data/plasma_utils.py": "datasets.reject_plasma; PlasmaArray runs a fixed command",
     "fairseq/distributed/utils.py": "scontrol, with the list of nodes that SLURM gives",
-    "fairseq/logging/meters.py": "loading_safely.meters_by_name_only",
+    "fairseq/logging/meters.py": "safe_loading.load_known_meters",
     "fairseq/models/__init__.py": "sets a parser by the name of a registered model",
     "fairseq/tasks/__init__.py": "sets a parser by the name of a registered task",
     "fairseq/modules/quantization/scalar/ops.py": "--quant-noise-scalar, a number",
