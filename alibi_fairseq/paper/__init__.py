@@ -1,7 +1,7 @@
-"""What the paper says and did: its runs (``configs/``), its tables and figures (``results/paper/``).
+"""The paper's published numbers and training recipes, their reproduction, and the report.
 
-From the runs come the flags of ``alibi-fairseq launch`` for any number of GPUs, and what ``reproduce`` trains
-for a table.
+The recipes are the YAML files of ``configs/``, the published numbers the CSV files of
+``results/paper/``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 
 
 def data_folder(name: str, copy: str) -> Path:
-    """A folder of a checkout, or the copy of it that setup.py puts into an installed package."""
+    """Return a folder of a checkout, or the copy that setup.py puts into an installed package."""
     package = Path(__file__).resolve().parent.parent
     original = package.parent / name
-    return original if (original / "README.md").is_file() else package / copy
+    is_checkout = (original / "README.md").is_file()
+    return original if is_checkout else package / copy

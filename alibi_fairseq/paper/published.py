@@ -1,4 +1,4 @@
-"""The paper's tables and digitised figures as data (``results/paper/``, one CSV each)."""
+"""The paper's tables and digitized figures as data (``results/paper/``, one CSV file each)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from alibi_fairseq.results.measurements import Measurement
 
 FOLDER = data_folder("results/paper", "paper_data")
 OUT_OF_MEMORY = "OOM"
+SPLITS = ("valid", "test")
 
 
 @cache
 def rows(item: str) -> tuple[dict, ...]:
-    """The lines of one CSV, e.g. ``table05``, with numbers as numbers and None where empty."""
+    """Return the rows of one CSV file, e.g. ``table05``, with parsed numbers and None where empty."""
     with open(FOLDER / f"{item}.csv", encoding="utf-8", newline="") as stream:
         return tuple(
             {column: _value(text) for column, text in line.items()}
@@ -32,52 +33,66 @@ def _value(text: str) -> int | float | str | None:
 
 
 def about(item: str) -> dict:
-    """The line of ``index.csv``: name, page, corpus, subset, content and source."""
+    """Return the row of ``index.csv``: name, page, corpus, subset, content, and source."""
     return next(row for row in rows("index") if row["item"] == item)
 
 
 def notes(item: str) -> list[str]:
-    """What to know before comparing with a table or figure."""
+    """Return the caveats of a comparison with a table or figure."""
     return [row["note"] for row in rows("notes") if row["item"] == item]
 
 
 def settings(corpus: str) -> dict | None:
-    """The paper's model and number of updates on a corpus; None for other text."""
+    """Return the paper's model and update count on a corpus, or None for other corpora."""
     return next((row for row in rows("settings") if row["corpus"] == corpus), None)
 
 
 def model(corpus: str) -> str:
-    """The name of the model that the paper trains on one of its corpora."""
+    """Return the name of the model that the paper trains on one of its corpora."""
     return next(row["model"] for row in rows("settings") if row["corpus"] == corpus)
 
 
 @cache
 def points(item: str) -> tuple[Measurement, ...]:
-    """The perplexities of a table or figure; rows about other people's models are left out."""
-    found: list[Measurement] = []
+    """Return the perplexities of a table or figure, without those of models by other authors."""
+    measurements = []
     for row in rows(item):
         for column, perplexity in row.items():
-            name, is_perplexity, _ = column.partition("perplexity")
-            kind = name.rstrip(
-                "_"
-            )  # the split, or in Tables 2–4, which have L in the first row, the method
-            of_method = kind not in ("", "valid", "test")
-            method = kind if of_method else row.get("position_method")
-            if not is_perplexity or not method:
+            prefix, is_perplexity, _ = column.partition("perplexity")
+            if not is_perplexity:
                 continue
-            failed = perplexity == OUT_OF_MEMORY
-            speed = f"{kind}_words_per_second" if of_method else "eval_words_per_second"
-            found.append(
-                Measurement(
-                    position_method=method,
-                    train_length=rows(item)[0]["length"] if of_method else row["train_length"],
-                    length=row["length"],
-                    stride=row["length" if of_method else "stride"],
-                    subset=about(item)["subset"] if of_method or not kind else kind,
-                    perplexity=None if failed else perplexity,
-                    updates=row.get("updates"),
-                    tokens_per_second_batch_1=row.get(speed),
-                    status=OUT_OF_MEMORY if failed else "",
-                )
-            )
-    return tuple(found)
+            measurement = _measurement(item, row, prefix.rstrip("_"), perplexity)
+            if measurement is not None:
+                measurements.append(measurement)
+    return tuple(measurements)
+
+
+def _measurement(
+    item: str, row: dict, prefix: str, perplexity: float | str | None
+) -> Measurement | None:
+    """Create the measurement of one column, or return None for a model by other authors.
+
+    Args:
+        item: table or figure.
+        row: all columns of the row.
+        prefix: what precedes ``perplexity`` in the column's name. It is a split, nothing, or in
+            Tables 2–4, whose first row has the training length, a position method.
+        perplexity: value of the column.
+    """
+    is_split = prefix in ("", *SPLITS)
+    method = row.get("position_method") if is_split else prefix
+    if not method:
+        return None
+    speed_column = "eval_words_per_second" if is_split else f"{prefix}_words_per_second"
+    failed = perplexity == OUT_OF_MEMORY
+    return Measurement(
+        position_method=method,
+        train_length=row["train_length"] if is_split else rows(item)[0]["length"],
+        length=row["length"],
+        stride=row["stride"] if is_split else row["length"],
+        subset=prefix if prefix in SPLITS else about(item)["subset"],
+        perplexity=None if failed else perplexity,  # type: ignore[arg-type]
+        updates=row.get("updates"),
+        tokens_per_second_batch_1=row.get(speed_column),
+        status=OUT_OF_MEMORY if failed else "",
+    )

@@ -1,4 +1,4 @@
-"""Results files gathered for a report: which cells may stand beside the paper's, and which not."""
+"""Results files loaded for a report, with the measurements that are comparable with the paper's."""
 
 from __future__ import annotations
 
@@ -13,22 +13,30 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.results.measurements import Measurement, measurements_of, text_names
 from alibi_fairseq.results.schema import load_results_file
 
-# Two files may hold the same cell, measured twice: perplexities then agree to this share.
-_SAME_CELL = 1e-3
+# Largest relative difference between two perplexities of one measurement in two files.
+_PERPLEXITY_TOLERANCE = 1e-3
 
-# A run counts as the paper's setting from this share of its updates on: the best checkpoint is
-# seldom the last one.
-_LEAST_SHARE_OF_UPDATES = 0.85
+# Fraction of the paper's updates from which a model counts as trained in the paper's setting. The
+# best checkpoint is seldom the last one.
+_MIN_UPDATES_FRACTION = 0.85
 
-# The paper rounds the sizes of its texts: "29K", "about 700M tokens", "2.9 GB" (10^9 or 2^30 bytes).
+# Name and relative tolerance of each text size. The paper rounds them: "29K", "about 700M tokens",
+# "2.9 GB" (10^9 or 2^30 bytes).
 _SIZES = {
     "vocabulary": ("entries in the vocabulary", 0.05),
     "train_tokens": ("tokens", 0.05),
     "train_bytes": ("bytes of text", 0.1),
 }
 
-# Options whose change leaves the model the same.
+# Options that do not change the model.
 _HARMLESS_OVERRIDES = {"attention_backend"}
+
+# Result keys of Table 1, by the name of the quantity in :data:`Cases`.
+_SPEED_KEYS = {
+    "train": "tokens_per_second",
+    "evaluate": "evaluation_tokens_per_second",
+    "memory": "peak_memory_mb",
+}
 
 #: By position method and length: tokens per second of ``train`` and ``evaluate``, MB of ``memory``.
 Cases = Mapping[tuple[str, int], dict[str, float]]
@@ -36,129 +44,160 @@ Cases = Mapping[tuple[str, int], dict[str, float]]
 
 @dataclass
 class ReportData:
-    """What a report is made of: documents, and every measured perplexity once."""
+    """Contents of a report.
+
+    Attributes:
+        documents: each results file with its path.
+        points: every measurement of perplexity once.
+    """
 
     documents: list[tuple[Path, dict]] = field(default_factory=list)
     points: list[Measurement] = field(default_factory=list)
 
     def comparable(self, corpus: str) -> list[Measurement]:
-        """The perplexities measured in the paper's setting."""
+        """Return the measurements on a corpus in the paper's setting."""
         return [point for point in self.points if point.corpus == corpus and not point.unlike_paper]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
-        """The results on each text of that name, with what tells it apart: empty for the only one."""
+        """Yield the name of each text of a corpus and the results on it.
+
+        The name distinguishes the texts. It is empty if there is only one.
+        """
         model = paper.model(corpus)
-        own = [point for point in self.points if (point.corpus, point.model) == (corpus, model)]
-        names = text_names(point.text for point in own)
-        for name in sorted({*names.values()} - {""}) or [""]:
-            others = {text for text, known in names.items() if known not in ("", name)}
-            kept = [point for point in self.points if point.text not in others]
-            yield name, replace(self, points=kept)
+        texts = [
+            point.text for point in self.points if point.corpus == corpus and point.model == model
+        ]
+        names = text_names(texts)
+        distinct_names = sorted(set(names.values()) - {""})
+        for name in distinct_names or [""]:
+            other_texts = {text for text, its_name in names.items() if its_name not in ("", name)}
+            points = [point for point in self.points if point.text not in other_texts]
+            yield name, replace(self, points=points)
 
     def trainings(self, corpus: str) -> list[dict]:
-        """Validations of runs in the paper's setting, in order of their updates."""
-        cells = [
-            cell
-            for _, document in self.documents
-            for cell in document["cells"]
-            if (document["kind"], document["corpus"]) == ("training", corpus)
-            and (cell["subset"], cell.get("model")) == ("valid", paper.model(corpus))
-        ]
-        return sorted(cells, key=lambda cell: cell["updates"])
+        """Return the validations of runs in the paper's setting, in order of their updates."""
+        validations = []
+        for _, document in self.documents:
+            if document["kind"] != "training" or document["corpus"] != corpus:
+                continue
+            for cell in document["cells"]:
+                if cell["subset"] == "valid" and cell.get("model") == paper.model(corpus):
+                    validations.append(cell)
+        return sorted(validations, key=lambda cell: cell["updates"])
 
     def speeds(self) -> dict[str, Cases]:
-        """Table 1 as ``python -m benchmarks.methods`` measures it, by machine, precision and model."""
-        keys = (
-            *("position_method", "length", "model"),
-            *("tokens_per_second", "evaluation_tokens_per_second", "peak_memory_mb"),
-        )
+        """Return the results of ``python -m benchmarks.methods`` by machine, precision, and model."""
         groups: dict[str, dict] = defaultdict(dict)
         for _, document in self.documents:
             machine = machine_of(document["provenance"])
             for cell in document["cells"]:
-                method, length, model, *measured = map(cell.get, keys)
-                if None not in measured:
-                    found = dict(zip(("train", "evaluate", "memory"), measured))
-                    groups[f"{machine}, {model}"][method, length] = found
+                measured = {name: cell.get(key) for name, key in _SPEED_KEYS.items()}
+                if None not in measured.values():
+                    case = (cell.get("position_method"), cell.get("length"))
+                    groups[f"{machine}, {cell.get('model')}"][case] = measured
         return dict(sorted(groups.items()))
 
 
 def machine_of(provenance: dict) -> str:
-    """Where and how it was measured, in words: processor and threads or GPU, precision."""
-    hardware = provenance["hardware"]
-    parts = [hardware["gpu"] or hardware["cpu"] or "an unknown machine"]
-    if hardware["gpu"] is None and (threads := provenance["threads"]):
+    """Describe the machine of a result: GPU, or processor and threads, and precision."""
+    gpu = provenance["hardware"]["gpu"]
+    threads = provenance["threads"]
+    parts = [gpu or provenance["hardware"]["cpu"] or "an unknown machine"]
+    if gpu is None and threads:
         parts.append(f"{threads} threads" if threads > 1 else "1 thread")
-    return ", ".join([*parts, *filter(None, [provenance["precision"]])])
+    if provenance["precision"]:
+        parts.append(provenance["precision"])
+    return ", ".join(parts)
 
 
 def collect(paths: Iterable[Path]) -> ReportData:
-    """Read results files, and all ``*.json`` files of folders.
+    """Load results files, and all ``*.json`` files of folders.
 
     Raises:
-        UserInputError: a path does not exist, a file breaks the schema, or two contradict each other.
+        UserInputError: A path does not exist, a file violates the schema, or two files contradict
+            each other.
     """
     results = ReportData()
-    found: dict[Measurement, tuple[Path, Measurement]] = {}
+    first: dict[Measurement, tuple[Path, Measurement]] = {}
     for path in _files(paths):
         document = load_results_file(path)
         results.documents.append((path, document))
         if document["kind"] != "evaluation":
             continue
-        corpus = document["corpus"]
-        other_text = why_other_text(corpus, document["provenance"].get("text")) or ""
-        for point in measurements_of(document):
-            unlike = why_not_comparable(corpus, point) or ""
-            point = replace(point, other_text=other_text, unlike_paper=unlike)
-            other_path, other = found.setdefault(point, (path, point))
-            if other is point:
+        for point in _annotated_measurements(document):
+            if point not in first:
+                first[point] = (path, point)
                 results.points.append(point)
-            elif abs((other.perplexity or 1) / (point.perplexity or 1) - 1) > _SAME_CELL:
+                continue
+            other_path, other = first[point]
+            if not _agree(point, other):
                 raise UserInputError(
-                    f"{path} and {other_path} hold different perplexities ({point.perplexity:.4f} and "
-                    f"{other.perplexity:.4f}) for one cell: {point.position_method}, trained at "
-                    f"{point.train_length}, evaluated at {point.length}, {point.inference}, "
-                    f"{point.subset}; leave one file out."
+                    f"{path} and {other_path} contain different perplexities ({point.perplexity:.4f} "
+                    f"and {other.perplexity:.4f}) of one measurement: {point.position_method}, "
+                    f"trained at {point.train_length}, evaluated at {point.length}, "
+                    f"{point.inference}, {point.subset}. Leave one file out."
                 )
     return results
 
 
+def _annotated_measurements(document: dict) -> Iterator[Measurement]:
+    """Yield the measurements of a results file with the reasons against a comparison."""
+    corpus = document["corpus"]
+    other_text = why_other_text(corpus, document["provenance"].get("text")) or ""
+    for point in measurements_of(document):
+        unlike_paper = why_not_comparable(corpus, point) or ""
+        yield replace(point, other_text=other_text, unlike_paper=unlike_paper)
+
+
+def _agree(point: Measurement, other: Measurement) -> bool:
+    """Return True if two perplexities of one measurement are equal within the tolerance."""
+    ratio = (other.perplexity or 1) / (point.perplexity or 1)
+    return abs(ratio - 1) <= _PERPLEXITY_TOLERANCE
+
+
 def _files(paths: Iterable[Path]) -> list[Path]:
+    """Return the results files of paths, each once."""
     files: list[Path] = []
     for path in paths:
-        inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
-        if not inside:
-            raise UserInputError(f"{path}: no results (*.json) in this folder.")
-        files += inside
+        results_files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if not results_files:
+            raise UserInputError(f"{path} contains no results files (*.json). Pass another folder.")
+        files += results_files
     return list(dict.fromkeys(file.resolve() for file in files))
 
 
 def why_other_text(corpus: str, text: dict | None) -> str | None:
-    """Why perplexities on a text (``provenance.text``) are in other units than the paper's, or None."""
+    """Return why perplexities on a text are in other units than the paper's, or None.
+
+    Args:
+        corpus: corpus of the results.
+        text: tokenizer and sizes (``provenance.text``).
+    """
     setting = paper.settings(corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
     if text is None:
-        return "the results do not say how the text was tokenised"
+        return "the results do not record the tokenizer of the text"
     if text["tokenizer"] != setting["tokenizer"]:
-        return f"the tokeniser is {text['tokenizer']}, the paper's {setting['tokenizer']}"
+        return f"the tokenizer is {text['tokenizer']}, the paper's {setting['tokenizer']}"
     for key, (name, tolerance) in _SIZES.items():
-        found = text.get(key)
-        if found is None:
-            return f"the results do not say how many {name} there are"
-        if abs(found - setting[key]) > tolerance * setting[key]:
-            return f"{found:,} {name} here, about {setting[key]:,} in the paper"
+        size = text.get(key)
+        if size is None:
+            return f"the results do not record the number of {name}"
+        if abs(size - setting[key]) > tolerance * setting[key]:
+            return f"{size:,} {name}, about {setting[key]:,} in the paper"
     return None
 
 
 def why_not_comparable(corpus: str, point: Measurement) -> str | None:
-    """Why a measured point must not stand beside the paper's numbers; None when it may."""
+    """Return why a measurement is not comparable with the paper's, or None."""
     setting = paper.settings(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
     if point.model != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
-    if set(json.loads(point.model_overrides or "{}")) - _HARMLESS_OVERRIDES:
+    overrides = json.loads(point.model_overrides or "{}")
+    if set(overrides) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
     if point.score_from is not None or point.score_to is not None:
         return "only a part of the tokens was scored"
@@ -166,6 +205,6 @@ def why_not_comparable(corpus: str, point: Measurement) -> str | None:
         return None
     if point.updates is None:
         return "the number of updates is not recorded"
-    if point.updates < _LEAST_SHARE_OF_UPDATES * setting["updates"]:
+    if point.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
         return f"the paper trains for {setting['updates']:,} updates"
     return None

@@ -1,4 +1,4 @@
-"""The paper's figures redrawn with ours: the paper's points hollow, ours filled. ``FIGURES`` lists them."""
+"""The paper's figures redrawn, the paper's points hollow and ours filled; :data:`FIGURES` lists them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,25 @@ from alibi_fairseq.results.measurements import (
 )
 
 PAIR = ("alibi", "sinusoidal")
-WIKITEXT, BOOKS = "WikiText-103, validation", "Toronto BookCorpus, validation"
+WIKITEXT = "WikiText-103, validation"
+BOOKS = "Toronto BookCorpus, validation"
 LARGE = "CC100+RoBERTa, 1.3B parameters, validation"
 
-Speeds = Mapping[tuple[str, int], float]  # by position method and training length
+#: Tokens (or words) per second by position method and training length.
+Speeds = Mapping[tuple[str, int], float]
 
 
 def by_length(
     title: str, panels: Mapping[str, str], results: ReportData, *paths: str | os.PathLike
 ) -> None:
-    """Draw perplexity by length: each panel the rows of tables or figures, the paper's, then ours.
+    """Draw perplexity by evaluation length, the paper's lines and ours.
 
-    A panel is of all methods where its title names one training length, otherwise of ALiBi and sinusoidal.
+    Args:
+        title: title of the figure.
+        panels: panel title → tables or figures, separated by spaces, whose rows are drawn. A panel
+            whose title has a training length shows all methods, others only ALiBi and sinusoidal.
+        results: our measurements.
+        paths: files to write.
     """
     drawn = {}
     for panel, items in panels.items():
@@ -44,10 +51,12 @@ def by_length(
         for item in items.split():
             ours = results.comparable(paper.about(item)["corpus"])
             rows = table_rows(paper.points(item), ours, joined=item in JOINED)
-            lines += [row.paper for row in rows] + [own for row in rows for own in row.ours]
-        _, _, length = panel.partition("L=")
-        if length:
-            lines = [line for line in lines if line.train_length == int(length)]
+            lines += [row.paper for row in rows]
+            for row in rows:
+                lines += row.ours
+        _, _, train_length = panel.partition("L=")
+        if train_length:
+            lines = [line for line in lines if line.train_length == int(train_length)]
             drawn[panel] = without_length(lines)
         else:
             drawn[panel] = [line for line in lines if line.position_method in PAIR]
@@ -55,15 +64,21 @@ def by_length(
 
 
 def _line(
-    method: str, points: Iterable[tuple[float, float]], label: str = "", **more: Any
+    method: str, points: Iterable[tuple[float, float]], label: str = "", **options: Any
 ) -> plots.PlotLine:
-    """A line of a method through points (x, y)."""
-    x, y = zip(*pairs) if (pairs := list(points)) else ((), ())
-    return plots.PlotLine(label or method_name(method), x, y, plots.method_look(method), **more)
+    """Create a line in a method's style through points (x, y)."""
+    pairs = list(points)
+    return plots.PlotLine(
+        label=label or method_name(method),
+        x=[x for x, _ in pairs],
+        y=[y for _, y in pairs],
+        style=plots.method_style(method),
+        **options,
+    )
 
 
 def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
-    """Speed and memory of each method: the paper's on one V100 (Table 1), then ours by machine."""
+    """Draw speed and memory of each method, the paper's on one V100 (Table 1) and ours by machine."""
     panels = speed_panels("the paper, one V100", printed_speeds(), "words")
     for machine, cases in results.speeds().items():
         panels += speed_panels(machine, cases, "tokens")
@@ -71,71 +86,96 @@ def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
 
 
 def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
-    """Training speed, evaluation speed and memory against length, a line per method."""
-    axes = {
+    """Return panels of training speed, evaluation speed, and memory against length."""
+    axis_labels = {
         "train": f"training (thousand {unit} per second)",
         "evaluate": f"evaluation (thousand {unit} per second)",
         "memory": "training memory (GB)",
     }
     methods = sorted({method for method, _ in cases}, key=method_order)
     panels = []
-    for key, axis in axes.items():
-        lines = []
-        for method in methods:
-            at = [(n, of[key] / 1000) for (name, n), of in sorted(cases.items()) if name == method]
-            lines.append(_line(method, at))
-        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis, from_zero=True))
+    for key, axis_label in axis_labels.items():
+        values = {case: measured[key] for case, measured in cases.items()}
+        lines = [_line(method, _in_thousands(values, method)) for method in methods]
+        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis_label, from_zero=True))
     return panels
 
 
+def _in_thousands(values: Speeds, method: str) -> list[tuple[float, float]]:
+    """Return length and value / 1000 of a method's cases, in order of length."""
+    lengths = sorted(length for name, length in values if name == method)
+    return [(length, values[method, length] / 1000) for length in lengths]
+
+
 def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
-    """1.3B parameters: perplexity against training time, the paper's end points and our curves."""
+    """Draw perplexity of 1.3B parameters against training time, the paper's end points and our curves."""
     panels = []
     for side, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
         lines = []
         for row in paper.rows("figure05"):
-            if row["panel"] != side:
-                continue
-            method, value = row["position_method"], row["perplexity"]
-            label, notes = model_label(method, row["train_length"]), [(0, f"{value:.2f}")]
-            name = f"{label} (paper, end point)"
-            end = _line(method, [(row["gpu_hours"], value)], name, hollow=True, notes=notes)
-            lines.append(replace(end, look=replace(end.look, linestyle="none")))
-            lines.append(_line(method, time_curve(results, row), label))
+            if row["panel"] == side:
+                label = model_label(row["position_method"], row["train_length"])
+                lines.append(_end_point(row, label))
+                lines.append(_line(row["position_method"], time_curve(results, row), label))
         panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
     plots.draw(LARGE, panels, *paths)
 
 
-def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
-    """GPU hours and perplexity on the validation split of our run of a row of Figure 5, in order of time.
+def _end_point(row: dict, label: str) -> plots.PlotLine:
+    """Create the single point that the paper reports for a run in Figure 5."""
+    point = _line(
+        row["position_method"],
+        [(row["gpu_hours"], row["perplexity"])],
+        f"{label} (paper, end point)",
+        hollow=True,
+        notes=[(0, f"{row['perplexity']:.2f}")],
+    )
+    return replace(point, style=replace(point.style, linestyle="none"))
 
-    The training's own validations where they were at the length of the row; at another length the
-    evaluations of checkpoints that the run kept, at the hours of its validation after as many updates.
+
+def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
+    """Return GPU hours and validation perplexity of our run of a row of Figure 5, in order of time.
+
+    If the row evaluates at the training length, the points are the training's own validations.
+    Otherwise they are evaluations of checkpoints of the run, at the hours that its validation after
+    the same number of updates recorded.
     """
     corpus = paper.about("figure05")["corpus"]
-    model = (row["position_method"], row["train_length"])
-    run = [
+    method = row["position_method"]
+    train_length = row["train_length"]
+    length = row["length"]
+    hours = {}
+    perplexities: dict[int, float] = {}
+    validations = [
         cell
         for cell in results.trainings(corpus)
-        if (cell["position_method"], cell["train_length"]) == model and "gpu_hours" in cell
+        if cell["position_method"] == method
+        and cell["train_length"] == train_length
+        and "gpu_hours" in cell
     ]
-    hours = {cell["updates"]: cell["gpu_hours"] for cell in run}
-    found: dict = {
-        point.updates: point.perplexity
-        for point in results.points
-        if (point.corpus, point.model) == (corpus, paper.model(corpus))
-        and (point.position_method, point.train_length) == model
-        and (point.length, point.stride, point.subset) == (row["length"], row["length"], "valid")
-        and point.model_overrides is None
-        and point.perplexity is not None
-        and point.updates in hours
-    }
-    same_length = (cell for cell in run if cell.get("length") == row["length"])
-    found |= {cell["updates"]: 2 ** cell["loss_bits"] for cell in same_length}
-    return [(hours[updates], found[updates]) for updates in sorted(found)]
+    for cell in validations:
+        hours[cell["updates"]] = cell["gpu_hours"]
+    for point in results.points:
+        is_of_run = (
+            point.corpus == corpus
+            and point.model == paper.model(corpus)
+            and point.position_method == method
+            and point.train_length == train_length
+            and point.model_overrides is None
+        )
+        is_of_row = point.subset == "valid" and point.length == point.stride == length
+        if not is_of_run or not is_of_row or point.updates is None or point.perplexity is None:
+            continue
+        if point.updates in hours:
+            perplexities[point.updates] = point.perplexity
+    for cell in validations:
+        if cell.get("length") == length:
+            perplexities[cell["updates"]] = 2 ** cell["loss_bits"]
+    return [(hours[updates], perplexities[updates]) for updates in sorted(perplexities)]
 
 
-def _printed_speeds() -> Speeds:
+def _printed_train_speeds() -> Speeds:
+    """Return the training speeds of Figure 7 in words per second."""
     return {
         (row["position_method"], row["train_length"]): row["train_words_per_second"]
         for row in paper.rows("figure07")
@@ -143,67 +183,102 @@ def _printed_speeds() -> Speeds:
 
 
 def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
-    """Training speed by training length, the paper's and ours by machine, and ALiBi's share of it."""
-    machines = {"the paper, one V100 (words)": _printed_speeds()}
+    """Draw training speed by training length, and the ratio of ALiBi's speed to sinusoidal's.
+
+    The paper's speeds come first, then ours by machine.
+    """
+    panels = []
+    ratios = []
+    sources = {"the paper, one V100 (words)": _printed_train_speeds()}
     for machine, cases in results.speeds().items():
-        machines[f"{machine} (tokens)"] = {
-            case: found["train"] for case, found in cases.items() if case[0] in PAIR
+        sources[f"{machine} (tokens)"] = {
+            (method, length): measured["train"]
+            for (method, length), measured in cases.items()
+            if method in PAIR
         }
-    axes: dict[str, Any] = {"x": "Training length (tokens)", "from_zero": True}
-    panels, ratios = [], []
-    for (machine, found), look in zip(machines.items(), cycle(METHOD_NAMES)):
-        printed, lines = machine.startswith("the paper"), []
-        for method in PAIR:
-            at = [(n, speed / 1000) for (name, n), speed in sorted(found.items()) if name == method]
-            lines.append(_line(method, at, hollow=printed))
-        y = "Training speed (thousands per second)"
-        panels.append(plots.Panel(machine, lines, y=y, **axes))
-        both = [n for name, n in sorted(found) if name == "alibi" and ("sinusoidal", n) in found]
-        at = [(n, found["alibi", n] / found["sinusoidal", n]) for n in both]
-        ratios.append(_line(look, at, f"ALiBi / sinusoidal, {machine}", hollow=printed))
-    panels.append(plots.Panel("as a ratio to sinusoidal", ratios, y="ALiBi / sinusoidal", **axes))
+    # The ratio of each source is drawn in the style of some method.
+    for (source, speeds), style_of in zip(sources.items(), cycle(METHOD_NAMES)):
+        hollow = source.startswith("the paper")
+        lines = [_line(method, _in_thousands(speeds, method), hollow=hollow) for method in PAIR]
+        panels.append(_train_speed_panel(source, lines, "Training speed (thousands per second)"))
+        label = f"ALiBi / sinusoidal, {source}"
+        ratios.append(_line(style_of, _alibi_ratios(speeds), label, hollow=hollow))
+    panels.append(_train_speed_panel("as a ratio to sinusoidal", ratios, "ALiBi / sinusoidal"))
     plots.draw("Training speed by training length", panels, *paths)
 
 
-def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
-    """Perplexity at evaluation length 3072 against training speed: short training is cheap.
+def _train_speed_panel(title: str, lines: list[plots.PlotLine], y: str) -> plots.Panel:
+    return plots.Panel(title, lines, "Training length (tokens)", y, from_zero=True)
 
-    Our speeds are those of the runs' own records, per GPU (or process).
+
+def _alibi_ratios(speeds: Speeds) -> list[tuple[float, float]]:
+    """Return training length and ALiBi's speed divided by sinusoidal's."""
+    return [
+        (length, speed / speeds["sinusoidal", length])
+        for (method, length), speed in sorted(speeds.items())
+        if method == "alibi" and ("sinusoidal", length) in speeds
+    ]
+
+
+def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw perplexity at evaluation length 3072 against training speed: short training is cheap.
+
+    Our speeds come from the training records, per GPU (or process).
     """
-    cases = {(p.position_method, p.train_length) for p in paper.points("figure08")}
-    recorded = {
-        (cell["position_method"], cell["train_length"]): cell["tokens_per_second"]
-        / cell.get("processes", 1)
-        for cell in results.trainings("wikitext-103")
-        if "tokens_per_second" in cell
-    }
-    ours = group_by_model(
+    printed = paper.points("figure08")
+    panels = [_quality_panel("the paper, one V100", "words", _printed_train_speeds(), printed)]
+    recorded = _recorded_train_speeds(results)
+    models = {(point.position_method, point.train_length) for point in printed} & recorded.keys()
+    usable = [
         point
         for point in results.comparable("wikitext-103")
-        if (point.position_method, point.train_length) in cases & recorded.keys()
-        and (point.length, point.stride, point.subset) == (3072, 3072, "valid")
+        if (point.position_method, point.train_length) in models
+        and point.length == point.stride == 3072
+        and point.subset == "valid"
+    ]
+    ours = [point for model in group_by_model(usable) for point in model.points]
+    if ours:
+        panels.append(_quality_panel("ours, per process", "tokens", recorded, ours))
+    plots.draw(WIKITEXT, panels, *paths)
+
+
+def _recorded_train_speeds(results: ReportData) -> Speeds:
+    """Return the tokens per second and process of our runs on WikiText-103."""
+    speeds = {}
+    for cell in results.trainings("wikitext-103"):
+        if "tokens_per_second" in cell:
+            model = (cell["position_method"], cell["train_length"])
+            speeds[model] = cell["tokens_per_second"] / cell.get("processes", 1)
+    return speeds
+
+
+def _quality_panel(
+    title: str, unit: str, speeds: Speeds, points: Sequence[Measurement]
+) -> plots.Panel:
+    """Return a panel of Figure 8; ``unit`` is "words" for the paper's speeds."""
+    is_paper = unit == "words"
+    lines = []
+    for method in PAIR:
+        label = method_name(method) + (" (paper)" if is_paper else "")
+        pairs: list[tuple[float, float]] = []
+        notes = []
+        for point in points:
+            if point.position_method == method and point.perplexity:
+                notes.append((len(pairs), f"L={point.train_length}"))
+                pairs.append((speeds[method, point.train_length] / 1000, point.perplexity))
+        lines.append(_line(method, pairs, label, hollow=is_paper, notes=notes))
+    return plots.Panel(
+        title,
+        lines,
+        x=f"Training speed (thousand {unit} per second)",
+        y="Perplexity at length 3072",
+        over_length=False,
     )
-    averaged = [point for model in ours for point in model.points]
-    sides: dict[str, tuple[str, Speeds, Sequence[Measurement]]] = {
-        "the paper, one V100": ("words", _printed_speeds(), paper.points("figure08")),
-        "ours, per process": ("tokens", recorded, averaged),
-    }
-    panels = []
-    for title, (unit, speeds, points) in sides.items():
-        printed, lines = unit == "words", []
-        for method in PAIR:
-            own = [p for p in points if p.position_method == method and p.perplexity]
-            at = [(speeds[method, p.train_length] / 1000, p.perplexity or 0.0) for p in own]
-            notes = [(place, f"L={point.train_length}") for place, point in enumerate(own)]
-            label = method_name(method) + (" (paper)" if printed else "")
-            lines.append(_line(method, at, label, hollow=printed, notes=notes))
-        axes = (f"Training speed (thousand {unit} per second)", "Perplexity at length 3072")
-        panels.append(plots.Panel(title, lines, *axes, over_length=False))
-    plots.draw(WIKITEXT, panels[: 2 if ours else 1], *paths)
 
 
-Draw = Callable[..., None]  # of results and paths
-#: Item → the table it follows in the report, its caption, and what draws it.
+#: Function that draws a figure from results to paths.
+Draw = Callable[..., None]
+#: Item → the table it follows in the report, its caption, and the function that draws it.
 FIGURES: dict[str, tuple[str, str, Draw]] = {
     "figure01": (
         "table04",
@@ -227,7 +302,7 @@ FIGURES: dict[str, tuple[str, str, Draw]] = {
         "table12",
         "Figure 6: perplexity of 1.3B parameters beyond the training length",
         partial(
-            by_length, LARGE, dict.fromkeys(("trained at L=512", "trained at L=1024"), "figure06")
+            by_length, LARGE, {"trained at L=512": "figure06", "trained at L=1024": "figure06"}
         ),
     ),
     "figure07": ("table05", "Figure 7: training speed by training length", figure07),

@@ -1,4 +1,4 @@
-"""``alibi-fairseq reproduce``: the runs that fill tables of the paper, and the outcome."""
+"""The experiment of ``alibi-fairseq reproduce``: the runs of the paper's tables, and their results."""
 
 from __future__ import annotations
 
@@ -25,36 +25,46 @@ from .tables import PaperEvaluation, PaperTraining, curve_evaluations, evaluatio
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """The processes of a run."""
+    """Processes of a run, each on one GPU or on the CPU."""
 
-    processes: int  # each with a GPU of its own
-    cpu: bool = False  # without any
+    processes: int
+    cpu: bool = False
 
 
 @dataclass(frozen=True)
 class ReproductionExperiment(Experiment):
-    """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`."""
+    """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`.
+
+    Attributes:
+        folder: working folder.
+        items: tables and figures, e.g. ``("table05",)``.
+        trainings: training runs that the items need.
+        data: datasets by corpus.
+        scale: size of the runs.
+        machine: processes of each run; None for the number of GPUs of each recipe, for a dry run.
+    """
 
     folder: Path
-    items: tuple[str, ...]  # e.g. ("table05",)
-    trainings: list[PaperTraining]  # that the items need
-    data: dict[str, PaperDataset]  # by corpus
+    items: tuple[str, ...]
+    trainings: list[PaperTraining]
+    data: dict[str, PaperDataset]
     scale: Scale
-    machine: (
-        DeviceConfig | None
-    )  # of one run; None: what each recipe was published for (for a dry run)
+    machine: DeviceConfig | None
 
     @property
     def gpus(self) -> int:
+        """Number of GPUs per run."""
         return 0 if self.machine is None or self.machine.cpu else self.machine.processes
 
     @property
     def prepared(self) -> bool:
+        """True if all datasets are prepared."""
         return all(data.prepared for data in self.data.values())
 
     def prepare(self) -> None:
-        """Look at texts and numbers of GPUs before any work."""
-        list(map(self.run, self.trainings))
+        """Prepare the datasets after validating them and the number of GPUs."""
+        for training in self.trainings:
+            self.run(training)
         for data in self.data.values():
             data.check()
         for data in self.data.values():
@@ -62,13 +72,17 @@ class ReproductionExperiment(Experiment):
 
     @property
     def runs(self) -> list[Run]:
+        """Runs of all trainings."""
         return [self.run(training) for training in self.trainings]
 
     def report(self) -> None:
-        """Write and print each table with the path of its file."""
-        records = (run.folder / TRAINING_FILE for run in self.runs)
-        found = collect([self.folder / "results", *(path for path in records if path.is_file())])
-        write_report(found, self.page.parent, with_paper=False)
+        """Write the report, and write and print the table of each item."""
+        paths = [self.folder / "results"]
+        for run in self.runs:
+            record = run.folder / TRAINING_FILE
+            if record.is_file():
+                paths.append(record)
+        write_report(collect(paths), self.page.parent, with_paper=False)
         for item in self.items:
             path = self.page.with_name(f"{self.scale.name}-{item}.md")
             text = comparison_table(self, item)
@@ -78,115 +92,148 @@ class ReproductionExperiment(Experiment):
         print(f"\nThe report with all tables and figures: {self.page}")
 
     def notes(self) -> list[str]:
+        """Return the lines of a dry run that prepare the data."""
         return ["# data", *(data.preparation.line for data in self.data.values()), ""]
 
     def run(self, training: PaperTraining) -> Run:
-        """A training of the paper at this scale; complete once its data is prepared."""
+        """Create the run of a training at this scale; its settings require prepared data."""
         recipe = self.scale.recipe(training.recipe)
         data = self.data[recipe.corpus]
         machine = self.machine or DeviceConfig(recipe.batch.gpus)
-        ages = (self.scale.updates_of(training.recipe, updates) for updates in training.stops)
-        *stops, last = dict.fromkeys(ages)
+        stops = [self.scale.updates_of(training.recipe, updates) for updates in training.stops]
+        *earlier_stops, last = dict.fromkeys(stops)
         settings = replace(recipe, updates=last).settings(machine.processes, machine.cpu)
-        log = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
-        sweeps = (
-            EvalStep(
-                results=self.results(training, each.subset),
-                lengths=each.lengths,
-                strides=(str(each.stride or "full"),),
-                subset=each.subset,
-                updates=self.scale.updates_of(training.recipe, each.updates),
-                flags=("--device", "cpu") if machine.cpu else (),
-            )
-            for each in training.evaluations
-        )
+        final_checkpoint = f"checkpoint_{last}.pt"
+        if last == recipe.updates:
+            # At the end of a run the paper evaluates the best checkpoint on validation.
+            final_checkpoint = "checkpoint_best.pt"
+        log_flags = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
         return Run(
             name=recipe.path,
             folder=self.folder / "runs" / data.folder.name / recipe.name,
             data=data.argument,
-            flags=(*flags(settings), *log),
-            # Not the machine: any number of GPUs sees the same tokens in each update.
+            flags=(*flags(settings), *log_flags),
+            # Without the machine: any number of GPUs sees the same tokens in each update.
             settings={"recipe": recipe.settings(), **data.identity},
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
-            evaluations=tuple(sweeps),
-            checkpoint_updates=tuple(stops),
-            # At the end of a run the paper evaluates the best model on validation.
-            final_checkpoint="checkpoint_best.pt"
-            if last == recipe.updates
-            else f"checkpoint_{last}.pt",
+            evaluations=tuple(
+                self._eval_step(training, evaluation, machine)
+                for evaluation in training.evaluations
+            ),
+            checkpoint_updates=tuple(earlier_stops),
+            final_checkpoint=final_checkpoint,
             launcher=tuple(torchrun.arguments(machine.processes)),
         )
 
+    def _eval_step(
+        self, training: PaperTraining, evaluation: PaperEvaluation, machine: DeviceConfig
+    ) -> EvalStep:
+        """Create the evaluation step of a run at this scale."""
+        return EvalStep(
+            results=self.results(training, evaluation.subset),
+            lengths=evaluation.lengths,
+            strides=(str(evaluation.stride or "full"),),
+            subset=evaluation.subset,
+            updates=self.scale.updates_of(training.recipe, evaluation.updates),
+            flags=("--device", "cpu") if machine.cpu else (),
+        )
+
     def results(self, training: PaperTraining, subset: str) -> Path:
-        """The results of a run on a split."""
+        """Return the path of a run's results on a split."""
         label = self.data[training.recipe.corpus].folder.name
         return self.folder / "results" / label / f"{training.recipe.name}-{subset}.json"
 
     @property
     def page(self) -> Path:
+        """Path of the report's page."""
         return self.folder / "report" / "report.md"
 
 
-def comparison_table(tables: ReproductionExperiment, item: str) -> str:
-    """The item as Markdown, one table per split and stride, with a warning where it is no replication."""
-    scale, parts, name = tables.scale, [f"# {title(item)}\n"], "ours"
+def comparison_table(experiment: ReproductionExperiment, item: str) -> str:
+    """Format an item as Markdown, one table per split and stride.
+
+    A warning precedes the tables unless they are a replication of the paper.
+    """
+    scale = experiment.scale
     recipe = evaluations(item)[0].recipe
-    data = tables.data[recipe.corpus]
+    data = experiment.data[recipe.corpus]
+    parts = [f"# {title(item)}\n"]
+    name = "ours"
     if not data.genuine:
         name = f"ours ({scale.name})"
         parts.append(
             f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text '{data.text}'). "
             "The paper's numbers stand beside them for orientation only.\n"
         )
-    ours = [point for evaluation in evaluations(item) for point in measured(tables, evaluation)]
+    ours: list[Measurement] = []
+    for evaluation in evaluations(item):
+        ours += measured(experiment, evaluation)
     groups: dict[tuple[str, int | None], list[Measurement]] = defaultdict(list)
     for point in printed(item):
-        groups[point.subset, None if point.nonoverlapping else point.stride].append(point)
-    for (subset, stride), some in groups.items():
-        cut = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        rows = table_rows(some, ours, label=partial(label, recipe.updates))
-        columns = sorted({point.length for point in some})
-        table = perplexity_grid(rows, columns, name)
-        parts.append(f"Perplexity on {subset}, {cut}:\n\n{table}")
+        stride = None if point.nonoverlapping else point.stride
+        groups[point.subset, stride].append(point)
+    for (subset, stride), group in groups.items():
+        windows = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
+        rows = table_rows(group, ours, label=partial(label, recipe.updates))
+        lengths = sorted({point.length for point in group})
+        table = perplexity_grid(rows, lengths, name)
+        parts.append(f"Perplexity on {subset}, {windows}:\n\n{table}")
     return "\n".join(parts)
 
 
 def printed(item: str) -> list[Measurement]:
-    """The paper's points of an item, and without perplexity the evaluations behind its curves."""
-    found = [
+    """Return the paper's measurements of an item.
+
+    The evaluations of Figure 5's curves are included without a perplexity.
+    """
+    measurements = [
         replace(point, updates=point.updates or recipe.updates, status=NOTHING)
         for recipe, point in points(item)
     ]
-    for each in curve_evaluations() if item == "figure05" else ():
-        model = (each.recipe.position_method, each.recipe.train_length)
-        for length in each.lengths:
+    if item != "figure05":
+        return measurements
+    for evaluation in curve_evaluations():
+        for length in evaluation.lengths:
             point = Measurement(
-                *model, length, length, each.subset, updates=each.updates, status=NOTHING
+                position_method=evaluation.recipe.position_method,
+                train_length=evaluation.recipe.train_length,
+                length=length,
+                stride=length,
+                subset=evaluation.subset,
+                updates=evaluation.updates,
+                status=NOTHING,
             )
-            if not any(replace(other, perplexity=None) == point for other in found):
-                found.append(point)
-    return found
+            if point not in measurements:
+                measurements.append(point)
+    return measurements
 
 
 def label(updates: int, point: Measurement) -> str:
-    """``ALiBi, L=512``, with the share of the updates of a whole run unless it is all of them."""
-    share = (point.updates or 0) / updates
+    """Return ``ALiBi, L=512``, with the fraction of a run's updates if it is not the whole run."""
+    fraction = (point.updates or 0) / updates
     name = model_label(point.position_method, point.train_length)
-    return name if share == 1 else f"{name}, {share:.1%} trained"
+    return name if fraction == 1 else f"{name}, {fraction:.1%} trained"
 
 
-def measured(tables: ReproductionExperiment, evaluation: PaperEvaluation) -> Iterator[Measurement]:
-    """Our perplexities of an evaluation, as those of the paper's model after its number of updates."""
-    training = next(each for each in tables.trainings if each.recipe is evaluation.recipe)
-    updates = tables.scale.updates_of(training.recipe, evaluation.updates)
-    model = tables.run(training).checkpoint_path(updates).resolve()
-    results = tables.results(training, evaluation.subset)
-    for point in measurements_of(*([load_results_file(results)] if results.is_file() else [])):
-        if Path(point.checkpoint or "").resolve() == model:
+def measured(
+    experiment: ReproductionExperiment, evaluation: PaperEvaluation
+) -> Iterator[Measurement]:
+    """Yield our measurements of an evaluation, with the method, length, and updates of the paper."""
+    recipe = evaluation.recipe
+    training = next(
+        training for training in experiment.trainings if training.recipe is evaluation.recipe
+    )
+    results = experiment.results(training, evaluation.subset)
+    if not results.is_file():
+        return
+    updates = experiment.scale.updates_of(recipe, evaluation.updates)
+    checkpoint = experiment.run(training).checkpoint_path(updates).resolve()
+    for point in measurements_of(load_results_file(results)):
+        if Path(point.checkpoint or "").resolve() == checkpoint:
             yield replace(
                 point,
-                position_method=evaluation.recipe.position_method,
-                train_length=evaluation.recipe.train_length,
+                position_method=recipe.position_method,
+                train_length=recipe.train_length,
                 updates=evaluation.updates,
             )

@@ -1,4 +1,4 @@
-"""The trainings and evaluations that fill the paper's tables and figures, read from ``results/paper``."""
+"""Trainings and evaluations of the paper's tables and figures, derived from ``results/paper``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..results.measurements import Measurement
 from . import published
 from .recipe import RECIPES, Recipe
 
-#: Figures that draw what tables hold: those tables, and the methods that are drawn (None: all).
+#: Figures that draw data of tables: those tables, and the drawn methods (None: all).
 DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure01": (("table02", "table03"), None),
     "figure04": (("table05",), {"alibi", "sinusoidal"}),
@@ -21,33 +21,39 @@ DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure11": (("table13", "table15"), None),
 }
 _SPEED = (
-    "speed and memory of models of the paper's size, untrained; `python -m benchmarks.methods` measures "
-    "them on a GPU."
+    "It shows speed and memory of untrained models of the paper's size. Run "
+    "`python -m benchmarks.methods` on a GPU to measure them."
 )
-#: What cannot be trained for, and why.
+#: Items without trained models, and the reason.
 UNTRAINED = {
-    **dict.fromkeys(("table01", "figure02", "figure07"), _SPEED),
-    "figure03": "a diagram of how ALiBi biases the scores, which holds no data.",
-    "figure10": "a diagram of sliding-window inference, which holds no data.",
+    "table01": _SPEED,
+    "figure02": _SPEED,
+    "figure03": "It is a diagram of how ALiBi biases the scores and contains no data.",
+    "figure07": _SPEED,
+    "figure10": "It is a diagram of sliding-window inference and contains no data.",
 }
-#: What can, of all that the paper numbers.
-ITEMS = tuple(
-    item
-    for kind, last in (("table", 15), ("figure", 11))
-    for item in (f"{kind}{number:02d}" for number in range(1, last + 1))
-    if item not in UNTRAINED
+_NUMBERED = (
+    *(f"table{number:02d}" for number in range(1, 16)),
+    *(f"figure{number:02d}" for number in range(1, 12)),
 )
-#: Figure 5 draws curves. Validations of a run are at its own length, so where the figure evaluates
-#: at another one, checkpoints are kept and evaluated after these updates: five, as in section 4.2.
+#: Items with trained models, in the paper's order.
+ITEMS = tuple(item for item in _NUMBERED if item not in UNTRAINED)
+#: Update counts of the checkpoints behind Figure 5's curves. Validations during training have the
+#: training length, so where the figure evaluates at another length, these checkpoints are kept and
+#: evaluated: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
 
-#: Updates, split and stride of an evaluation.
+#: Updates, split, and stride of an evaluation.
 Case = tuple[int, str, int | None]
 
 
 @dataclass(frozen=True)
 class PaperEvaluation:
-    """A recipe's model after some updates on a split; ``stride`` None: non-overlapping windows."""
+    """Evaluation of a recipe's model after some updates on a split.
+
+    Attributes:
+        stride: stride of the sliding window; None for non-overlapping windows.
+    """
 
     recipe: Recipe
     updates: int
@@ -58,78 +64,86 @@ class PaperEvaluation:
 
 @dataclass(frozen=True)
 class PaperTraining:
-    """A training run and its evaluations."""
+    """Training run with its evaluations."""
 
     recipe: Recipe
     evaluations: tuple[PaperEvaluation, ...]
 
     @property
     def stops(self) -> tuple[int, ...]:
-        """Updates after which a checkpoint is kept, ascending; the last one ends the run."""
+        """Update counts of the kept checkpoints, ascending; the last one ends the run."""
         last = max(evaluation.updates for evaluation in self.evaluations)
         return tuple(updates for updates in checkpoint_updates(self.recipe) if updates <= last)
 
 
 def find_items(name: str) -> tuple[str, ...]:
-    """``table5``, ``figure1`` or ``all`` as items of the paper, e.g. ``("table05",)``."""
+    """Parse ``table5``, ``figure1``, or ``all`` into items of the paper, e.g. ``("table05",)``."""
     if name == "all":
         return ITEMS
-    found = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
-    item = f"{found[1]}{int(found[2]):02d}" if found else ""
+    match = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
+    item = f"{match[1]}{int(match[2]):02d}" if match else ""
     if item in ITEMS:
         return (item,)
     if item in UNTRAINED:
-        raise UserInputError(f"{paper_name(item)}: {UNTRAINED[item]}")
-    known = ", ".join(re.sub(r"(?<=\D)0", "", each) for each in ITEMS)
-    raise UserInputError(f"There is nothing to train for '{name}'; choose from {known}, all.")
+        raise UserInputError(f"{paper_name(item)} requires no training. {UNTRAINED[item]}")
+    known = ", ".join(re.sub(r"(?<=\D)0", "", known_item) for known_item in ITEMS)
+    raise UserInputError(f"'{name}' is not a trained table or figure; choose from {known}, all.")
 
 
 def paper_name(item: str) -> str:
-    """``table05`` → ``Table 5``."""
+    """Return the name of an item in the paper: ``table05`` → ``Table 5``."""
     return f"{item[:-2].capitalize()} {int(item[-2:])}"
 
 
 def title(item: str) -> str:
-    """``Table 5. wikitext-103: PaperTraining length by evaluation length, …``."""
-    if item in DRAWN and item not in {row["item"] for row in published.rows("index")}:
-        tables = ", ".join(published.about(source)["name"] for source in DRAWN[item][0])
-        return f"{paper_name(item)} ({tables})"
+    """Return name, corpus, and content of an item, or the tables that a figure draws."""
+    indexed = {row["item"] for row in published.rows("index")}
+    if item in DRAWN and item not in indexed:
+        sources, _ = DRAWN[item]
+        names = ", ".join(published.about(source)["name"] for source in sources)
+        return f"{paper_name(item)} ({names})"
     about = published.about(item)
     return f"{about['name']}. {about['corpus']}: {about['content']}"
 
 
 def points(item: str) -> list[tuple[Recipe, Measurement]]:
-    """The perplexities that a table holds or a figure draws, each with the recipe of its model."""
+    """Return the perplexities of a table or figure, each with the recipe of its model."""
     sources, methods = DRAWN.get(item, ((item,), None))
-    return [
-        (recipe_of(source, point), point)
-        for source in sources
-        for point in published.points(source)
-        if methods is None or point.position_method in methods
-    ]
+    measurements = []
+    for source in sources:
+        for point in published.points(source):
+            if methods is None or point.position_method in methods:
+                measurements.append((recipe_of(source, point), point))
+    return measurements
 
 
 def recipe_of(item: str, point: Measurement) -> Recipe:
-    corpus, method = published.about(item)["corpus"], point.position_method.replace("_", "-")
+    """Return the recipe of a printed measurement's model."""
+    corpus = published.about(item)["corpus"]
+    method = point.position_method.replace("_", "-")
     return RECIPES[f"{corpus}/{method}-{point.train_length}"]
 
 
 @cache
 def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
-    """What to evaluate for a table or figure, in the paper's order."""
+    """Return the evaluations of a table or figure, in the paper's order."""
+    # A dict instead of a set of lengths keeps their order.
     groups: dict[tuple[str, Case], dict[int, None]] = defaultdict(dict)
     for recipe, point in points(item):
         stride = None if point.nonoverlapping else point.stride
         case = (point.updates or recipe.updates, point.subset, stride)
         groups[recipe.path, case][point.length] = None
-    found = [
-        PaperEvaluation(RECIPES[path], *case, tuple(some)) for (path, case), some in groups.items()
+    printed = [
+        PaperEvaluation(RECIPES[path], *case, tuple(lengths))
+        for (path, case), lengths in groups.items()
     ]
-    return (*found, *(curve_evaluations() if item == "figure05" else ()))
+    if item == "figure05":
+        printed += curve_evaluations()
+    return tuple(printed)
 
 
 def curve_evaluations() -> tuple[PaperEvaluation, ...]:
-    """What Figure 5 needs beyond the trainings' own validations."""
+    """Return the evaluations of Figure 5's curves at other lengths than the training length."""
     return tuple(
         PaperEvaluation(recipe_of("figure05", point), updates, "valid", None, (point.length,))
         for point in published.points("figure05")
@@ -139,25 +153,32 @@ def curve_evaluations() -> tuple[PaperEvaluation, ...]:
 
 
 def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
-    """The trainings that the items need, each once, with all its evaluations."""
-    runs: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
+    """Return the trainings that the items need, each once, with all its evaluations."""
+    lengths_by_case: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
     for item in items:
-        for each in evaluations(item):
-            runs[each.recipe.path][each.updates, each.subset, each.stride] |= set(each.lengths)
+        for evaluation in evaluations(item):
+            case = (evaluation.updates, evaluation.subset, evaluation.stride)
+            lengths_by_case[evaluation.recipe.path][case].update(evaluation.lengths)
     trainings = []
-    for path, cases in runs.items():
+    for path, cases in lengths_by_case.items():
         recipe = RECIPES[path]
-        found = (
-            PaperEvaluation(recipe, *case, tuple(sorted(some))) for case, some in cases.items()
-        )
-        trainings.append(PaperTraining(recipe, tuple(found)))
+        merged = [
+            PaperEvaluation(recipe, *case, tuple(sorted(lengths)))
+            for case, lengths in cases.items()
+        ]
+        trainings.append(PaperTraining(recipe, tuple(merged)))
     return trainings
 
 
 def checkpoint_updates(recipe: Recipe) -> tuple[int, ...]:
-    """All numbers of updates at which the paper evaluates this run, ascending.
+    """Return the update counts at which the paper evaluates a run, ascending.
 
-    A run keeps a checkpoint at each of them, whatever was requested: it passes them only once.
+    A run keeps a checkpoint at each of them, whatever items are requested, because it reaches each
+    only once.
     """
-    asked = (each for item in ITEMS for each in evaluations(item))
-    return tuple(sorted({each.updates for each in asked if each.recipe is recipe}))
+    updates = set()
+    for item in ITEMS:
+        for evaluation in evaluations(item):
+            if evaluation.recipe is recipe:
+                updates.add(evaluation.updates)
+    return tuple(sorted(updates))

@@ -1,1 +1,1 @@
-"""Results: one JSON schema, where each number comes from, tables and figures beside the paper's."""
+"""Markdown tables and plots of results, shared by comparisons and the paper's report."""

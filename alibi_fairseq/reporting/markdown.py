@@ -1,4 +1,4 @@
-"""Markdown: tables that also read well unrendered, and numbers."""
+"""Markdown tables that are also readable unrendered, and formatted numbers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Iterable, Sequence
 
 from alibi_fairseq.results.measurements import Measurement, is_chance
 
-MISSING = "missing"  # a cell we could measure and have not
-NOTHING = "–"  # a cell that does not exist
+#: Table cell of a measurement that is possible but has not been made.
+MISSING = "missing"
+#: Table cell without a value.
+NOTHING = "–"
 CORNER = "trained ↓ evaluated at →"
 CHANCE = "(chance)"
-#: Stands under tables that have such cells.
+#: Note under tables with cells marked :data:`CHANCE`.
 CHANCE_NOTE = (
     "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; the "
     "model is untrained or has diverged."
 )
 
-#: Marks values of lengths beyond the end of the text.
+#: Mark of values at evaluation lengths beyond the end of the text.
 PAST_END = "†"
 
 
@@ -35,35 +37,37 @@ def past_end_note(points: Iterable[Measurement]) -> str:
 
 
 def literal(text: str) -> str:
-    """Text that Markdown and HTML show as it is: nothing in a results file is markup."""
+    """Escape text so that neither Markdown nor HTML interprets any of it."""
     one_line = " ".join(str(text).split())
     escaped = html.escape(one_line, quote=False)
     return re.sub(r"[\\`*\[\]|]|(?<!\w)_|_(?!\w)", r"\\\g<0>", escaped)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A Markdown table with padded columns, the first ``left`` of them left-aligned."""
+    """Format a Markdown table with padded columns, the first ``left`` of them left-aligned."""
     columns = []
-    for number, column in enumerate(zip(headers, *rows, strict=True)):
-        cells = [literal(cell) for cell in column]
-        width = max(3, *map(len, cells))
-        if number < left:
-            columns.append([cell.ljust(width) for cell in (cells[0], "-" * width, *cells[1:])])
+    for index, column in enumerate(zip(headers, *rows, strict=True)):
+        header, *cells = [literal(cell) for cell in column]
+        width = max(3, len(header), *map(len, cells))
+        if index < left:
+            rule = "-" * width
+            columns.append([cell.ljust(width) for cell in (header, rule, *cells)])
         else:
             rule = "-" * (width - 1) + ":"
-            columns.append([cell.rjust(width) for cell in (cells[0], rule, *cells[1:])])
-    return "".join(f"| {' | '.join(line)} |\n" for line in zip(*columns))
+            columns.append([cell.rjust(width) for cell in (header, rule, *cells)])
+    lines = zip(*columns, strict=True)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def perplexity(value: float) -> str:
-    """Two decimals as in the paper; fewer where they would be noise."""
+    """Format a perplexity with two decimals, as in the paper, or with fewer if it is large."""
     if value >= 1e6:
         return f"{value:.2e}"
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
 def point(measured: Measurement | None) -> str:
-    """A perplexity, with its spread where seeds were averaged; ``missing`` if there is none."""
+    """Format a perplexity, with the spread of averaged seeds, or ``missing`` for None."""
     if measured is None:
         return MISSING
     if measured.perplexity is None:
@@ -73,14 +77,16 @@ def point(measured: Measurement | None) -> str:
         text += f" ± {perplexity(measured.spread)} ({measured.seeds} seeds)"
     if measured.is_past_end:
         text += f" {PAST_END}"
-    chance = is_chance(measured.perplexity, measured.vocabulary)
-    return f"{text} {CHANCE}" if chance else text
+    if is_chance(measured.perplexity, measured.vocabulary):
+        text += f" {CHANCE}"
+    return text
 
 
 def difference(value: float) -> str:
+    """Format a difference of perplexities with its sign."""
     return f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.2g}"
 
 
 def thousands(value: float) -> str:
-    """Speeds as the paper prints them: 28.3k; plain below one thousand."""
+    """Format a number as the paper prints speeds: ``28.3k``, or plain below one thousand."""
     return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""Tables and figures of one's own measurements by length, whatever text they were made on."""
+"""Tables and figures of perplexity by evaluation length, for any corpus."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from dataclasses import replace
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.results.measurements import Measurement, Series, group_by_model, text_names
 
-#: Further columns of a table: header -> (position method, training length) -> text.
+#: Additional columns of a table: header → (position method, training length) → text.
 Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
 
 
 def length_table(points: Iterable[Measurement], more: Columns | None = None) -> str:
-    """Perplexity in Markdown by model and length, a table for each split, inference and text.
+    """Format perplexities by model and length in Markdown, one table per split, stride, and text.
 
-    Bits per byte, which other tokenisers share, follow where they are known.
+    A table of bits per byte, which are comparable across tokenizers, follows each table for which
+    they are known.
 
     Args:
-        more: columns of what was measured beside.
+        points: measurements of any models.
+        more: additional columns, such as training costs.
     """
     tables = []
     for name, part in split_by_evaluation(points).items():
@@ -28,29 +30,32 @@ def length_table(points: Iterable[Measurement], more: Columns | None = None) -> 
         if any(point.bits_per_byte is not None for point in part):
             table = _by_length(part, _bits_per_byte)
             tables.append(f"Bits per byte on {markdown.literal(name)}:\n\n{table}")
-        if note := markdown.past_end_note(part):
+        note = markdown.past_end_note(part)
+        if note:
             tables.append(note)
     text = "\n".join(tables)
     return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
 
 
 def split_by_evaluation(points: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """The points that compare with each other, validation and non-overlapping windows first.
+    """Group the measurements that are comparable, validation and non-overlapping windows first.
 
-    By split, inference and, where there are several, text: ``valid, non-overlapping``.
+    A group has one split, one stride, and one text. Its name, such as ``valid, non-overlapping``,
+    includes the text only if there are several.
     """
-
-    def order(point: Measurement) -> tuple:
-        overlap = 0 if point.nonoverlapping else point.stride
-        return (point.subset != "valid", point.subset, not point.nonoverlapping, overlap)
-
-    points = sorted(points, key=order)
-    names = text_names(point.text for point in points)
+    ordered = sorted(points, key=_evaluation_order)
+    names = text_names(point.text for point in ordered)
     parts: dict[str, list[Measurement]] = defaultdict(list)
-    for point in points:
+    for point in ordered:
         name = ", ".join(filter(None, (point.subset, point.inference, names[point.text])))
         parts[name].append(point)
     return parts
+
+
+def _evaluation_order(point: Measurement) -> tuple[bool, str, bool, int]:
+    """Return the sort key of a measurement's split and stride."""
+    stride = 0 if point.nonoverlapping else point.stride
+    return (point.subset != "valid", point.subset, not point.nonoverlapping, stride)
 
 
 def _by_length(
@@ -58,17 +63,22 @@ def _by_length(
     show: Callable[[Measurement | None], str] = markdown.point,
     more: Columns | None = None,
 ) -> str:
-    more = more or {}
+    """Format one table with a row per model and a column per evaluation length."""
+    extra_columns = more or {}
     lengths = sorted({point.length for point in points})
     rows = []
     for model in group_by_model(points):
-        at = {point.length: point for point in model.points}
-        shorter = {n for n in lengths if n < (model.train_length or 0)} - at.keys()
-        cells = (markdown.NOTHING if n in shorter else show(at.get(n)) for n in lengths)
+        by_length = {point.length: point for point in model.points}
+        row = [model.label]
+        for length in lengths:
+            measured = by_length.get(length)
+            is_shorter = length < (model.train_length or 0)
+            row.append(markdown.NOTHING if measured is None and is_shorter else show(measured))
         key = (model.position_method, model.train_length)
-        others = (of_model.get(key, markdown.NOTHING) for of_model in more.values())
-        rows.append([model.label, *cells, *others])
-    return markdown.table([markdown.CORNER, *map(str, lengths), *more], rows)
+        for texts in extra_columns.values():
+            row.append(texts.get(key, markdown.NOTHING))
+        rows.append(row)
+    return markdown.table([markdown.CORNER, *map(str, lengths), *extra_columns], rows)
 
 
 def _bits_per_byte(point: Measurement | None) -> str:
@@ -79,29 +89,31 @@ def _bits_per_byte(point: Measurement | None) -> str:
 
 
 def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
-    """Draw perplexity against length, one line per model, one panel per split, inference and text.
+    """Draw perplexity against length, one line per model, one panel per split, stride, and text.
 
-    Several methods at several training lengths have a panel for each of these. Panels with a single
-    length, where nothing can be seen, are left out if there are others.
+    Several methods at several training lengths get a panel per training length. Panels with a
+    single evaluation length show no trend and are omitted if there are other panels.
     """
     panels = {}
     for name, part in split_by_evaluation(points).items():
         lines = group_by_model(part)
-        lengths = sorted({point.train_length for point in part})
-        if len(lengths) == 1 or len({point.position_method for point in part}) == 1:
+        train_lengths = sorted({point.train_length for point in part})
+        methods = {point.position_method for point in part}
+        if len(train_lengths) == 1 or len(methods) == 1:
             panels[name] = lines
             continue
-        for length in lengths:
-            own = [line for line in lines if line.train_length == length]
-            panels[f"{name}, trained at L={length}"] = without_length(own)
-    several = {
-        name: lines
-        for name, lines in panels.items()
-        if any(len({point.length for point in line.points}) > 1 for line in lines)
-    }
-    plots.draw_panels(title, several or panels, *paths)
+        for train_length in train_lengths:
+            same_length = [line for line in lines if line.train_length == train_length]
+            panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
+    informative = {name: lines for name, lines in panels.items() if _has_several_lengths(lines)}
+    plots.draw_panels(title, informative or panels, *paths)
+
+
+def _has_several_lengths(lines: Iterable[Series]) -> bool:
+    """Return True if any line has points at more than one evaluation length."""
+    return any(len({point.length for point in line.points}) > 1 for line in lines)
 
 
 def without_length(lines: Iterable[Series]) -> list[Series]:
-    """Lines labelled without the training length, for a panel whose title gives it."""
+    """Remove the training length from labels, for a panel whose title contains it."""
     return [replace(line, name=line.name.replace(f", L={line.train_length}", "")) for line in lines]

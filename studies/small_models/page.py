@@ -10,7 +10,7 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.plots import Panel, PlotLine, draw, method_look
+from alibi_fairseq.reporting.plots import Panel, PlotLine, draw, method_style
 from alibi_fairseq.results.measurements import METHOD_NAMES
 
 from .estimates import Estimate, estimate_change, nats_to_percent
@@ -166,7 +166,7 @@ def draw_lengths(models: Mapping, lengths: Sequence[int], *paths: Path) -> None:
         x = [n for n in lengths if n in at]
         y = [at[n].perplexity for n in x]
         spread = [_spread(at[n]) for n in x]
-        lines.append(PlotLine(METHOD_NAMES[method], x, y, method_look(method), spread))
+        lines.append(PlotLine(METHOD_NAMES[method], x, y, method_style(method), spread))
     draw("", [Panel("", lines, trained_at=LENGTH)], *paths)
 
 

@@ -1,3 +1,5 @@
+"""Figures: reproducible files, styles, axes, and annotations."""
+
 import itertools
 
 import pytest
@@ -19,13 +21,13 @@ def draw(measured, path):
 
 
 def axes_of(*lines, **panel):
-    """The axes of a figure of one panel."""
+    """Return the axes of a figure with one panel."""
     figure = plots.compose("title", [plots.Panel("panel", lines, **panel)])
     return figure.axes[0]
 
 
 def two_methods(**perplexities):
-    """A document with the perplexities of methods at 64 and at 128 tokens."""
+    """Return results of methods at 64 and 128 tokens."""
     return document(
         *(
             evaluation_cell(perplexity, position_method=method, length=length)
@@ -41,7 +43,7 @@ MEASURED = two_methods(alibi=(60, 58), sinusoidal=(61, 400))
 @pytest.mark.parametrize(
     ("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
 )
-def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
+def test_figure_files_are_reproducible(tmp_path, suffix, start):
     paths = [tmp_path / f"{name}{suffix}" for name in ("one", "two")]
     for path in paths:
         draw(MEASURED, path)
@@ -49,27 +51,27 @@ def test_figure_is_written_and_the_same_each_time(tmp_path, suffix, start):
     assert one == two and one.startswith(start) and len(one) > 5000
 
 
-def test_lines_are_the_measured_points_with_units_on_the_axes():
+def test_lines_have_measured_points_and_axes_units():
     axes = axes_of(*map(line_of, group_by_model(measurements_of(MEASURED))))
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
     assert "tokens" in axes.get_xlabel() and "Perplexity" in axes.get_ylabel()
-    assert axes.get_yscale() == "log"  # 58 to 400 would press ALiBi's line to the floor
+    assert axes.get_yscale() == "log"  # 58 to 400 would flatten ALiBi's line
     assert axes.get_ylim()[0] < 58 and axes.get_ylim()[1] > 400
 
 
-def test_methods_differ_without_colour():
-    looks = [plots.method_look(method) for method in METHOD_NAMES]
-    assert len({look.color for look in looks}) == len(METHOD_NAMES)
-    assert len({look.marker for look in looks}) == len(METHOD_NAMES)
-    assert len({plots.method_look(f"mine{n}").color for n in range(3)}) == 3
-    by_length = [plots.method_look("alibi", n, range(8)) for n in range(8)]
-    assert len({look.marker for look in by_length}) == 8
+def test_methods_differ_without_color():
+    styles = [plots.method_style(method) for method in METHOD_NAMES]
+    assert len({style.color for style in styles}) == len(METHOD_NAMES)
+    assert len({style.marker for style in styles}) == len(METHOD_NAMES)
+    assert len({plots.method_style(f"mine{n}").color for n in range(3)}) == 3
+    by_length = [plots.method_style("alibi", n, range(8)) for n in range(8)]
+    assert len({style.marker for style in by_length}) == 8
 
 
 def cells_by(**values):
-    """A cell for each combination of values."""
+    """Return a result record for each combination of values."""
     return [
         evaluation_cell(**dict(zip(values, combination)))
         for combination in itertools.product(*values.values())
@@ -96,7 +98,7 @@ TWO = {"train_length": (32, 64), "length": (64, 128)}
         (cells_by(**TWO), ["valid, non-overlapping", "ALiBi, L=32", "ALiBi, L=64"], ["ALiBi"]),
     ],
 )
-def test_splits_strides_and_training_lengths_are_panels(tmp_path, cells, shown, hidden):
+def test_panels_separate_splits_strides_and_lengths(tmp_path, cells, shown, hidden):
     draw(document(*cells), tmp_path / "panels.svg")
     text = (tmp_path / "panels.svg").read_text()
     assert [text.count(f"<!-- {name} -->") for name in (*shown, *hidden)] == [
@@ -107,14 +109,14 @@ def test_splits_strides_and_training_lengths_are_panels(tmp_path, cells, shown, 
 
 def test_ticks_are_round():
     sweep = [100, 512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
-    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), plots.method_look("alibi"))
+    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), plots.method_style("alibi"))
     ticks = [int(tick) for tick in axes_of(line).get_xticks() if 100 <= tick <= 15512]
     assert ticks == [128, 256, 512, 1024, 2048, 4096, 8192]
-    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], plots.method_look("alibi"))
-    assert axes_of(line).get_xticks().tolist() == [96, 120]  # no power of two lies between
+    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], plots.method_style("alibi"))
+    assert axes_of(line).get_xticks().tolist() == [96, 120]  # no power of two in between
 
 
-def test_a_run_that_failed_is_written_at_the_end_of_its_line():
+def test_failed_evaluation_is_noted_at_line_end():
     points = [
         Measurement("t5", 512, 512, 512, "valid", 19.65),
         Measurement("t5", 512, 13512, 13512, "valid", None, status="OOM"),
@@ -124,7 +126,7 @@ def test_a_run_that_failed_is_written_at_the_end_of_its_line():
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
 
-def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
+def test_seeds_have_one_line_with_standard_deviation_band():
     seeds = [
         document(evaluation_cell(perplexity + shift, length=length), seed=seed)
         for seed, shift in ((1, 0.0), (2, 2.0))
@@ -139,20 +141,20 @@ def test_seeds_make_one_line_with_a_band_of_one_standard_deviation():
     assert corners.max() == pytest.approx(21.0 + 2**0.5)
 
 
-def test_a_diverged_model_does_not_press_the_others_together():
+def test_diverged_model_is_cut_off():
     measured = two_methods(alibi=(20.0, 19.0), sinusoidal=(21.0, 5.9e9))
     axes = axes_of(*map(line_of, group_by_model(measurements_of(measured))))
     assert axes.get_ylim()[1] < 30
     assert [text.get_text() for text in axes.texts] == ["5.9e+09 ↑"]
 
 
-def test_noise_does_not_fill_the_axis():
-    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], plots.method_look("alibi"))
+def test_axis_does_not_magnify_noise():
+    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], plots.method_style("alibi"))
     low, high = axes_of(line).get_ylim()
     assert low < 646 and high > 654 and high - low > 10 * (654 - 646)
 
 
-def test_a_figure_says_what_it_shows(tmp_path):
+def test_figure_has_title_and_caption(tmp_path):
     facts = {"model": "alibi_lm_tiny", "updates": 5000, "vocabulary": 40}
     cells = [evaluation_cell(39.0, length=n, **facts) for n in (64, 128)]
     draw(document(*cells), tmp_path / "figure.svg")

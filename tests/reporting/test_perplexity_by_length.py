@@ -1,4 +1,4 @@
-"""Tables of one's own measurements by length."""
+"""Tables of perplexity by evaluation length."""
 
 from pathlib import Path
 
@@ -8,8 +8,7 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.paper.report_tables import perplexity_grid, table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.plots import line_of
-from alibi_fairseq.results.measurements import group_by_model as series_of
-from alibi_fairseq.results.measurements import measurements_of
+from alibi_fairseq.results.measurements import group_by_model, measurements_of
 from alibi_fairseq.results.schema import load_results_file
 
 
@@ -21,7 +20,7 @@ def rows_of(*cells):
     return cells_of(length_table(*cells))[1:]
 
 
-def test_numbers_are_shown_as_the_paper_shows_them():
+def test_numbers_have_the_papers_format():
     shown = [markdown.perplexity(v) for v in (18.3951, 999.994, 1000.4, 2.5e7)]
     assert shown == ["18.40", "999.99", "1000", "2.50e+07"]
     shown = [markdown.difference(v) for v in (0.034, -1.2, 12345.0)]
@@ -29,7 +28,7 @@ def test_numbers_are_shown_as_the_paper_shows_them():
     assert [markdown.thousands(v) for v in (28300, 999.6, 3.2)] == ["28.3k", "1000", "3"]
 
 
-def test_length_table_has_a_row_per_model_and_says_what_is_missing():
+def test_length_table_has_a_row_per_model():
     shown = length_table(
         evaluation_cell(70.0, position_method="sinusoidal", length=64),
         evaluation_cell(60.0, length=64),
@@ -45,7 +44,7 @@ def test_length_table_has_a_row_per_model_and_says_what_is_missing():
     ]
 
 
-#: Of a text of 1,548 tokens: as measured now, and without the window as earlier versions wrote it.
+#: Results on a text of 1,548 tokens; the last one lacks the window, as in earlier versions.
 SHORT_TEXT = [
     evaluation_cell(60.0, length=1024, tokens=1548, longest_window=1024),
     evaluation_cell(59.0, length=2048, tokens=1548, longest_window=1548),
@@ -53,7 +52,7 @@ SHORT_TEXT = [
 ]
 
 
-def test_lengths_past_the_end_are_marked_in_tables():
+def test_tables_mark_lengths_past_the_end():
     shown = length_table(*SHORT_TEXT)
     assert cells_of(shown)[1] == ["ALiBi, L=64", "60.00", "59.00 †", "59.00 †"]
     assert "†: no window is this long" in shown and "has 1,548 tokens" in shown
@@ -64,16 +63,16 @@ def test_lengths_past_the_end_are_marked_in_tables():
 
 
 def test_lines_end_where_the_text_ends():
-    (line,) = series_of(measurements_of(document(*SHORT_TEXT)))
+    (line,) = group_by_model(measurements_of(document(*SHORT_TEXT)))
     drawn = line_of(line)
     assert (drawn.x, drawn.y) == ([1024, 1548], [60.0, 59.0])
 
 
-def test_scored_ranges_of_earlier_results_are_not_marked():
+def test_tables_do_not_mark_scored_ranges():
     assert "†" not in length_table(evaluation_cell(length=2048, tokens=100, score_from=2048))
 
 
-def test_each_split_and_stride_has_its_own_table():
+def test_splits_and_strides_have_separate_tables():
     shown = length_table(
         evaluation_cell(1.5, subset="test"),
         evaluation_cell(2.5, stride=16),
@@ -90,7 +89,7 @@ def test_each_split_and_stride_has_its_own_table():
     assert [row[1] for row in cells_of(shown)[1::2]] == ["4.50", "3.50", "2.50", "1.50"]
 
 
-def test_bits_per_byte_are_shown_and_averaged_where_they_are_known():
+def test_bits_per_byte_are_averaged_where_known():
     known = {"bits_per_byte": 1.5, "seed": 1}
     cells = [evaluation_cell(10.0, **known), evaluation_cell(12.0, bits_per_byte=None, seed=2)]
     cells.append(evaluation_cell(9.0, position_method="none"))
@@ -114,7 +113,7 @@ def test_bits_per_byte_are_shown_and_averaged_where_they_are_known():
         ),
     ],
 )
-def test_runs_that_differ_are_told_apart_and_never_averaged(runs, variants):
+def test_different_runs_have_separate_rows(runs, variants):
     rows = rows_of(*(evaluation_cell(10.0 + n, **run) for n, run in enumerate(runs)))
     expected = [f"ALiBi, L=64 ({variant})" for variant in variants]
     assert rows == [[name, f"{10 + n:.2f}"] for n, name in enumerate(expected)]
@@ -146,7 +145,7 @@ def seeds(one: dict, other: dict):
         ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
     ],
 )
-def test_models_that_differ_in_more_than_the_seed(one, other, names):
+def test_different_training_has_separate_rows(one, other, names):
     rows = rows_of(*seeds(one, other))
     assert len(rows) == 2 and {row[1] for row in rows} == {"10.00", "12.00"}
     assert all(name in row[0] for name, row in zip(names, rows))
@@ -171,19 +170,19 @@ def test_score_ranges_are_different_texts():
     assert "seeds" not in shown
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
     assert "valid, non-overlapping, tokens 500 to the end:" in shown
-    (group_by_model,) = series_of(measurements_of(document(*seeds(first, last))))
-    assert {point.perplexity for point in group_by_model.points} == {10.0, 12.0}
+    (model,) = group_by_model(measurements_of(document(*seeds(first, last))))
+    assert {point.perplexity for point in model.points} == {10.0, 12.0}
 
 
-def test_methods_from_outside_keep_their_place_and_their_name():
+def test_unknown_methods_keep_order_and_name():
     methods = ("none", "mine", "alibi", "another", "learned")
     names = {"another": {"display_name": "Another"}}
     rows = rows_of(*(evaluation_cell(position_method=m, **names.get(m, {})) for m in methods))
-    found = [row[0].partition(",")[0] for row in rows]
-    assert found == ["ALiBi", "Another", "Learned", "No positions", "mine"]
+    labels = [row[0].partition(",")[0] for row in rows]
+    assert labels == ["ALiBi", "Another", "Learned", "No positions", "mine"]
 
 
-def test_what_is_no_better_than_a_guess_is_marked():
+def test_chance_level_is_marked():
     cells = [
         evaluation_cell(perplexity, length=length, vocabulary=600)
         for perplexity, length in ((20.0, 64), (450.0, 128))
@@ -196,7 +195,7 @@ def test_what_is_no_better_than_a_guess_is_marked():
 COMMITTED = Path(__file__).parents[2] / "results"
 
 
-def test_committed_table_is_reproduced_exactly():
+def test_committed_table_is_reproduced():
     folder = COMMITTED / "examples" / "demo"
     document = load_results_file(folder / "results.json")
     perplexities, *_ = perplexity_by_length.length_table(measurements_of(document)).partition(

@@ -1,7 +1,7 @@
-"""A full set of results fills every row of every table of the paper and draws every figure.
+"""A report of complete results fills every table and draws every figure of the paper.
 
-The results are stand-ins, the paper's own numbers, but files like real ones: what a table or a
-figure needs that no document provides shows here as missing.
+The results are synthetic: the paper's numbers, written as results files. A number that a table or
+figure needs and no results file provides is reported as missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from alibi_fairseq.results.schema import save_results_file
 GPU = {"cpu": "a processor", "cores": 8, "memory_gb": 64.0, "gpu": "a GPU"}
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
-#: A label of ours in each figure of the paper.
+#: A label of our lines in each figure of the paper.
 OURS = {
     "figure01": "ALiBi",
     "figure02": "a GPU, bf16, alibi_lm_wiki103",
@@ -37,7 +37,7 @@ OURS = {
 
 
 def evaluations(corpus: str) -> dict:
-    """Every perplexity that a table or figure prints for this corpus, and the curves of Figure 5."""
+    """Return results for every printed perplexity of a corpus and the curves of Figure 5."""
     cells = {}
     model = paper.settings(corpus)["model"]
     for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
@@ -61,8 +61,8 @@ def evaluations(corpus: str) -> dict:
 
 
 def trainings(corpus: str) -> dict:
-    """The record of every run that is evaluated, with validations up to its end."""
-    ages = {*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]}
+    """Return a training record of every evaluated run, with validations up to its end."""
+    checkpoints = {*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]}
     runs = {(c["position_method"], c["train_length"]) for c in evaluations(corpus)["cells"]}
     cells = [
         {
@@ -79,13 +79,13 @@ def trainings(corpus: str) -> dict:
             "processes": 8,
         }
         for method, train_length in sorted(runs)
-        for updates in sorted(ages)
+        for updates in sorted(checkpoints)
     ]
     return document(*cells, kind="training", corpus=corpus)
 
 
 def speeds() -> dict:
-    """As ``python -m benchmarks.methods`` writes it, for Table 1 and for the lengths of Figure 7."""
+    """Return results like those of ``benchmarks.methods`` for Table 1 and Figure 7."""
     cases = {(r["position_method"], r["train_length"]) for r in paper.rows("table01")}
     cases |= {(r["position_method"], r["train_length"]) for r in paper.rows("figure07")}
     cells = [
@@ -109,14 +109,14 @@ def speeds() -> dict:
 
 
 def saved(folder, *documents):
-    for number, made in enumerate(documents):
-        save_results_file(made, folder / f"{number}.json")
+    for number, results in enumerate(documents):
+        save_results_file(results, folder / f"{number}.json")
     return folder
 
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory):
-    """The whole report, as the command writes it."""
+    """Folder of the complete report, written by the command."""
     folder = tmp_path_factory.mktemp("complete")
     documents = [make(corpus) for make in (evaluations, trainings) for corpus in UPDATES]
     saved(folder / "in", *documents, speeds())
@@ -126,7 +126,7 @@ def complete(tmp_path_factory):
 
 
 @pytest.mark.parametrize("item", report_tables.TABLES)
-def test_every_printed_perplexity_has_ours_beside_and_nothing_is_missing(complete, item):
+def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
     shown = [cell for row in cells_of(text) for cell in row]
     printed = [p for p in paper.points(item) if p.perplexity] if item != "table01" else []
@@ -135,7 +135,7 @@ def test_every_printed_perplexity_has_ours_beside_and_nothing_is_missing(complet
     assert "missing" not in text
 
 
-def test_every_figure_with_data_draws_ours(complete):
+def test_figures_draw_ours(complete):
     assert set(FIGURES) == set(OURS) == {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
     for item, label in OURS.items():
         text = (complete / "figures" / f"{item}.svg").read_text()
@@ -147,16 +147,14 @@ def test_every_figure_with_data_draws_ours(complete):
     ("changes", "reason"),
     [
         ({}, None),
-        ({"tokenizer": "sentencepiece"}, "the tokeniser is sentencepiece, the paper's wordpiece"),
-        ({"train_tokens": 984_846_357}, "984,846,357 tokens here, about 700,000,000 in the paper"),
-        ({"vocabulary": 32_000}, "32,000 entries in the vocabulary here"),
-        ({"train_bytes": 4_629_000_000}, "4,629,000,000 bytes of text here, about 2,900,000,000"),
-        ({"train_bytes": None}, "the results do not say how many bytes"),
+        ({"tokenizer": "sentencepiece"}, "the tokenizer is sentencepiece, the paper's wordpiece"),
+        ({"train_tokens": 984_846_357}, "984,846,357 tokens, about 700,000,000 in the paper"),
+        ({"vocabulary": 32_000}, "32,000 entries in the vocabulary, about"),
+        ({"train_bytes": 4_629_000_000}, "4,629,000,000 bytes of text, about 2,900,000,000"),
+        ({"train_bytes": None}, "the results do not record the number of bytes"),
     ],
 )
-def test_books_get_verdicts_only_where_text_and_vocabulary_are_the_papers(
-    tmp_path, changes, reason
-):
+def test_verdicts_require_text_like_the_papers(tmp_path, changes, reason):
     text = {"tokenizer": "wordpiece", "vocabulary": 28_996}
     text |= {"train_tokens": 698_000_000, "train_bytes": 3_000_000_000} | changes
     made = evaluations("bookcorpus")

@@ -1,4 +1,4 @@
-"""The paper's numbers must agree with each other wherever it prints a number twice."""
+"""Published numbers: completeness, and agreement where the paper prints a number twice."""
 
 import itertools
 import shutil
@@ -33,7 +33,7 @@ def by_model(item):
     return {(row["position_method"], row["train_length"]): row for row in paper.rows(item)}
 
 
-def test_index_lists_every_table_and_every_file():
+def test_index_lists_every_table_and_file():
     items = [row["item"] for row in paper.rows("index")]
     assert [i for i in items if i.startswith("table")] == [f"table{n:02d}" for n in range(1, 16)]
     files = {path.stem for path in paper.FOLDER.glob("*.csv")}
@@ -45,7 +45,7 @@ def test_index_lists_every_table_and_every_file():
 
 
 @pytest.mark.parametrize(("item", "count"), [("table02", 35), ("table03", 35), ("table04", 33)])
-def test_sweeps_are_complete_and_start_at_table_5(item, count):
+def test_sweeps_match_table_5(item, count):
     lengths = [row["length"] for row in paper.rows(item)]
     first, points = lengths[0], paper.points(item)
     steps = [0, 1, *range(10, 101, 10), *range(200, 1001, 100), *range(2000, 15001, 1000)]
@@ -61,7 +61,7 @@ def test_sweeps_are_complete_and_start_at_table_5(item, count):
         assert at(item, method, first, first) == at("table05", method, first, first)
 
 
-def test_table_5_is_the_whole_triangle():
+def test_table_5_is_complete():
     points = paper.points("table05")
     cells = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
     assert cells == {(a, b) for a in GRID for b in GRID if a <= b}
@@ -81,7 +81,7 @@ def test_table_5_is_the_whole_triangle():
         ("table12", "figure06", 4),
     ],
 )
-def test_a_perplexity_is_the_same_wherever_it_is_printed(item, other, count):
+def test_repeated_perplexities_agree(item, other, count):
     cases = {(p.position_method, p.train_length, p.length, p.subset) for p in paper.points(other)}
     shared = 0
     for point in paper.points(item):
@@ -94,7 +94,7 @@ def test_a_perplexity_is_the_same_wherever_it_is_printed(item, other, count):
     assert at("table11", "alibi", 1024, 2048) == at("table12", "alibi", 1024, 2048) == 8.92
 
 
-def test_speeds_repeat_table_1_which_has_the_ratios_of_the_text():
+def test_speeds_agree_with_table_1_and_text():
     speed = by_model("table01")
     assert set(speed) == {(m, n) for m in SWEEP_METHODS for n in (512, 1024, 3072)}
     for length, ratio in ((512, 0.993), (1024, 0.992), (3072, 1.013)):
@@ -115,7 +115,7 @@ def test_speeds_repeat_table_1_which_has_the_ratios_of_the_text():
 @pytest.mark.parametrize(
     ("item", "method"), [("table13", "sinusoidal"), ("table14", "t5"), ("table15", "alibi")]
 )
-def test_stride_1_tables_are_complete_and_never_worse_than_non_overlapping(item, method):
+def test_stride_1_tables_are_complete(item, method):
     points = paper.points(item)
     assert {p.position_method for p in points} == {method} and {p.stride for p in points} == {1}
     assert {(p.train_length, p.length) for p in points} == {
@@ -125,7 +125,7 @@ def test_stride_1_tables_are_complete_and_never_worse_than_non_overlapping(item,
         assert at(item, method, length, length) < at("table05", method, length, length)
 
 
-def test_noise_band_is_what_the_reruns_show():
+def test_noise_matches_replications():
     assert noise_of("wikitext-103", 512) == Noise(0.24, 0.9, 2 * 18.67)
     assert noise_of("bookcorpus", 3072) == Noise(0.15, None, 2 * 14.52)
     assert noise_of("bookcorpus", 512) == Noise(0.39, None, 2 * 15.38)
@@ -140,7 +140,7 @@ def test_noise_band_is_what_the_reruns_show():
     assert round(max(gaps), 2) == stated == 0.23 and len(gaps) == 10
 
 
-def test_verdicts():
+def test_noise_verdicts():
     noise = Noise(0.24, 0.9, 37.0)
     ours = (20.244, 19.9, 20.25, 20.9, 19.09)
     assert [noise.verdict(perplexity, 20.0) for perplexity in ours] == list("==~~≠")
@@ -161,13 +161,16 @@ def test_verdicts():
         ("wikitext-103", {"model_overrides": '{"alibi_scale": 2}'}, "options of the model"),
     ],
 )
-def test_only_the_papers_setting_is_comparable(corpus, changes, why):
+def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
     ours = replace(paper.points("table05")[0], model="alibi_lm_wiki103", updates=286000)
-    found = why_not_comparable(corpus, replace(ours, **changes))
-    assert found is why is None or why in found
+    reason = why_not_comparable(corpus, replace(ours, **changes))
+    if why is None:
+        assert reason is None
+    else:
+        assert why in reason
 
 
-def test_an_installed_copy_brings_tables_and_recipes(tmp_path, monkeypatch):
+def test_installation_contains_tables_and_recipes(tmp_path, monkeypatch):
     source = Path(__file__).parents[2]
     for name in ("setup.py", "README.md"):
         shutil.copy(source / name, tmp_path)

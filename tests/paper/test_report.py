@@ -1,3 +1,5 @@
+"""Reports: the page, its tables and figures, and contradicting results files."""
+
 import re
 from dataclasses import asdict
 
@@ -14,7 +16,7 @@ TABLES = {f"table{n:02d}.md" for n in range(1, 16)}
 FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
 
 
-def test_the_papers_numbers_alone_give_every_table_and_figure(tmp_path, capsys):
+def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
     assert cli.main(["report", "--out", str(tmp_path)]) == 0
     assert "0 measured cells" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "tables").iterdir()} == TABLES
@@ -44,7 +46,7 @@ def in_the_papers_setting(item="table05", shift=0.1, **changes):
 
 
 @pytest.mark.usefixtures("svg")
-def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, capsys):
+def test_report_compares_only_paper_corpora(tmp_path, capsys):
     save_results_file(in_the_papers_setting(), tmp_path / "in" / "paper.json")
     demo = [
         evaluation_cell(n, train_length=512, length=m) for n, m in ((12.34, 512), (56.78, 3072))
@@ -64,18 +66,20 @@ def test_ours_stand_beside_the_paper_and_the_demonstration_does_not(tmp_path, ca
     assert "<!-- ALiBi, L=512 (paper) -->" in figure and "<!-- ALiBi, L=512 -->" in figure
 
 
-def test_the_same_cell_in_two_files_counts_once_and_contradictions_are_an_error(tmp_path):
+def test_collect_merges_files_and_rejects_contradictions(tmp_path):
     for name, shift in (("a", 0.1), ("b", 0.1 + 1e-6)):
         save_results_file(in_the_papers_setting(shift=shift), tmp_path / f"{name}.json")
     results = collect([tmp_path])
     assert len(results.comparable("wikitext-103")) == 36
     save_results_file(in_the_papers_setting(shift=0.5), tmp_path / "b.json")
-    with pytest.raises(UserInputError, match=r"b\.json and .*a\.json hold different perplexities"):
+    with pytest.raises(
+        UserInputError, match=r"b\.json and .*a\.json contain different perplexities"
+    ):
         collect([tmp_path])
 
 
 @pytest.mark.usefixtures("svg")
-def test_ones_own_results_alone(tmp_path):
+def test_report_of_other_corpus_omits_paper(tmp_path):
     save_results_file(document(evaluation_cell(12.34)), tmp_path / "mine.json")
     out = tmp_path / "out"
     command = ["report", str(tmp_path / "mine.json"), "--out", str(out)]
@@ -91,7 +95,7 @@ def test_ones_own_results_alone(tmp_path):
 
 
 @pytest.mark.usefixtures("svg")
-def test_a_title_and_the_size_of_models_name_what_is_shown(tmp_path):
+def test_report_titles_include_model_size(tmp_path):
     for name, layers in (("deep", 6), ("flat", 2)):
         facts = {"model": "alibi_lm_tiny", "layers": layers, "width": 64, "checkpoint": "best.pt"}
         cells = (evaluation_cell(10.0 + layers, length=n, **facts) for n in (64, 128))
@@ -109,7 +113,7 @@ def test_a_title_and_the_size_of_models_name_what_is_shown(tmp_path):
 
 
 def two_texts(folder, measured, *options, **other):
-    """The same results twice, the second ones on another text of that name."""
+    """Write a report of results on two texts of one name, and return its folder."""
     save_results_file(measured, folder / "in" / "one.json")
     cells = [cell | other for cell in measured["cells"]]
     provenance = measured["provenance"] | ({} if other else {"data_sha256": "c" * 64})
@@ -129,7 +133,7 @@ def two_texts(folder, measured, *options, **other):
     ],
 )
 @pytest.mark.usefixtures("svg")
-def test_different_texts_of_one_name_have_tables_and_figures_of_their_own(tmp_path, other, names):
+def test_report_separates_texts_of_one_name(tmp_path, other, names):
     cells = [evaluation_cell(12.0, length=n) for n in (64, 128)]
     out = two_texts(tmp_path, document(*cells), **other)
     (table,) = (out / "tables").glob("demo*lengths.md")
@@ -142,7 +146,7 @@ def test_different_texts_of_one_name_have_tables_and_figures_of_their_own(tmp_pa
 
 
 @pytest.mark.usefixtures("svg")
-def test_different_texts_never_stand_in_one_table_of_the_paper(tmp_path):
+def test_paper_tables_separate_texts_of_one_name(tmp_path):
     out = two_texts(tmp_path, in_the_papers_setting())
     tables = [path.read_text() for path in (out / "tables").glob("table05*.md")]
     assert ["2 seeds" in text for text in tables] == [False, False]

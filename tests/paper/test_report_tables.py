@@ -1,3 +1,5 @@
+"""Tables of the paper with our numbers."""
+
 from dataclasses import replace
 
 import pytest
@@ -11,7 +13,7 @@ MODELS = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
 
 
 def ours(item, shift=0.0, **changes):
-    """The paper's own points, shifted, as if we had measured them."""
+    """Return the paper's measurements with shifted perplexities, as ours."""
     updates = MODELS[paper.about(item)["corpus"]]
     return [
         replace(
@@ -27,7 +29,7 @@ def ours(item, shift=0.0, **changes):
 
 
 def table(item, points=(), training=()):
-    """A table from points in the paper's setting and cells of trainings."""
+    """Format a table from measurements and validations in the paper's setting."""
     corpus = paper.about(item)["corpus"]
     results = ReportData(points=list(points))
     model = paper.settings(corpus)["model"]
@@ -36,7 +38,7 @@ def table(item, points=(), training=()):
     return report_tables.table(item, results)
 
 
-def test_table_5_has_the_papers_shape():
+def test_table_5_has_rows_and_columns_of_the_paper():
     text = table("table05", ours("table05", 0.3, position_method="alibi"))
     rows = cells_of(text)
     assert rows[0][2:] == ["64", "128", "256", "512", "1024", "1536", "2048", "3072"]
@@ -61,14 +63,14 @@ def test_table_5_has_the_papers_shape():
         ("table07", {"length": 2048}),
     ],
 )
-def test_points_of_another_model_stride_or_length_do_not_enter(item, changes):
+def test_table_ignores_other_models_strides_and_lengths(item, changes):
     method = changes.pop("position_method", "alibi")
     [point] = {p.length: p for p in ours(item, position_method=method) if p.length == 3072}.values()
     text = table(item, [replace(point, perplexity=77.77, **changes)])
     assert "77.77" not in text and "77.77" in table(item, [replace(point, perplexity=77.77)])
 
 
-def test_two_variants_of_a_model_have_a_line_each():
+def test_variants_have_separate_lines():
     points = ours("table15", train_length=3072)
     points += [replace(point, updates=280000, perplexity=17.5) for point in points]
     rows = cells_of(table("table15", points))
@@ -77,7 +79,7 @@ def test_two_variants_of_a_model_have_a_line_each():
     assert [row[1] for row in rows[-5:]] == expected
 
 
-def test_test_sets_keep_other_peoples_models_as_printed():
+def test_test_set_tables_keep_models_by_other_authors():
     rows = cells_of(table("table07", ours("table07", -0.5)))
     others = [row for row in rows if row[0].endswith("(as printed)")]
     assert ["Sandwich Transformer (as printed)", "paper", "–", "17.96"] in others
@@ -88,7 +90,7 @@ def test_test_sets_keep_other_peoples_models_as_printed():
     ]
 
 
-def test_speeds_of_ours_are_labelled_by_batch_size_and_training_is_of_its_own_record():
+def test_speeds_come_from_evaluation_and_training_record():
     fast = {"tokens_per_second": 9000.0, "tokens_per_second_batch_1": 4000.0}
     points = [replace(p, **fast) for p in ours("table02", position_method="alibi")]
     rows = cells_of(table("table02", points))
@@ -111,7 +113,7 @@ def test_speeds_of_ours_are_labelled_by_batch_size_and_training_is_of_its_own_re
     ]
 
 
-def test_tables_11_and_12_tell_update_counts_apart():
+def test_tables_11_and_12_distinguish_update_counts():
     points = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
     rows = cells_of(table("table11", points))
     assert rows[2][1:] == ["ours", "missing", "–"]

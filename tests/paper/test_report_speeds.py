@@ -1,3 +1,5 @@
+"""Speeds in the report: Table 1 and Figure 5."""
+
 from dataclasses import replace
 
 from results_documents import cells_of, document
@@ -11,7 +13,7 @@ from alibi_fairseq.results.schema import save_results_file
 
 
 def cell(method="alibi", length=512, rate=1000.0, **more):
-    """As ``benchmarks.methods`` writes it."""
+    """Return a result record like those of ``benchmarks.methods``."""
     return {
         "name": f"table 1, {method}",
         "phase": "train",
@@ -27,10 +29,10 @@ def cell(method="alibi", length=512, rate=1000.0, **more):
 
 
 def speeds(*documents):
-    return ReportData(documents=[(None, each) for each in documents]).speeds()
+    return ReportData(documents=[(None, results) for results in documents]).speeds()
 
 
-def test_ratios_are_to_our_own_sinusoidal_model():
+def test_speed_ratios_use_our_sinusoidal_model():
     measured = (cell("sinusoidal", rate=2000.0, peak_memory_mb=500.0), cell(rate=3000.0))
     text = report_tables.speed_table(speeds(document(*measured, kind="benchmark")))
     assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
@@ -41,14 +43,14 @@ def test_ratios_are_to_our_own_sinusoidal_model():
     assert len(by_case) == 12
 
 
-def test_the_papers_ratios_are_to_its_sinusoidal_model():
+def test_printed_speed_ratios_use_printed_sinusoidal_model():
     rows = cells_of(report_tables.speed_table({}).partition("Ours")[0])
     by_case = {tuple(row[:2]): row[2:] for row in rows[1:]}
     assert by_case["T5 bias", "3072"][1] == "0.28"
     assert by_case["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]
 
 
-def test_a_gpu_and_a_processor_never_share_a_table():
+def test_speeds_separate_machines():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
     other = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
     documents = [
@@ -62,7 +64,7 @@ def test_a_gpu_and_a_processor_never_share_a_table():
     ]
 
 
-def test_a_report_of_speeds_is_table_1_and_its_figures(tmp_path):
+def test_report_of_speeds_has_only_table_1(tmp_path):
     save_results_file(document(cell(), cell("t5"), kind="benchmark"), tmp_path / "speed.json")
     results = collect([tmp_path])
     write_report(results, tmp_path / "out")
@@ -74,7 +76,7 @@ def test_a_report_of_speeds_is_table_1_and_its_figures(tmp_path):
     assert lines == {"ALiBi": [1.0], "T5 bias": [1.0]}
 
 
-def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():
+def test_time_curve_uses_hours_of_same_updates():
     row = paper.rows("figure05")[-1]
     assert (row["position_method"], row["train_length"], row["length"]) == ("alibi", 1024, 2048)
     run = {"model": "alibi_lm_1b3", "position_method": "alibi", "train_length": 1024}
@@ -82,15 +84,15 @@ def test_evaluations_at_another_length_stand_at_the_hours_of_their_updates():
     point = Measurement(
         "alibi", 1024, 2048, 2048, "valid", model="alibi_lm_1b3", corpus="cc100-roberta"
     )
-    points = [replace(point, updates=n, perplexity=found) for n, found in perplexity.items()]
+    points = [replace(point, updates=n, perplexity=value) for n, value in perplexity.items()]
     validations = [
         run
         | {"length": 1024, "subset": "valid", "updates": n, "loss_bits": 3.0, "gpu_hours": n / 9}
         for n in perplexity
     ]
-    made = document(*validations, kind="training", corpus="cc100-roberta")
-    results = ReportData(documents=[(None, made)], points=points)
-    expected = [(n / 9, found) for n, found in perplexity.items()]
+    results_file = document(*validations, kind="training", corpus="cc100-roberta")
+    results = ReportData(documents=[(None, results_file)], points=points)
+    expected = [(n / 9, value) for n, value in perplexity.items()]
     assert report_figures.time_curve(results, row) == expected
     assert report_figures.time_curve(results, row | {"length": 1024}) == [
         (n / 9, 8.0) for n in perplexity
