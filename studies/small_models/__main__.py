@@ -13,7 +13,7 @@ from alibi_fairseq.data.pipeline import positive
 from alibi_fairseq.runs.runner import execute_experiment, format_dry_run
 
 from .experiment import Study, StudyConfig
-from .page import write_page
+from .page import write_page, write_readme_table
 
 FOLDER = Path(__file__).parent
 
@@ -55,6 +55,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--parallel", type=positive, metavar="N", help="runs at a time (default: one per core)"
     )
+    parser.add_argument(
+        "--readme",
+        type=Path,
+        metavar="FILE",
+        help="README whose table is written next to the page",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of all runs")
     return parser
 
@@ -64,6 +70,8 @@ def main(arguments: list[str]) -> int:
     args = make_parser().parse_args(arguments)
     if not args.corpus:
         print(write_page(args.results))
+        if args.readme:
+            write_readme_table(args.results, args.readme)
         return 0
     config = load(args.config, StudyConfig)
     texts = corpus_paths(args.corpus, [corpus["name"] for corpus in config.corpora])

@@ -108,3 +108,28 @@ def test_page_is_current(tmp_path):
     shutil.copytree(RESULTS, tmp_path / "results")
     page = write_page(tmp_path / "results")
     assert page.read_text() == (RESULTS / "README.md").read_text()
+
+
+def test_readme_table_is_current(tmp_path):
+    """The committed README has the table that its generator makes of the committed JSON."""
+    import shutil
+
+    from studies.small_models.page import write_readme_table
+
+    readme = tmp_path / "README.md"
+    shutil.copy(RESULTS.parents[1] / "README.md", readme)
+    write_readme_table(RESULTS, readme)
+    assert readme.read_text() == (RESULTS.parents[1] / "README.md").read_text()
+
+
+def test_readme_table_states_perplexities():
+    """Perplexities of the README are those of the JSON, the mean of the seeds' losses."""
+    losses = read_losses("secondary")
+    table = (RESULTS.parents[1] / "README.md").read_text().partition("small-models-table: begin")[2]
+    rows = re.findall(rf"^\| ({NAME}) +\| +(\S+) \| +(\S+) \| +(\S+) \|", table, re.MULTILINE)
+    assert len(rows) >= 8
+    for name, *perplexities in rows:
+        for length, shown in zip((128, 512, 2048), perplexities, strict=True):
+            by_seed = losses["wikipedia", METHODS[name], 128, length, length, ""]
+            mean = np.mean([nats.mean() for nats in by_seed.values()])
+            assert float(shown) == pytest.approx(math.exp(mean), abs=0.006)
