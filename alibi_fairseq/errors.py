@@ -55,7 +55,7 @@ def is_command() -> bool:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'NAME'?`` for the most similar known name; empty if none is similar."""
+    """Return `` Did you mean 'NAME'?`` for the most similar name; empty if none is similar."""
     nearest = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 
 def patch_method(owner, name: str) -> Callable:
-    """Replace ``owner.name`` by the decorated function ``f(original, …)``; decorators may be stacked.
+    """Replace ``owner.name`` by the decorated ``f(original, …)``; decorators may be stacked.
 
     Args:
         owner: module or class.

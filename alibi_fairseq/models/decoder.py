@@ -249,7 +249,7 @@ class AlibiDecoder(TransformerDecoder):
 
     @staticmethod
     def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
-        """Copy the last ``length`` inputs of every layer, detached, so that longer tensors are freed."""
+        """Copy the last ``length`` inputs of each layer, detached, to free longer tensors."""
         if memory:
             inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
         return [x[-length:].detach().clone() for x in inputs]

@@ -1,4 +1,4 @@
-"""The save folder of a training: its lock, and checkpoint files that are either complete or absent."""
+"""Save folder of a training: its lock, and checkpoint files that are complete or absent."""
 
 from __future__ import annotations
 

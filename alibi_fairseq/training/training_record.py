@@ -1,7 +1,7 @@
 """Record of a training: the results file ``training.json`` in its save folder.
 
-Each validation adds a result record: loss, updates, tokens trained on, hours, GPU hours, speed and peak
-memory, all from the beginning of the run. What has been recorded is saved in every checkpoint and
+Each validation adds a result record: loss, updates, tokens trained on, hours, GPU hours, speed and
+peak memory, all from the beginning of the run. What has been recorded is saved in every checkpoint and
 loaded with it, so a resumed run continues its results file at the checkpoint.
 """
 
