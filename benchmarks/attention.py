@@ -24,6 +24,7 @@ from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.models import self_attention
 from alibi_fairseq.positions.alibi import LinearBias
+from alibi_fairseq.results.data_folder import DataFolder
 
 from . import common
 
@@ -117,7 +118,7 @@ def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, obj
         One (q, k, v) per layer, each (1, H, T, D) with rotations applied; and the method's bias.
     """
     loaded = load_checkpoint(path, data)
-    split = load_split(data, subset, load_dictionary(data))
+    split = load_split(DataFolder.open(data), subset, load_dictionary(data))
     inputs = split.stream(length, torch.device("cpu")).inputs[:length]
     layers: list[tuple[Tensor, Tensor, Tensor]] = []
     biases = []

@@ -30,6 +30,7 @@ from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.evaluation.scoring import PeakMemory, sum_losses
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
+from alibi_fairseq.results.data_folder import DataFolder
 
 from . import common
 
@@ -101,7 +102,7 @@ class Ours:
 
     def __init__(self, data: Path, checkpoint: Path):
         self.model = load_checkpoint(checkpoint, data, DEVICE)
-        self.split = load_split(data, "valid", load_dictionary(data))
+        self.split = load_split(DataFolder.open(data), "valid", load_dictionary(data))
 
     def seconds(self, length: int, stride: int, skipped: int) -> float:
         """As for fairseq."""

@@ -15,6 +15,7 @@ from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.huggingface.conversion import convert
 from alibi_fairseq.positions import alibi_slopes
+from alibi_fairseq.results.data_folder import DataFolder
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
 CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
@@ -24,7 +25,8 @@ loaded = load_checkpoint(CHECKPOINT, DATA)
 length = loaded.facts["train_length"]
 model = convert(loaded.decoder, "alibi", length).model
 model.set_attn_implementation("eager")  # the one that returns weights
-tokens = torch.from_numpy(load_split(DATA, "valid", load_dictionary(DATA)).tokens[: 4 * length])
+split = load_split(DataFolder.open(DATA), "valid", load_dictionary(DATA))
+tokens = torch.from_numpy(split.tokens[: 4 * length])
 with torch.no_grad():
     attentions = model(tokens[None], output_attentions=True).attentions  # (1, H, T, S) each
 

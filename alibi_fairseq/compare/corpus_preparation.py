@@ -12,7 +12,7 @@ from ..data.probes import PROBES
 from ..data.probes import prepare as prepare_probe
 from ..data.worker_pool import cores
 from ..errors import UserInputError
-from ..results import manifest as manifests
+from ..results.data_folder import DataFolder
 from .comparison_config import CorpusConfig
 from .document_sampling import SharedVocabulary, cut, shared_model, sources_of
 
@@ -34,7 +34,7 @@ def is_prepared(corpus: CorpusConfig, lengths: Sequence[int], out: Path) -> bool
     folders = [data_folder(corpus, length, out) for length in lengths]
     if not all((folder / "train.bin").is_file() for folder in folders):
         return False
-    manifest = manifests.load(text_folder(corpus, out)) or {}
+    manifest = DataFolder.open(text_folder(corpus, out)).manifest or {}
     return not corpus.excerpt or manifest.get("excerpt") == asdict(corpus.excerpt)
 
 

@@ -18,10 +18,11 @@ from ..data.tokenization import SentencePiece, Tokenizer, train_sentencepiece
 from ..data.truncation import excerpt, first, take_until
 from ..data.worker_pool import cores
 from ..errors import UserInputError
-from ..evaluation.data import DOCUMENTS_FILE, load_dictionary, load_split
+from ..evaluation.data import load_dictionary, load_split
 from ..files import atomic_folder, atomic_write, sha256_file
 from ..results import manifest as manifests
 from ..results.completion import CompletionMarker
+from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from .comparison_config import CorpusConfig, ExcerptConfig
 
 #: Where an article of WikiText begins: at " = Title = "; " = = Section = = " has two marks.
@@ -117,13 +118,14 @@ def cut(prepared: Path, out: Path, kept: ExcerptConfig) -> None:
     excerpt(prepared, out, splits)
     with atomic_write(out / DOCUMENTS_FILE) as stream:
         json.dump({"test": starts}, stream)
-    whole = manifests.load(prepared)
+    whole = DataFolder.open(prepared).manifest
     assert whole is not None
     for name in whole["tokenizer"]["files"]:
         shutil.copyfile(prepared / name, out / name)
+    folder = DataFolder.open(out)
     dictionary, sizes = load_dictionary(out), {}
     for name in splits:
-        split = load_split(out, name, dictionary)
+        split = load_split(folder, name, dictionary)
         size, text = {"tokens": len(split.tokens), "lines": len(split.line_starts)}, split.text
         if text.bytes and text.words:  # where the pieces tell
             sizes[name] = {**size, "words": text.words - size["lines"], "bytes": text.bytes}

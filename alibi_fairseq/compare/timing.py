@@ -25,9 +25,9 @@ import torch
 from ..data import probes
 from ..data.worker_pool import cores, progress
 from ..errors import UserInputError
-from ..evaluation.data import corpus_name
 from ..files import atomic_write
 from ..reporting.perplexity_by_length import Columns
+from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from ..results.schema import TRAINING_FILE, load_results_file, new_results_file, save_results_file
 from ..runs.run import EvalStep, Run, unfinished_trials
@@ -270,7 +270,7 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     data = Path(runs[0].data.split(":")[0])
     spent = time.monotonic() - began
     provenance = collect_provenance(seconds=spent, seed=None, data=data, subsets=["train"])
-    document = new_results_file("benchmark", corpus_name(data), provenance, cells)
+    document = new_results_file("benchmark", DataFolder.open(data).corpus, provenance, cells)
     save_results_file(document, path)
     return document
 

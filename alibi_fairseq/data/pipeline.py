@@ -33,6 +33,7 @@ from ..results.completion import (
     run_cached,
     write_settings,
 )
+from ..results.data_folder import DataFolder
 from .sources import text_bytes
 from .tokenization import END_OF_LINE, SPECIAL, Tokenizer, train_sentencepiece
 from .truncation import batches, write_lines
@@ -115,7 +116,7 @@ def _finished(out: Path, settings: dict) -> dict | None:
     data_bin = out / "data-bin"
     if not data_bin.exists():
         return None
-    manifest = manifests.load(data_bin)
+    manifest = DataFolder.open(data_bin).manifest
     if manifest is None:
         raise UserInputError(
             f"{data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "

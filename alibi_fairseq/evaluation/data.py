@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +16,10 @@ import torch
 from fairseq.data import Dictionary, data_utils
 
 from ..errors import UserInputError
-from ..files import sha256_file
-from ..results import manifest
-from ..results.schema import read_json
+from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from .scoring import SplitTensors
 from .windows import Span
 
-#: File in a data folder with the first positions of each split's documents.
-DOCUMENTS_FILE = "documents.json"
 #: How documents are told apart.
 DOCUMENTS = {
     "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
@@ -86,141 +81,115 @@ class Split:
 
 
 def load_dictionary(data: Path) -> Dictionary:
-    """The dictionary of a folder written by ``fairseq-preprocess``."""
+    """Load the dictionary of a folder written by ``fairseq-preprocess``."""
     return Dictionary.load(str(data / "dict.txt"))
 
 
-def load_split(data: Path, name: str, dictionary: Dictionary) -> Split:
+def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
     """Read a split into memory.
 
     Raises:
-        UserInputError: the split does not exist or is empty, or its manifest disagrees.
+        UserInputError: the split is missing or empty, or the manifest describes other data.
     """
-    described = manifest.load(data)
-    if described is not None:
-        check_hashes(described, data, name)
-    lines, binary = None, data / f"{name}.bin"
-    if not binary.is_file() or binary.stat().st_size:
-        lines = data_utils.load_indexed_dataset(str(data / name), dictionary)
+    folder.check_split(name)
+    lines = _load_lines(folder.path, name, dictionary)
     if lines is None:
-        found = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "none"
+        names = sorted(path.stem for path in folder.path.glob("*.idx"))
+        available = ", ".join(names) or "none"
         raise UserInputError(
-            f"The split '{name}' of '{data}' is empty or missing (it has: {found}); change --subset."
+            f"The split '{name}' of '{folder.path}' is empty or missing (it has: {available}). "
+            "Change --subset."
         )
     sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
     tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
     if tokens.min() < 0 or tokens.max() >= len(dictionary):
         raise UserInputError(
-            f"The split '{name}' in '{data}' has a word number beyond the {len(dictionary)} "
-            "entries of its dictionary; prepare the data again."
+            f"The split '{name}' in '{folder.path}' has a token ID beyond the {len(dictionary)} "
+            "entries of its dictionary. Prepare the data again."
         )
-    line_starts = (np.cumsum(sizes) - sizes)[sizes > 0]
-    counts = described["splits"].get(name) if described is not None else None
-    if counts is None:
+    line_ends = np.cumsum(sizes)
+    line_starts = (line_ends - sizes)[sizes > 0]
+    text = _text_in_manifest(folder, name, len(tokens))
+    if text is None:
         text = measure_text(tokens, line_starts, dictionary)
-    elif counts["tokens"] == len(tokens):
-        text = TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
-    else:
-        raise UserInputError(
-            f"The split '{name}' in '{data}' has {len(tokens)} tokens but its manifest says "
-            f"{counts['tokens']}; prepare the data again."
-        )
     return Split(name, tokens, line_starts, dictionary, text)
 
 
-def check_hashes(described: dict, data: Path, name: str) -> None:
-    """Raises UserInputError unless a split and the dictionary are the files that the manifest describes."""
-    folder = data if (data / manifest.FILE_NAME).is_file() else data.parent
-    for path in (data / f"{name}.bin", data / f"{name}.idx", data / "dict.txt"):
-        expected = described.get("files", {}).get(path.relative_to(folder).as_posix())
-        if expected is None or not path.is_file():
-            continue
-        if path.stat().st_size != expected["bytes"] or sha256_file(path) != expected["sha256"]:
-            raise UserInputError(
-                f"'{path}' is not the file that {folder / manifest.FILE_NAME} describes (its "
-                "contents differ); prepare the data again, or remove the manifest if the change "
-                "was meant."
-            )
+def _load_lines(data: Path, name: str, dictionary: Dictionary):
+    """Return the indexed lines of a split, or None if it is missing or empty."""
+    binary = data / f"{name}.bin"
+    if binary.is_file() and binary.stat().st_size == 0:
+        return None
+    return data_utils.load_indexed_dataset(str(data / name), dictionary)
 
 
-def corpus_name(data: Path) -> str:
-    """The corpus name for results: from the manifest, or else from the folder."""
-    described = manifest.load(data)
-    if described is not None:
-        return described["corpus"]
-    folder = data.resolve()
-    return (folder.parent if folder.name in ("data-bin", "data_bin") else folder).name
-
-
-def document_starts(data: Path, split: Split, kind: str) -> list[int]:
-    """The positions where a document begins, the first one 0.
-
-    Args:
-        data: its ``documents.json``, if there is one for the split, gives them.
-        kind: otherwise, a key of ``DOCUMENTS``.
+def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | None:
+    """Return the size of a split's text from the manifest, or None if it is unknown.
 
     Raises:
-        UserInputError: there are not even two documents, or ``documents.json`` is invalid.
+        UserInputError: the split has another number of tokens than the manifest says.
     """
-    listed = read_document_starts(data / DOCUMENTS_FILE, split)
+    if folder.manifest is None or name not in folder.manifest["splits"]:
+        return None
+    counts = folder.manifest["splits"][name]
+    if counts["tokens"] != tokens:
+        raise UserInputError(
+            f"The split '{name}' in '{folder.path}' has {tokens} tokens but its manifest says "
+            f"{counts['tokens']}. Prepare the data again."
+        )
+    return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
+
+
+def document_starts(folder: DataFolder, split: Split, kind: str) -> list[int]:
+    """Return the positions where a document begins, the first one 0.
+
+    Args:
+        folder: data folder, whose ``documents.json`` takes precedence if it names the split.
+        kind: key of ``DOCUMENTS`` that applies otherwise.
+
+    Raises:
+        UserInputError: the split has fewer than two documents, or ``documents.json`` is invalid.
+    """
+    listed = folder.document_starts.get(split.name)
     if listed is not None:
+        if listed[-1] >= len(split.tokens):
+            raise UserInputError(
+                f"'{split.name}' in '{folder.path / DOCUMENTS_FILE}' lists a document that begins "
+                f"at {listed[-1]}, but the last token of the split is {len(split.tokens) - 1}. "
+                "Correct or remove the file."
+            )
         return listed
-    tokens, dictionary = split.tokens, split.dictionary
-    if kind == "titles":
-        # " = Title = " has one mark on either side, " = = Section = = " two.
-        ends = np.append(split.line_starts[1:], len(tokens))
-        lines = split.line_starts[ends - split.line_starts >= 4]
-        last = ends[ends - split.line_starts >= 4] - 2  # before the end-of-sentence symbol
-        marked = tokens == (dictionary.index("=") if "=" in dictionary else -1)
-        starts = lines[marked[lines] & marked[last] & ~marked[lines + 1]]
-    else:
-        ended = np.concatenate([[True, True], tokens == dictionary.eos()])
-        starts = np.flatnonzero(ended[1:-1] & ended[:-2] & ~ended[2:])
+    starts = _title_starts(split) if kind == "titles" else _starts_after_empty_lines(split)
     starts = np.union1d([0], starts)
     if len(starts) < 2:
         raise UserInputError(
-            f"--per-document {kind} finds one document in the {len(tokens)} tokens of "
-            f"'{split.name}' in '{data}'; leave it out, or tell them apart in another way."
+            f"--per-document {kind} finds one document in the {len(split.tokens)} tokens of "
+            f"'{split.name}' in '{folder.path}'. Omit it, or choose another way to separate "
+            "documents."
         )
     return starts.tolist()
 
 
-def read_document_starts(path: Path, split: Split) -> list[int] | None:
-    """Read the first positions of a split's documents from ``documents.json``.
+def _title_starts(split: Split) -> np.ndarray:
+    """Return the positions of lines of the form ' = Title = '.
 
-    Returns:
-        Increasing positions from 0, or None if there is no file or it does not name the split.
-
-    Raises:
-        UserInputError: the file is invalid.
+    Headings of sections, ' = = Section = = ', have two marks on either side.
     """
-    if not path.is_file():
-        return None
-    starts_by_split = read_json(path)
-    if not isinstance(starts_by_split, dict):
-        raise UserInputError(
-            f"'{path}' must be an object with a list of positions for each split, such as "
-            '{"test": [0, 2051]}. Correct or remove it.'
-        )
-    if split.name not in starts_by_split:
-        return None
-    starts = starts_by_split[split.name]
-    # Not isinstance, because True and False are instances of int.
-    is_valid = (
-        isinstance(starts, list)
-        and len(starts) >= 2
-        and all(type(start) is int for start in starts)
-        and all(start < following for start, following in pairwise(starts))
-        and starts[0] == 0
-        and starts[-1] < len(split.tokens)
-    )
-    if not is_valid:
-        raise UserInputError(
-            f"'{split.name}' in '{path}' must list where at least two documents begin: increasing "
-            f"integers from 0 to at most {len(split.tokens) - 1}, the last token of the split. "
-            "Correct or remove it."
-        )
-    return starts
+    tokens, dictionary = split.tokens, split.dictionary
+    ends = np.append(split.line_starts[1:], len(tokens))
+    long_enough = ends - split.line_starts >= 4  # mark, title, mark, end of sentence
+    first = split.line_starts[long_enough]
+    last = ends[long_enough] - 2  # before the end-of-sentence symbol
+    mark = dictionary.index("=") if "=" in dictionary else -1
+    is_mark = tokens == mark
+    return first[is_mark[first] & is_mark[last] & ~is_mark[first + 1]]
+
+
+def _starts_after_empty_lines(split: Split) -> np.ndarray:
+    """Return the positions of non-empty lines after an empty one or at the start of the split."""
+    is_end = split.tokens == split.dictionary.eos()
+    ended = np.concatenate([[True, True], is_end])
+    return np.flatnonzero(ended[1:-1] & ended[:-2] & ~ended[2:])
 
 
 def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:

@@ -23,7 +23,7 @@ from ..data.probes import SETTINGS_FILE
 from ..data.worker_pool import progress
 from ..errors import UserInputError
 from ..files import locked, sha256_file
-from ..results import manifest
+from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from ..results.schema import (
     TRAINING_FILE,
@@ -34,7 +34,7 @@ from ..results.schema import (
     save_results_file,
 )
 from .checkpoint import LoadedModel, load_checkpoint
-from .data import Split, TextSize, corpus_name, document_starts, load_dictionary, load_split
+from .data import Split, TextSize, document_starts, load_dictionary, load_split
 from .probe import ProbeCases
 from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
 from .windows import (
@@ -98,9 +98,10 @@ def run_sweep(sweep: SweepConfig) -> list[dict]:
     # Also finds an output that cannot be written, before anything is measured.
     lock = sweep.out.with_name(f".{sweep.out.name}.lock")
     with locked(lock, f"--out {sweep.out}", "evaluation"):
+        folder = DataFolder.open(sweep.data)
         is_probe = (sweep.data / SETTINGS_FILE).is_file()
-        work: TextCases | ProbeCases = ProbeCases(sweep) if is_probe else TextCases(sweep)
-        results = SweepResults(sweep, work)
+        work: TextCases | ProbeCases = ProbeCases(sweep) if is_probe else TextCases(sweep, folder)
+        results = SweepResults(sweep, work, folder)
         points = list(product(dict.fromkeys(sweep.checkpoints), work.cases))
         pending = [point for point in points if results.find(*point) is None]
         total = sum(work.inputs(case) for _, case in pending)
@@ -124,15 +125,15 @@ class SweepResults:
         UserInputError: the file is not such a document, or was measured with other settings.
     """
 
-    def __init__(self, sweep: SweepConfig, work: TextCases | ProbeCases):
+    def __init__(self, sweep: SweepConfig, work: TextCases | ProbeCases, folder: DataFolder):
         self.path, self.settings = sweep.out, sweep.settings()
         self._began = time.monotonic()
         self._hashes = {path: sha256_file(path) for path in sweep.checkpoints}
         provenance = collect_provenance(
             seconds=0, precision=sweep.precision, data=sweep.data, subsets=work.subsets
         )
-        if text := manifest.summary(sweep.data):
-            provenance["text"] = text
+        if folder.text_summary is not None:
+            provenance["text"] = folder.text_summary
         self._new = new_results_file(work.kind, work.corpus, provenance, [])
         self._documents = [self._new]
         if self.path.exists():
@@ -186,8 +187,9 @@ class TextCases:
 
     kind = "evaluation"
 
-    def __init__(self, sweep: SweepConfig):
-        self.sweep, self.corpus = sweep, corpus_name(sweep.data)
+    def __init__(self, sweep: SweepConfig, folder: DataFolder):
+        self.sweep = sweep
+        self.corpus = folder.corpus
         self.subsets = sorted(sweep.subsets)
         self.cases: list[dict] = []
         for subset, length, stride in product(sweep.subsets, sweep.lengths, sweep.strides):
@@ -199,8 +201,8 @@ class TextCases:
         self.spans: dict[str, list[Span]] = {}
         dictionary = load_dictionary(sweep.data)
         for name in sweep.subsets:
-            split = self.splits[name] = load_split(sweep.data, name, dictionary)
-            starts = document_starts(sweep.data, split, sweep.documents) if sweep.documents else [0]
+            split = self.splits[name] = load_split(folder, name, dictionary)
+            starts = document_starts(folder, split, sweep.documents) if sweep.documents else [0]
             self.spans[name] = spans_of(len(split.tokens), starts, sweep.score_from, sweep.score_to)
         #: Whether windows begin anew in each document.
         self.cut = sweep.score_from is not None or sweep.score_to is not None

@@ -20,7 +20,7 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import load_checkpoint
 from ..evaluation.data import CONTINUATION, SHARE, WORD_MARK, Split, load_dictionary, load_split
 from ..files import atomic_folder
-from ..results import manifest
+from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import NAME, Converted, convert
 from .modeling_alibi_lm import AlibiLmForCausalLM
@@ -48,7 +48,7 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
         loaded = load_checkpoint(checkpoint, data)
         for split in ("valid", "test", "train"):
             if (data / f"{split}.idx").is_file():
-                check_tokenizer(tokenizer, load_split(data, split, dictionary))
+                check_tokenizer(tokenizer, load_split(DataFolder.open(data), split, dictionary))
                 break
         # Of our models the option: in results, a method with other options has another name.
         method = getattr(loaded.decoder.args, "position_method", loaded.facts["position_method"])
@@ -90,9 +90,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     Raises:
         UserInputError: the dictionary holds pieces and no file says whose.
     """
-    described = manifest.load(data)
-    listed = described["tokenizer"].get("files", []) if described else []
-    files = [*named] or [data / name for name in listed]
+    files = [*named] or DataFolder.open(data).tokenizer_files
     if len(files) == 2:
         return dict(zip(("encoder_file", "merges_file"), files))
     if files:

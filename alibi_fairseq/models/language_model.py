@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 
 import torch
 from fairseq.models import FairseqLanguageModel, register_model
@@ -15,7 +14,7 @@ from torch import Tensor
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
 from ..errors import UserInputError
 from ..positions.alibi import slopes_option
-from ..results import manifest
+from ..results.data_folder import DataFolder
 from ..results.provenance import bind_dictionary
 from .config import (
     AlibiLanguageModelConfig,
@@ -155,12 +154,10 @@ def tokenizer_options(data: str) -> dict[str, str | bool]:
 
     They are empty for a tokenizer of words, or without a manifest.
     """
-    data_manifest = manifest.load(data)
-    if data_manifest is None:
-        return {}
-    tokenizer = data_manifest["tokenizer"]
+    folder = DataFolder.open(data)
+    tokenizer = folder.tokenizer
     kind = tokenizer.get("kind")
-    files = [str(Path(data) / name) for name in tokenizer.get("files", [])]
+    files = [str(path) for path in folder.tokenizer_files]
     if kind == "sentencepiece-bpe":
         return {"bpe": "sentencepiece", "sentencepiece_model": files[0]}
     if kind == "byte-level-bpe":

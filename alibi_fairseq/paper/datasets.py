@@ -17,6 +17,7 @@ from ..data.truncation import excerpt, first
 from ..errors import UserInputError
 from ..results import manifest as manifests
 from ..results.completion import CompletionMarker
+from ..results.data_folder import DataFolder
 from ..runs.child_process import ChildProcess
 from ..runs.run import ALIBI
 from .recipe import Scale
@@ -63,7 +64,7 @@ class PaperDataset:
     @property
     def manifest(self) -> dict:
         """Empty before the preparation."""
-        return (manifests.load(self.data_bin) if self.data_bin.is_dir() else None) or {}
+        return (DataFolder.open(self.data_bin).manifest if self.data_bin.is_dir() else None) or {}
 
     @property
     def argument(self) -> str:

@@ -17,7 +17,6 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
 from alibi_fairseq.results.provenance import (
     collect_provenance,
-    data_folders,
     dictionary_sha256,
     version_of,
 )
@@ -73,19 +72,12 @@ class Manifest(JsonObject):
     shards: list[Name] = []
 
 
-def load(data: str | os.PathLike) -> dict | None:
-    """The manifest of a data folder, None when it has none.
-
-    Of several folders joined by ``:`` (fairseq's shards) the first counts; a shard's manifest lies in
-    the folder above it.
+def read_manifest(path: Path) -> dict:
+    """Read and validate a manifest.
 
     Raises:
-        UserInputError: the file is damaged or of a version this release does not know.
+        UserInputError: the file is corrupted or has a version that this release does not know.
     """
-    first = data_folders(data)[0]
-    path = next((p / FILE_NAME for p in (first, first.parent) if (p / FILE_NAME).is_file()), None)
-    if path is None:
-        return None
     try:
         manifest = read_json(path)
         check(Manifest, manifest, str(path))
@@ -100,20 +92,6 @@ def save(manifest: dict, folder: str | os.PathLike) -> None:
     check(Manifest, manifest, str(path))
     with atomic_write(path) as stream:
         stream.write(json_text(manifest))
-
-
-def summary(data: str | os.PathLike) -> dict | None:
-    """What tells whether two texts count alike, tokeniser and sizes; None without a manifest."""
-    manifest = load(data)
-    if manifest is None:
-        return None
-    train = manifest["splits"].get("train", {})
-    return {
-        "tokenizer": manifest["tokenizer"].get("kind"),
-        "vocabulary": manifest["dictionary"].get("entries"),
-        "train_tokens": train.get("tokens"),
-        "train_bytes": train.get("bytes"),
-    }
 
 
 def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:

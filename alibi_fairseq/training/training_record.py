@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from ..results.schema import TRAINING_FILE, new_results_file, save_results_file
 
@@ -117,8 +118,6 @@ class TrainingRecord:
         self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], self._memory.mb())
 
     def _write(self) -> None:
-        from ..evaluation.data import corpus_name
-
         folder = Path(self.cfg.task.data.split(":")[0])
         if self._provenance is None:
             subsets = self.cfg.dataset.valid_subset.split(",")
@@ -132,7 +131,8 @@ class TrainingRecord:
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         seconds = round(self.totals["seconds"], 3)
         provenance = self._provenance | {"date": date, "seconds": seconds}
-        document = new_results_file("training", corpus_name(folder), provenance, self.cells)
+        corpus = DataFolder.open(folder).corpus
+        document = new_results_file("training", corpus, provenance, self.cells)
         path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
         try:
             save_results_file(document, path)

@@ -7,7 +7,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import SPLITS, prepare
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results import manifest as manifests
+from alibi_fairseq.results.data_folder import DataFolder
 
 
 def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
@@ -31,7 +31,7 @@ def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
     assert len(whole) == 25 * len(documents["train"])
     assert manifest["splits"]["train"]["lines"] == 26 * len(documents["train"])
     assert manifest["unit"] == "document" and manifest["identified_by"] is None
-    assert manifests.load(tmp_path / "out" / "data-bin") == manifest
+    assert DataFolder.open(tmp_path / "out" / "data-bin").manifest == manifest
     assert prepare(text, tmp_path / "out") == (manifest, False)
     with pytest.raises(UserInputError, match="seed: 1 there, 2 now"):
         prepare(

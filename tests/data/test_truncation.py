@@ -13,7 +13,8 @@ from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.data.truncation import excerpt, first
 from alibi_fairseq.data.wikitext103 import WikiText103
-from alibi_fairseq.evaluation.data import corpus_name, load_dictionary, load_split
+from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.results.data_folder import DataFolder
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def corpus(tmp_path):
 
 
 def split(folder, name):
-    return load_split(folder, name, load_dictionary(folder))
+    return load_split(DataFolder.open(folder), name, load_dictionary(folder))
 
 
 def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path):
@@ -41,7 +42,7 @@ def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path
     assert cut.line_starts.tolist() == whole.line_starts[: len(cut.line_starts)].tolist()
     assert split(out, "valid").tokens.tolist() == split(corpus, "valid").tokens.tolist()
     assert not (out / "test.bin").exists()
-    assert corpus_name(out) == "text-smoke"
+    assert DataFolder.open(out).corpus == "text-smoke"
     assert (out / "dict.txt").read_bytes() == (corpus / "dict.txt").read_bytes()
 
 

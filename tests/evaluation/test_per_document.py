@@ -17,6 +17,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import Split, TextSize, document_starts
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
+from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.schema import load_results_file
 
 STARTS = [0, 120, 240, 260]
@@ -141,7 +142,7 @@ def test_where_documents_begin(tmp_path, kind, lines, starts):
     dictionary.add_symbol("=")
     begins = np.cumsum([0, *map(len, numbers[:-1])])
     split = Split("test", np.concatenate(numbers), begins, dictionary, TextSize())
-    assert document_starts(tmp_path, split, kind) == starts
+    assert document_starts(DataFolder.open(tmp_path), split, kind) == starts
 
 
 def test_on_the_command_line(trained, data, tmp_path, refuse):
@@ -180,7 +181,7 @@ def test_invalid_documents_file_is_rejected(tmp_path, content):
     (tmp_path / "documents.json").write_text(content)
     split = Split("test", np.full(20, 5), np.array([0]), dictionary_of(3), TextSize())
     with pytest.raises(UserInputError, match=r"documents\.json"):
-        document_starts(tmp_path, split, "empty-lines")
+        document_starts(DataFolder.open(tmp_path), split, "empty-lines")
 
 
 @pytest.mark.parametrize("content", ["null", '{"valid": [0, 1e400]}'])
@@ -197,4 +198,4 @@ def test_documents_file_without_the_split_is_ignored(tmp_path):
     (tmp_path / "documents.json").write_text('{"valid": [0, 9]}')
     tokens = np.array([5, 2, 2, 5, 2])
     split = Split("test", tokens, np.array([0, 2, 3]), dictionary_of(3), TextSize())
-    assert document_starts(tmp_path, split, "empty-lines") == [0, 3]
+    assert document_starts(DataFolder.open(tmp_path), split, "empty-lines") == [0, 3]

@@ -14,11 +14,11 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import (
     WORD_MARK,
     TextSize,
-    corpus_name,
     load_dictionary,
     load_split,
     measure_text,
 )
+from alibi_fairseq.results.data_folder import DataFolder
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
 
@@ -85,14 +85,16 @@ def test_what_the_preparation_counted_goes_first(trained, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(trained.data, data)
     dictionary = load_dictionary(data)
-    found = load_split(data, "valid", dictionary)
-    assert corpus_name(data) == tmp_path.name
+    found = load_split(DataFolder.open(data), "valid", dictionary)
+    assert DataFolder.open(data).corpus == tmp_path.name
     counts = {"lines": 10, "words": 100, "bytes": 1000, "tokens": len(found.tokens)}
 
     describe(data, valid=counts)
-    assert corpus_name(data) == "small-text"
-    assert load_split(data, "valid", dictionary).text == TextSize(words=110, bytes=1000)
-    assert load_split(data, "test", dictionary).text.words != 110
+    assert DataFolder.open(data).corpus == "small-text"
+    assert load_split(DataFolder.open(data), "valid", dictionary).text == TextSize(
+        words=110, bytes=1000
+    )
+    assert load_split(DataFolder.open(data), "test", dictionary).text.words != 110
     describe(data, valid={**counts, "tokens": 7})
     with pytest.raises(UserInputError, match="its manifest says 7"):
-        load_split(data, "valid", dictionary)
+        load_split(DataFolder.open(data), "valid", dictionary)

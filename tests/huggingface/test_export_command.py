@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.results.data_folder import DataFolder
 
 EOS = 2
 
@@ -42,7 +43,9 @@ def exported(trained, tmp_path_factory, no_tokenizer_check):
 
 
 def valid(data) -> torch.Tensor:
-    return torch.from_numpy(load_split(data, "valid", load_dictionary(data)).tokens)
+    return torch.from_numpy(
+        load_split(DataFolder.open(data), "valid", load_dictionary(data)).tokens
+    )
 
 
 def perplexity(model, data, length: int) -> float:

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_files
+from alibi_fairseq.results.data_folder import DataFolder
 
 #: Symbols of fairseq in the text, words and characters that training never saw, exotic spaces.
 STRANGE = [
@@ -66,7 +67,7 @@ def test_numbers_of_real_text(kind, request, tmp_path):
     loaded.save_pretrained(tmp_path / "twice")
     again = AutoTokenizer.from_pretrained(tmp_path / "twice", **remote)
     for split in ("train", "valid"):
-        stored = load_split(data, split, load_dictionary(data))
+        stored = load_split(DataFolder.open(data), split, load_dictionary(data))
         lines = as_written()[split]
         for tokenizer in (loaded, again):
             text = "".join(f"{line}\n" for line in lines)
@@ -98,7 +99,7 @@ def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
 def test_another_tokeniser_does_not_match(pieces, tmp_path):
     data, files = pieces
     make_sentencepiece(tmp_path / "other.model", vocabulary=120)
-    split = load_split(data, "train", load_dictionary(data))
+    split = load_split(DataFolder.open(data), "train", load_dictionary(data))
     check_tokenizer(build_tokenizer(data, files), split)
     other = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
     with pytest.raises(UserInputError, match="does not match"):

@@ -5,6 +5,7 @@ import pytest
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import manifest as manifests
+from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.provenance import symbols_sha256
 
 SPLITS = {"train": {"lines": 2, "words": 3, "bytes": 12, "tokens": 5}}
@@ -35,7 +36,7 @@ def describe(folder, **changes):
 def test_saved_manifest_is_read_back(data_bin):
     manifest = describe(data_bin, seed=7)
     manifests.save(manifest, data_bin)
-    assert manifests.load(data_bin) == json.loads(json.dumps(manifest))
+    assert DataFolder.open(data_bin).manifest == json.loads(json.dumps(manifest))
     assert manifest["dictionary"] == {"entries": 6, "sha256": symbols_sha256(["the", "cat"])}
     assert manifest["files"]["train.bin"] == {
         "bytes": 3,
@@ -43,7 +44,7 @@ def test_saved_manifest_is_read_back(data_bin):
     }
     assert manifest["provenance"]["seed"] == 7
     assert str(data_bin.parent) not in json.dumps(manifest)  # no path of this machine
-    assert manifests.load(data_bin.parent) is None
+    assert DataFolder.open(data_bin.parent).manifest is None
 
 
 def test_shards_find_the_manifest_above_them(data_bin):
@@ -53,7 +54,7 @@ def test_shards_find_the_manifest_above_them(data_bin):
     manifests.save(manifest, data_bin)
     joined = manifests.data_argument(data_bin, manifest)
     assert joined == f"{shards[0]}:{shards[1]}"
-    assert manifests.load(joined)["corpus"] == "books"
+    assert DataFolder.open(joined).corpus == "books"
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,10 @@ def test_wrong_manifests_are_refused(data_bin, change, words):
     path = data_bin / manifests.FILE_NAME
     path.write_text(json.dumps({**describe(data_bin), **change}))
     with pytest.raises(UserInputError, match=words):
-        manifests.load(data_bin)
+        DataFolder.open(data_bin)
     path.write_text(path.read_text()[:50])
     with pytest.raises(UserInputError, match="Prepare the data again"):
-        manifests.load(data_bin)
+        DataFolder.open(data_bin)
 
 
 @pytest.mark.parametrize(

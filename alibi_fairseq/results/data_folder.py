@@ -1,0 +1,174 @@
+"""A folder of binary data with its description: manifest, dictionary hash, and document starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.files import sha256_file
+from alibi_fairseq.results import manifest as manifests
+from alibi_fairseq.results.provenance import data_folders, dictionary_sha256
+from alibi_fairseq.results.schema import read_json
+
+#: File in a data folder with the first positions of each split's documents.
+DOCUMENTS_FILE = "documents.json"
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A folder written by ``fairseq-preprocess`` or ``alibi-fairseq prepare``.
+
+    Each file is read and validated at most once. The dictionary and ``documents.json`` are read
+    when they are first needed, because training and text generation use neither.
+
+    Attributes:
+        path: the folder.
+        manifest: content of ``manifest.json``, or None without one.
+        manifest_path: path of ``manifest.json``, or None without one.
+    """
+
+    path: Path
+    manifest: dict | None
+    manifest_path: Path | None
+
+    @classmethod
+    def open(cls, data: str | os.PathLike) -> DataFolder:
+        """Open a data folder and read its manifest.
+
+        Args:
+            data: fairseq's data argument. Of several folders joined by ``:`` (shards), the first
+                is opened. The manifest of a shard is in the folder above it.
+
+        Raises:
+            UserInputError: the manifest is corrupted or has an unknown version.
+        """
+        folder = data_folders(data)[0]
+        for parent in (folder, folder.parent):
+            manifest_path = parent / manifests.FILE_NAME
+            if manifest_path.is_file():
+                return cls(folder, manifests.read_manifest(manifest_path), manifest_path)
+        return cls(folder, None, None)
+
+    @property
+    def corpus(self) -> str:
+        """The corpus name for results: that of the manifest, or else that of the folder."""
+        if self.manifest is not None:
+            return self.manifest["corpus"]
+        folder = self.path.resolve()
+        if folder.name in ("data-bin", "data_bin"):
+            folder = folder.parent
+        return folder.name
+
+    @property
+    def text_summary(self) -> dict | None:
+        """The tokenizer and the sizes of dictionary and training text; None without a manifest.
+
+        Perplexities of two texts are in the same units only if their tokenizers and dictionaries
+        agree.
+        """
+        if self.manifest is None:
+            return None
+        train = self.manifest["splits"].get("train", {})
+        return {
+            "tokenizer": self.manifest["tokenizer"].get("kind"),
+            "vocabulary": self.manifest["dictionary"].get("entries"),
+            "train_tokens": train.get("tokens"),
+            "train_bytes": train.get("bytes"),
+        }
+
+    @property
+    def tokenizer(self) -> dict:
+        """The tokenizer of the manifest; empty without a manifest."""
+        if self.manifest is None:
+            return {}
+        return self.manifest["tokenizer"]
+
+    @property
+    def tokenizer_files(self) -> list[Path]:
+        """Paths of the tokenizer's files in the order of the manifest."""
+        if self.manifest_path is None:
+            return []
+        folder = self.manifest_path.parent
+        return [folder / name for name in self.tokenizer.get("files", [])]
+
+    @cached_property
+    def dictionary_sha256(self) -> str:
+        """SHA-256 of the symbols in ``dict.txt``, see :func:`.provenance.symbols_sha256`."""
+        return dictionary_sha256(self.path)
+
+    @cached_property
+    def document_starts(self) -> dict[str, list[int]]:
+        """The first position of each document by split, from ``documents.json``.
+
+        Positions increase from 0. Splits that the file does not name are missing; without a file
+        there are none.
+
+        Raises:
+            UserInputError: the file is invalid.
+        """
+        path = self.path / DOCUMENTS_FILE
+        if not path.is_file():
+            return {}
+        starts_by_split = read_json(path)
+        if not isinstance(starts_by_split, dict):
+            raise UserInputError(
+                f"'{path}' must be an object with a list of positions for each split, such as "
+                '{"test": [0, 2051]}. Correct or remove it.'
+            )
+        for split, starts in starts_by_split.items():
+            if not _are_document_starts(starts):
+                raise UserInputError(
+                    f"'{split}' in '{path}' must list where at least two documents begin: "
+                    "increasing integers from 0. Correct or remove it."
+                )
+        return starts_by_split
+
+    def check_split(self, split: str) -> None:
+        """Check that a split and the dictionary are the files that the manifest describes.
+
+        Raises:
+            UserInputError: the contents of a file differ.
+        """
+        if self.manifest is None or self.manifest_path is None:
+            return
+        expected_files = self.manifest.get("files", {})
+        for path in (
+            self.path / f"{split}.bin",
+            self.path / f"{split}.idx",
+            self.path / "dict.txt",
+        ):
+            name = path.relative_to(self.manifest_path.parent).as_posix()
+            expected = expected_files.get(name)
+            if expected is None or not path.is_file():
+                continue
+            if path.stat().st_size != expected["bytes"] or sha256_file(path) != expected["sha256"]:
+                raise self._contents_differ(path)
+        expected_dictionary = self.manifest["dictionary"].get("sha256")
+        if expected_dictionary not in (None, self.dictionary_sha256):
+            raise self._contents_differ(self.path / "dict.txt")
+
+    def _contents_differ(self, path: Path) -> UserInputError:
+        return UserInputError(
+            f"'{path}' is not the file that {self.manifest_path} describes (its contents differ). "
+            "Prepare the data again, or remove the manifest if the change was intended."
+        )
+
+
+def _are_document_starts(starts: object) -> bool:
+    """Return True if a value lists two or more integers that increase from 0."""
+    if not isinstance(starts, list) or len(starts) < 2:
+        return False
+    # Not isinstance, because True and False are instances of int.
+    if not all(type(start) is int for start in starts):
+        return False
+    return starts[0] == 0 and _increase(starts)
+
+
+def _increase(numbers: Sequence[int]) -> bool:
+    """Return True if each number is larger than the one before."""
+    return all(number < following for number, following in pairwise(numbers))
