@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
-from alibi_fairseq.results.schema import Role, identity
+from alibi_fairseq.results.schema import Role, identity, is_best_checkpoint
 from alibi_fairseq.results.training_command import model_options
 
 METHOD_NAMES = {
@@ -288,7 +288,7 @@ def _described(points: list[Measurement]) -> list[tuple[str, ...]]:
             (
                 point.label or "",
                 size_text(point.layers, point.width, point.parameters) or "of unknown size",
-                f"{point.updates} updates",
+                _updates_text(point),
                 str(point.precision),
                 point.model_overrides or "as trained",
                 f"memory of {point.memory_length or 0}",
@@ -299,6 +299,13 @@ def _described(points: list[Measurement]) -> list[tuple[str, ...]]:
             )
         )
     return found
+
+
+def _updates_text(point: Measurement) -> str:
+    """Return the update count of a point's model, which differs between the seeds of the best."""
+    if is_best_checkpoint(point.checkpoint):
+        return "best checkpoint"
+    return f"{point.updates} updates"
 
 
 def _are_seeds(points: list[Measurement]) -> bool:
@@ -338,6 +345,9 @@ def _average_seeds(points: list[Measurement]) -> list[Measurement]:
     for same in _by_measurement(points):
         if len(same) > 1 and _are_seeds(same):
             means: dict = {"seeds": len(same), "seed": None}
+            updates = {point.updates for point in same}
+            if len(updates) > 1:  # of best checkpoints
+                means["updates"] = None
             for key in ("bits_per_byte", "perplexity"):
                 values = [getattr(p, key) for p in same if getattr(p, key) is not None]
                 means[key] = math.fsum(values) / len(values) if values else None

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
@@ -21,6 +22,8 @@ from alibi_fairseq.errors import UserInputError, requirement
 from alibi_fairseq.files import atomic_write, open_input
 from alibi_fairseq.results.training_command import model_options
 
+#: Checkpoint with the lowest validation loss of a run.
+BEST_CHECKPOINT = "checkpoint_best.pt"
 #: Document that a training writes into its save folder.
 TRAINING_FILE = "training.json"
 
@@ -262,7 +265,9 @@ def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
     Every comparison of results uses it: two cells measure the same thing if they agree in all
     roles, and two models differ at most in their seed if they agree in ``Role.MODEL``. Unknown
     values are left out. Of a training command only the options that determine the model count, and
-    boundaries of documents only where they decide which tokens are scored.
+    boundaries of documents only where they decide which tokens are scored. The update count
+    identifies the model, except for ``checkpoint_best.pt``: seeds reach their lowest validation
+    loss after different numbers of updates, so there it identifies the run.
 
     Args:
         facts: a cell, with the values of its document where these are to count.
@@ -271,9 +276,17 @@ def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
     found = {key: facts.get(key) for role in roles or Role for key in _KEYS[role]}
     if facts.get("train_command") and "train_command" in found:
         found["train_command"] = model_options(facts["train_command"])
+    of_model_only = bool(roles) and Role.RUN not in roles
+    if of_model_only and is_best_checkpoint(facts.get("checkpoint")):
+        found.pop("updates", None)
     if facts.get("score_from") is None and facts.get("score_to") is None:
         found.pop("documents", None)
     return tuple((key, value) for key, value in found.items() if value is not None)
+
+
+def is_best_checkpoint(checkpoint: str | None) -> bool:
+    """Return True if a checkpoint is the one with the lowest validation loss of its run."""
+    return checkpoint is not None and PurePath(checkpoint).name == BEST_CHECKPOINT
 
 
 def cell_identity(kind: str, cell: dict) -> tuple:

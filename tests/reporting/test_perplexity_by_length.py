@@ -158,6 +158,38 @@ def test_seeds_of_one_training_command_are_averaged():
     assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
 
 
+def checkpoints_of_seeds(name: str, *updates: int) -> list[dict]:
+    return [
+        evaluation_cell(10.0 + seed, seed=seed, updates=count, checkpoint=f"runs/{seed}/{name}.pt")
+        for seed, count in enumerate(updates)
+    ]
+
+
+def test_best_checkpoints_of_seeds_are_averaged():
+    best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
+    assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71 (2 seeds)"]]
+    (model,) = series_of(measurements_of(document(*best)))
+    assert model.points[0].updates is None
+    last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
+    assert rows_of(*best, *last) == [
+        ["ALiBi, L=64 (1000 updates)", "10.50 ± 0.71 (2 seeds)"],
+        ["ALiBi, L=64 (best checkpoint)", "10.50 ± 0.71 (2 seeds)"],
+    ]
+
+
+def test_best_checkpoints_of_two_models_are_averaged_apart():
+    cells = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
+    for cell in cells[2:]:
+        cell["lr"] = 0.5
+    rows = rows_of(*cells)
+    assert [row[1] for row in rows] == ["12.50 ± 0.71 (2 seeds)", "10.50 ± 0.71 (2 seeds)"]
+
+
+def test_other_checkpoints_with_different_updates_are_not_averaged():
+    shown = length_table(*checkpoints_of_seeds("checkpoint_last", 900, 1000))
+    assert "seeds" not in shown
+
+
 def test_seeds_on_unknown_data_are_not_averaged():
     measured = measurements_of(document(*seeds({}, {}), data_sha256=None))
     rows = cells_of(perplexity_by_length.length_table(measured))[1:]
