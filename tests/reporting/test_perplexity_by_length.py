@@ -168,7 +168,7 @@ def checkpoints_of_seeds(name: str, *updates: int) -> list[dict]:
 def test_best_checkpoints_of_seeds_are_averaged():
     best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
     assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71 (2 seeds)"]]
-    (model,) = series_of(measurements_of(document(*best)))
+    (model,) = group_by_model(measurements_of(document(*best)))
     assert model.points[0].updates is None
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
