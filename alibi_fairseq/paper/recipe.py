@@ -1,8 +1,8 @@
-"""The paper's training runs, read from the YAML files of ``configs/``, which explain each value.
+"""The paper's training recipes, read from the YAML files of ``configs/``, which explain each value.
 
-An update sees ``gpus × sequences × update_freq`` sequences of ``length`` tokens: each GPU runs
-``update_freq`` passes over ``sequences`` sequences and then all gradients are added up. A recipe keeps
-its tokens per update on any number of GPUs. A :class:`Scale` makes it a smaller run of the same kind.
+An update reads ``gpus × sequences × update_freq`` sequences of ``length`` tokens: each GPU makes
+``update_freq`` passes over ``sequences`` sequences, then all gradients are summed. A recipe keeps its
+tokens per update on any number of GPUs. A :class:`Scale` turns it into a smaller run.
 """
 
 from __future__ import annotations
@@ -24,31 +24,44 @@ CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
 
 @dataclass(frozen=True)
 class Batch:
-    """How the sequences of one update are shared out."""
+    """Distribution of the sequences of one update over GPUs and passes.
 
-    length: int  # tokens per sequence
-    max_tokens: int  # most in one pass of one GPU: its sequences, and perhaps room for part of one
-    update_freq: int  # passes of each GPU per update
-    gpus: int  # of all nodes together
+    Attributes:
+        length: tokens per sequence.
+        max_tokens: largest number of tokens in one pass of one GPU. It need not be a multiple of
+            ``length``.
+        update_freq: passes of each GPU per update.
+        gpus: number of GPUs across all nodes.
+    """
+
+    length: int
+    max_tokens: int
+    update_freq: int
+    gpus: int
 
     @property
     def sequences(self) -> int:
-        """In one pass of one GPU."""
+        """Number of sequences in one pass of one GPU."""
         return self.max_tokens // self.length
 
     @property
     def sequences_per_update(self) -> int:
+        """Number of sequences in one update of all GPUs."""
         return self.gpus * self.sequences * self.update_freq
 
     @property
     def tokens_per_update(self) -> int:
+        """Number of tokens in one update of all GPUs."""
         return self.length * self.sequences_per_update
 
     def on(self, gpus: int) -> Batch:
-        """The same sequences per update on another number of GPUs.
+        """Distribute the same sequences per update over another number of GPUs.
 
-        Takes as few passes as possible without ever giving a GPU more sequences at once than the
-        recipe does, so that it fits where the recipe fits.
+        The number of passes is the smallest one that does not give a GPU more sequences at once than
+        the recipe does, so that memory suffices wherever it suffices for the recipe.
+
+        Raises:
+            UserInputError: The sequences cannot be divided evenly among the GPUs.
         """
         if gpus < 1:
             raise UserInputError(f"The number of GPUs must be at least 1, not {gpus}.")
@@ -57,40 +70,55 @@ class Batch:
         total = self.sequences_per_update
         if total % gpus:
             raise UserInputError(
-                f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update: its {total} "
-                f"sequences of {self.length} tokens cannot be dealt out evenly; use a divisor of "
-                f"{total}."
+                f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update, because its "
+                f"{total} sequences of {self.length} tokens cannot be divided evenly. Use a divisor "
+                f"of {total}."
             )
-        share = total // gpus
-        sequences = max(n for n in range(1, self.sequences + 1) if share % n == 0)
-        most = self.max_tokens if sequences == self.sequences else sequences * self.length
-        return Batch(self.length, most, share // sequences, gpus)
+        sequences_per_gpu = total // gpus
+        divisors = [n for n in range(1, self.sequences + 1) if sequences_per_gpu % n == 0]
+        sequences = max(divisors)
+        max_tokens = self.max_tokens if sequences == self.sequences else sequences * self.length
+        return Batch(self.length, max_tokens, sequences_per_gpu // sequences, gpus)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run, complete."""
+    """All settings of one training run.
 
-    folder: str  # of its file below configs/
-    name: str  # of its file, e.g. alibi-512
-    corpus: str  # that it trains on
+    Attributes:
+        folder: folder of the recipe's file in ``configs/``.
+        name: name of the file without suffix, e.g. ``alibi-512``.
+        corpus: corpus of the training data.
+        options: settings without those of the other attributes.
+        starts_from_another: whether training starts from the weights of a trained model.
+    """
+
+    folder: str
+    name: str
+    corpus: str
     position_method: str
     batch: Batch
     updates: int
-    options: Settings  # all others
-    starts_from_another: bool = False  # it begins with the weights of a trained model
+    options: Settings
+    starts_from_another: bool = False
 
     @property
     def path(self) -> str:
-        """``folder/name``, the recipe's name everywhere."""
+        """Full name of the recipe, ``folder/name``."""
         return f"{self.folder}/{self.name}"
 
     @property
     def train_length(self) -> int:
+        """Tokens per training sample."""
         return self.batch.length
 
     def settings(self, gpus: int | None = None, cpu: bool = False) -> Settings:
-        """All options by fairseq group, for the published or another number of GPUs, or of processes on a CPU."""
+        """Return all options by fairseq group.
+
+        Args:
+            gpus: number of GPUs, or of processes on a CPU (default: the recipe's).
+            cpu: whether to train on a CPU.
+        """
         batch = self.batch if gpus is None else self.batch.on(gpus)
         computed: Settings = {
             "task": {"tokens_per_sample": batch.length},
@@ -100,13 +128,14 @@ class Recipe:
             "distributed_training": {"distributed_world_size": batch.gpus},
         }
         if cpu:
-            half = {name: False for name in self.options["common"] if "fp16" in name}
-            computed["common"] = {**half, "cpu": True}
+            half_precision = [name for name in self.options["common"] if "fp16" in name]
+            computed["common"] = dict.fromkeys(half_precision, False)
+            computed["common"]["cpu"] = True
         return merge(self.options, computed)
 
 
 def read(path: Path) -> Recipe:
-    """A recipe from its file."""
+    """Load a recipe from its file."""
     options = yaml.safe_load(path.read_text(encoding="utf-8"))
     del options["task"]["data"]
     (update_freq,) = options["optimization"].pop("update_freq")
@@ -130,13 +159,13 @@ def read(path: Path) -> Recipe:
 
 RECIPES: dict[str, Recipe] = {
     recipe.path: recipe
-    for folder in (*CORPORA, "extend")  # which goes beyond the paper
+    for folder in (*CORPORA, "extend")  # "extend" is not part of the paper
     for recipe in map(read, sorted((CONFIGS / folder).glob("*.yaml")))
 }
 
 
 def find_recipe(path: str) -> Recipe:
-    """The recipe called ``folder/name``; the path of its file in ``configs/`` is understood too."""
+    """Return the recipe named ``folder/name``, or with the path of its file in ``configs/``."""
     name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
     if name not in RECIPES:
         hint = did_you_mean(name, RECIPES)
@@ -147,7 +176,7 @@ def find_recipe(path: str) -> Recipe:
 
 
 def merge(*parts: Settings) -> Settings:
-    """Settings merged, later ones overriding earlier ones."""
+    """Merge settings; later ones override earlier ones."""
     merged: Settings = {}
     for part in parts:
         for group, values in part.items():
@@ -156,73 +185,96 @@ def merge(*parts: Settings) -> Settings:
 
 
 def flags(settings: Settings) -> list[str]:
-    """All settings as command-line arguments."""
+    """Convert settings to command-line arguments."""
     arguments = []
     for group, options in settings.items():
         for option, value in options.items():
-            if option == "_name":  # of the group's component
+            if option == "_name":  # "_name" selects the component
                 option = "arch" if group == "model" else group
             name = "--" + option.replace("_", "-")
             if isinstance(value, bool):
-                arguments += [name] if value else []  # every switch here is off by default
+                if value:  # every switch in the recipes is off by default
+                    arguments.append(name)
             else:
-                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-                arguments += [name, text]
+                values = value if isinstance(value, list) else [value]
+                arguments += [name, ",".join(map(str, values))]
     return arguments
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How far a recipe is scaled down; method, length, task, loss, optimiser and kind of schedule stay."""
+    """Reduction of recipes in model size, data, and updates.
+
+    Position method, training length, task, loss, optimizer, and kind of schedule stay the same.
+
+    Attributes:
+        caveat: description of the runs, for the warning above a table.
+        updates: number of updates of every run (default: the recipe's).
+        tokens: largest number of tokens per update.
+        vocabulary: number of most frequent words or pieces to keep (default: all).
+        cutoffs: cutoffs of adaptive input and softmax, for recipes that have them.
+        model: model options.
+        checkpoint: checkpoint options.
+        excerpt: tokens to keep of each split; empty for all.
+        prepare: flags of the preparation by corpus.
+        log_interval: updates between log lines.
+    """
 
     name: str
-    caveat: str  # how far its results go, for the header of a table
-    updates: int | None = None  # of every run; None: the recipe's
-    tokens: int = 0  # per update, at most
-    vocabulary: int | None = None  # the most frequent words or pieces are kept; None: all
-    cutoffs: str = ""  # of adaptive input and softmax, where the recipe has them
+    caveat: str
+    updates: int | None = None
+    tokens: int = 0
+    vocabulary: int | None = None
+    cutoffs: str = ""
     model: dict[str, object] = field(default_factory=dict)
     checkpoint: dict[str, object] = field(default_factory=dict)
-    excerpt: dict[str, int] = field(default_factory=dict)  # tokens of each split; empty: all
-    prepare: dict[str, str] = field(default_factory=dict)  # flags by corpus
+    excerpt: dict[str, int] = field(default_factory=dict)
+    prepare: dict[str, str] = field(default_factory=dict)
     log_interval: int = 100
 
     def updates_of(self, recipe: Recipe, updates: int) -> int:
-        """The number of updates at this scale that is the same share of the run."""
+        """Convert an update count of a recipe to the same fraction of a run at this scale."""
         if self.updates is None:
             return updates
         return max(1, round(self.updates * updates / recipe.updates))
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        """The run at this scale: its schedule shortened, its model as narrow as the scale says."""
+        """Return a recipe at this scale, with a shorter schedule and a smaller model."""
         if self.updates is None:
             return recipe
         schedule: dict[str, Any] = recipe.options["lr_scheduler"]
         warmup = max(1, round(schedule["warmup_updates"] * self.updates / recipe.updates))
-        end: dict[str, Any] = {"total_num_update": float(self.updates)}
+        new_schedule: dict[str, Any] = {"warmup_updates": warmup}
         if schedule["_name"] == "cosine":
-            end = {"lr_period_updates": self.updates - warmup}
+            new_schedule["lr_period_updates"] = self.updates - warmup
+        else:
+            new_schedule["total_num_update"] = float(self.updates)
         options: Settings = {
             "model": dict(self.model),
-            "lr_scheduler": {"warmup_updates": warmup, **end},
+            "lr_scheduler": new_schedule,
             "checkpoint": self.checkpoint,
-            # The same loss in less time, most of which a small model spends on its output layer.
+            # The same loss in less time: a small model spends most time on its output layer.
             "criterion": {"_name": f"chunked_{recipe.options['criterion']['_name']}"},
         }
         if "adaptive_input_cutoff" in recipe.options["model"]:
             for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
                 options["model"][name] = self.cutoffs
         length = recipe.train_length
+        sequences = max(1, self.tokens // length)
         return replace(
             recipe,
-            batch=Batch(length, self.tokens // length * length or length, update_freq=1, gpus=1),
+            batch=Batch(length, sequences * length, update_freq=1, gpus=1),
             updates=self.updates,
             options=merge(recipe.options, options),
         )
 
 
-#: The paper's own, and those of ``configs/scales/``.
-SCALES = {"paper": Scale("paper", "the paper's runs")} | {
-    path.stem: Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
-    for path in sorted((CONFIGS / "scales").glob("*.yaml"))
-}
+def read_scale(path: Path) -> Scale:
+    """Load a scale from its file."""
+    return Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+#: The paper's scale and those of ``configs/scales/``, by name.
+SCALES = {"paper": Scale("paper", "the paper's runs")}
+for _path in sorted((CONFIGS / "scales").glob("*.yaml")):
+    SCALES[_path.stem] = read_scale(_path)
