@@ -66,7 +66,7 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
 
 
 def known_method(name: str) -> str:
-    """The name; raises UserInputError if there is no such method."""
+    """Return the name; raise UserInputError if there is no such method."""
     if name not in METHODS:
         hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
         raise UserInputError(

@@ -56,7 +56,7 @@ _LONGEST = 1 << 16
 
 
 def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
-    """The slope of each head, equal to the authors' code.
+    """Return the slope of each head, equal to the authors' code.
 
     For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3), with ``bias_max`` for 8.
     Otherwise, e.g. for the 12 heads of ``alibi_lm_small``, this follows the authors' code and not
@@ -167,7 +167,7 @@ class Alibi(PositionMethod):
 
 
 def positive(text: str) -> float | None:
-    """The number that a text is, or None if it is no positive number."""
+    """Return a text as a number, or None if it is no positive number."""
     try:
         number = float(text)
     except ValueError:
@@ -185,7 +185,7 @@ def non_negative(text: str) -> float | None:
 
 
 def slope_divisor(alibi_scale: str) -> float | None:
-    """The divisor of the slopes that ``alibi_scale`` asks for; None if it depends on the length.
+    """Return the divisor of the slopes for ``alibi_scale``, or None if it depends on the length.
 
     Raises:
         UserInputError: if it is neither ``none`` nor ``dynamic`` nor a positive number.
@@ -225,7 +225,7 @@ def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
 
 
 def slopes_option(value: str) -> str:
-    """The value of ``--alibi-slopes``, where a file is replaced by its numbers.
+    """Return the value of ``--alibi-slopes``, with a file replaced by its numbers.
 
     A model that stores them does not need the file again.
 

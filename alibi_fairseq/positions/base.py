@@ -31,7 +31,7 @@ Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class PositionConfig:
-    """What a position method knows about its model.
+    """Model properties available to a position method.
 
     Attributes:
         embed_dim: model width C.
@@ -67,17 +67,17 @@ class PositionConfig:
 
 
 class ScoreBias:
-    """A term added to the scaled attention scores: softmax(q·k/√D + bias). An immutable value, which
-    is computed by ``at`` if it is one of the two kinds below, otherwise by ``block``.
+    """Immutable term added to the scaled attention scores: softmax(q·k/√D + bias).
 
-    If ``needs_grad`` is true it has learned parameters; it is then rebuilt in every layer instead of
-    being shared, so that activation checkpointing sees every use of them.
+    The two kinds below compute it with ``at``, all others with ``block``. If ``needs_grad`` is true,
+    the bias has learned parameters. It is then rebuilt in every layer instead of being shared, so that
+    activation checkpointing sees every use of them.
     """
 
     needs_grad: bool = False
 
     def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        """The bias of consecutive queries and the first keys, without the causal mask.
+        """Return the bias of consecutive queries and the first keys, without the causal mask.
 
         Args:
             q: (B, H, n, D) queries at positions ``first … first + n - 1``.
@@ -93,18 +93,21 @@ class RelativeBias(ScoreBias):
     """A score bias that depends only on the distance from the key to the query."""
 
     def at(self, distance: Tensor) -> Tensor:
-        """Bias (H, *distance.shape) in fp32 at distances, query position − key position, integers ≥ 0."""
+        """Return the bias at each distance, (H, *distance.shape), in fp32.
+
+        ``distance`` holds integers ≥ 0, query position − key position.
+        """
         raise NotImplementedError
 
 
 class QueryPositionBias(ScoreBias):
-    """A score bias that depends on the distance and on where in its own text the query is."""
+    """A score bias that depends on the distance and on the position of the query in its document."""
 
-    def at(self, place: Tensor, distance: Tensor) -> Tensor:
-        """Bias of some queries at each distance.
+    def at(self, query_positions: Tensor, distance: Tensor) -> Tensor:
+        """Return the bias of some queries at each distance.
 
         Args:
-            place: (B or 1, n) integers, position of each query in its own text, ≥ 0.
+            query_positions: (B or 1, n) integers ≥ 0, position of each query in its own document.
             distance: (n, K) integers, query position − key position, ≥ 0.
 
         Returns:
@@ -115,10 +118,11 @@ class QueryPositionBias(ScoreBias):
 
 @dataclass(frozen=True, eq=False)
 class GateBias(ScoreBias):
-    """What the gates of a layer add to its scores: c_i − c_j, c being the running sum of log gates.
+    """Score bias of the gates of a layer: c_i − c_j, where c is the running sum of log gates.
 
     Attributes:
-        total: (B, H, S) c of every key, in fp64: of a long text it is large, and differences count.
+        total: (B, H, S) c of every key, in fp64, since c is large in a long text and only its
+            differences matter.
     """
 
     total: Tensor
@@ -126,11 +130,12 @@ class GateBias(ScoreBias):
     needs_grad = True
 
     def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        last, precise = first + q.shape[2], torch.promote_types(q.dtype, torch.float32)
-        # Relative to the last query, so that the type's precision is spent on keys that matter.
-        here = self.total[..., last - 1 : last].detach()
-        near = (self.total[..., : k.shape[2]] - here).to(precise)  # (B, H, K)
-        return near[..., first:last, None] - near[..., None, :]
+        last = first + q.shape[2]
+        precise = torch.promote_types(q.dtype, torch.float32)
+        # Relative to the last query, so that nearby keys get the precision of the type.
+        reference = self.total[..., last - 1 : last].detach()  # (B, H, 1)
+        relative = (self.total[..., : k.shape[2]] - reference).to(precise)  # (B, H, K)
+        return relative[..., first:last, None] - relative[..., None, :]  # (B, H, n, K)
 
 
 @dataclass(frozen=True)
@@ -164,14 +169,14 @@ class PositionMethod(nn.Module):
         return self, layer
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """What to add to the token embeddings, (B, T, C), or None.
+        """Return position embeddings, (B, T, C), or None.
 
         ``positions`` is (B, T) int64, 0-based in each token's own sequence, −1 at padding.
         """
         return None
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation | None:
-        """A function that rotates the queries and keys of new tokens, or None.
+        """Return the function that rotates the queries and keys of new tokens, or None.
 
         Keys are rotated before they are cached, so a cached key is never rotated again. ``start`` is
         the position of the first new token, which is the number of cached tokens.
@@ -188,7 +193,7 @@ class PositionMethod(nn.Module):
         return PendingGates() if has_gates else None
 
     def gate(self, layer: int, x: Tensor) -> Tensor | None:
-        """The logarithm of each token's gate in one layer, (B, H, T) in fp32 or wider, or None.
+        """Return the logarithm of each token's gate, (B, H, T) in fp32 or wider, or None.
 
         The score of key j and query i gets the sum of the gates of tokens j + 1 … i, see
         :class:`GateBias`. The running sums are cached next to the keys. A method with gates
@@ -206,11 +211,11 @@ class NoPositions(PositionMethod):
 
 
 def token_positions(real: Tensor, document_start: Tensor | None = None) -> Tensor:
-    """0-based positions of tokens, −1 at padding; padding may be on either side.
+    """Return 0-based positions of tokens, −1 at padding, which may be on either side.
 
     Args:
         real: (B, T) bool, True at tokens that are not padding.
-        document_start: (B, T) int64, place of the first token of each token's document, where
+        document_start: (B, T) int64, position of the first token of each token's document, where
             positions begin at 0 again; None if there is one document.
     """
     positions = real.cumsum(1) - 1

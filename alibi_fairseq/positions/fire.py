@@ -40,7 +40,7 @@ class Interpolation(nn.Module):
 
 @dataclass(frozen=True)
 class InterpolatedBias(QueryPositionBias):
-    """f(ψ(distance) / ψ(max(place, τ))).
+    """f(ψ(distance) / ψ(max(query position, τ))).
 
     Attributes:
         layer: the module that holds c, τ and f.
@@ -50,10 +50,11 @@ class InterpolatedBias(QueryPositionBias):
 
     needs_grad = True
 
-    def at(self, place: Tensor, distance: Tensor) -> Tensor:
+    def at(self, query_positions: Tensor, distance: Tensor) -> Tensor:
         layer = self.layer
-        c, threshold = layer.c.float().abs(), layer.log_threshold.float().exp()
-        whole = torch.log1p(c * torch.maximum(place.float(), threshold))  # (B or 1, n)
+        c = layer.c.float().abs()
+        threshold = layer.log_threshold.float().exp()
+        whole = torch.log1p(c * torch.maximum(query_positions.float(), threshold))  # (B or 1, n)
         share = torch.log1p(c * distance) / (whole[..., None] + SMALLEST)  # (B or 1, n, K)
         weights = (p.float() for p in (*layer.hidden.parameters(), *layer.out.parameters()))
         inner, inner_bias, outer, outer_bias = weights

@@ -2,7 +2,7 @@
 
 Paper: Gehring et al. 2017, https://arxiv.org/abs/1705.03122; the form used here is fairseq's
 ``LearnedPositionalEmbedding``: row ``padding_idx + 1 + p`` of one table for position p,
-initialised from N(0, 1/C).
+initialized from N(0, 1/C).
 
 Formula: x_p = token_p + table_p.
 Cost: train_length · C parameters; one addition per token.
@@ -33,7 +33,7 @@ class Learned(PositionMethod):
             self.weight[config.padding_idx] = 0
 
     def embed(self, positions: Tensor) -> Tensor:
-        """As in the base class.
+        """Return position embeddings, (B, T, C).
 
         Raises:
             UserInputError: if a position is past the table and positions are not clamped.
@@ -53,7 +53,7 @@ class Learned(PositionMethod):
         return nn.functional.embedding(positions + padding + 1, self.weight, padding)  # (B, T, C)
 
     def _may_exceed(self, positions: Tensor) -> bool:
-        """False if that can be told without reading the positions, for which the host has to wait.
+        """Return False if no position can exceed the table, without waiting for the device.
 
         In training nothing is cached, so T tokens have positions below T.
         """

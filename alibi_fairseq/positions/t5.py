@@ -4,7 +4,7 @@ Paper: Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1.
 
 Formula: softmax(q·k/√D + b_h(bucket(j − i))). Half of the buckets hold one distance each, the other
 half grow logarithmically up to ``max_distance``; all larger distances share the last bucket. The
-table is shared by all layers, as in the paper. T5 itself does not scale q·k and initialises its
+table is shared by all layers, as in the paper. T5 itself does not scale q·k and initializes its
 projections smaller; here the bias is added to scaled scores. ``t5_max_distance`` is 128 in the
 paper; at training lengths below it, the buckets of the largest distances are not trained.
 Cost: 32 · H parameters; one table lookup per score, and its gradient in training.
@@ -28,7 +28,7 @@ MAX_DISTANCE = 128
 
 
 def bucket_of(distance: Tensor, max_distance: int = MAX_DISTANCE) -> Tensor:
-    """The bucket 0 … 31 of each distance from key to query, which are integers ≥ 0 of any shape."""
+    """Return the bucket, 0 … 31, of each distance (integers ≥ 0 of any shape)."""
     exact = NUM_BUCKETS // 2
     # In fp32 and in this order, so that the bucket boundaries equal T5's.
     octaves = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)

@@ -37,7 +37,7 @@ def pair_scales(head_dim: int, device: torch.device | None = None) -> Tensor:
 
 
 def last_position(dtype: torch.dtype) -> int:
-    """The last position at which keys of magnitude up to 64 stay finite in a dtype."""
+    """Return the last position at which keys of magnitude up to 64 stay finite in a dtype."""
     room = torch.finfo(dtype).max / (2 * 64)  # a rotation can make a feature √2 times as large
     return int(UNIT * math.log(room) / -math.log(FASTEST_DECAY))
 
