@@ -51,7 +51,7 @@ setup(
         "pydantic>=2",
     ],
     extras_require={
-        # export, import-hf
+        # export, import-hf; tested with 5.4.0, 5.10.1, 5.23.0, and 5.24.0
         "huggingface": ["transformers>=5.4,<6", "safetensors"],
         # python -m benchmarks.peers
         "peers": ["transformers>=5.4,<6", "x-transformers"],

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig, GPTNeoXForCausalLM, PreTrainedConfig
 
 from ..errors import UserInputError
 from .configuration_alibi_lm import SYMBOLS, AlibiLmConfig
@@ -53,6 +53,7 @@ class Architecture:
     method: str  # its position method, where it has only one
     fields: dict[str, str]  # its names of our fields, where they differ or others lack them
     modules: dict[str, str] = {}  # its names of our modules, where they differ; {} is a layer
+    output_weight = "lm_head.weight"
     scales = False  # it multiplies embeddings by √C itself, as fairseq does
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class Architecture:
         if "layers.{}.self_attn.qkv_proj" in self.modules:
             ours = fused(ours, model.num_attention_heads)
         theirs = {self.prefix + renamed(name, self.modules): w for name, w in ours.items()}
-        return {**theirs, "lm_head.weight": output}
+        return {**theirs, self.output_weight: output}
 
     def imported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
         """Weights by our decoder's names, from transformers'."""
@@ -118,7 +119,7 @@ class Architecture:
             if name.startswith(self.prefix) and name.endswith((".weight", ".bias"))
         }
         ours = separated(ours, model.num_attention_heads)
-        return {**ours, "output_projection.weight": weights["lm_head.weight"]}
+        return {**ours, "output_projection.weight": weights[self.output_weight]}
 
 
 def renamed(name: str, modules: dict[str, str]) -> str:
@@ -203,6 +204,8 @@ class GptNeoX(Architecture):
         "layers.{}.final_layer_norm": "layers.{}.post_attention_layernorm",
         "layer_norm": "final_layer_norm",
     }
+    # embed_out.weight up to transformers 5.10, lm_head.weight since 5.23.
+    (output_weight,) = GPTNeoXForCausalLM._tied_weights_keys
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
         return {**super().required(model), "rotary_parameters": model.rotary_parameters}

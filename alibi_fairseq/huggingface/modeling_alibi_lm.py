@@ -1,17 +1,21 @@
 """Language models trained with alibi_fairseq, for transformers.
 
-This file and its two neighbours travel with an exported model (``trust_remote_code=True``) and
-need nothing but transformers. They hold what no architecture of the library does: ALiBi with any
-activation, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input and adaptive softmax.
+This file, ``configuration_alibi_lm.py``, and ``positions_alibi_lm.py`` are copied into the folder
+of an exported model (``trust_remote_code=True``). They import only torch and transformers. They
+implement the features that no architecture of transformers has: ALiBi with any activation
+function, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input, and adaptive softmax.
 
-Shapes: B batch, T new tokens, S keys (cached + new), C model width, H heads, D head size,
+Shapes: B batch, T new tokens, S keys (cached and new), C model width, H heads, D head size,
 V vocabulary.
 """
+
+import inspect
 
 import torch
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.activations import ACT2FN
+from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
@@ -27,6 +31,17 @@ CACHE = "cache" if "cache" in BaseModelOutputWithPast.__dataclass_fields__ else 
 def eager_attention_forward(
     module, query, key, value, attention_mask, scaling, dropout=0.0, position_bias=None, **kwargs
 ):
+    """Compute attention with plain matrix products.
+
+    Args:
+        query: (B, H, T, D).
+        key: (B, H, S, D); ``value`` has the same shape.
+        attention_mask: term added to the scores, (B, 1, T, S), or None.
+        position_bias: term added to the scores, (B or 1, H, T, S), or None.
+
+    Returns:
+        The output, (B, T, H, D), and the attention weights, (B, H, T, S).
+    """
     scores = (query @ key.transpose(2, 3)) * scaling
     if position_bias is not None:
         scores = scores + position_bias
@@ -35,42 +50,96 @@ def eager_attention_forward(
     at_least_fp32 = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.to(at_least_fp32).softmax(-1).to(query.dtype)
     dropped = nn.functional.dropout(weights, p=dropout, training=module.training)
-    return (dropped @ value).transpose(1, 2).contiguous(), weights
+    output = (dropped @ value).transpose(1, 2).contiguous()
+    return output, weights
+
+
+def add_bias_to_mask(attention_mask, position_bias, distance):
+    """Return one mask that holds both the visible keys and the score bias, for SDPA.
+
+    The ``sdpa`` function of older versions of transformers ignores ``position_bias`` (5.4 does).
+    None stands for a mask that is only causal, which ``is_causal`` would replace.
+
+    Args:
+        attention_mask: visible keys as Booleans, or a term added to the scores, (B, 1, T, S);
+            None if each query sees all keys that do not follow it.
+        position_bias: (B or 1, H, T, S).
+        distance: query position minus key position, (T, S).
+
+    Returns:
+        The term that is added to the scores, (B or 1, H, T, S).
+    """
+    if attention_mask is None:
+        attention_mask = distance >= 0
+    if attention_mask.dtype == torch.bool:
+        hidden = torch.finfo(position_bias.dtype).min
+        return torch.where(attention_mask, position_bias, hidden)
+    return position_bias + attention_mask
 
 
 class Attention(nn.Module):
+    """Causal self-attention with a score bias."""
+
     def __init__(self, config, layer_idx):
         super().__init__()
         self.config = config
         self.layer_idx = layer_idx
         self.is_causal = True
         self.scaling = config.head_dim**-0.5
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            nn.Linear(config.hidden_size, config.hidden_size) for _ in range(4)
-        )
+        self.q_proj = nn.Linear(config.hidden_size, config.hidden_size)
+        self.k_proj = nn.Linear(config.hidden_size, config.hidden_size)
+        self.v_proj = nn.Linear(config.hidden_size, config.hidden_size)
+        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(
         self, x, positions, position_ids, distance, bias, attention_mask, kv_cache, **kwargs
     ):
-        q, k, v = (
-            project(x).unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
-            for project in (self.q_proj, self.k_proj, self.v_proj)
-        )  # (B, H, T, D) each
+        """Compute the output, (B, T, C), and the attention weights if the backend returns them.
+
+        Args:
+            x: (B, T, C).
+            positions: position method of the model.
+            position_ids: (B or 1, T).
+            distance: query position minus key position, (T, S).
+            bias: score bias of all layers, (1, H, T, S); None if each layer has a separate one.
+            attention_mask: mask in the format of the backend, or None.
+            kv_cache: keys and values of earlier tokens, or None.
+        """
+        q = self.split_heads(self.q_proj(x))  # (B, H, T, D)
+        k = self.split_heads(self.k_proj(x))
+        v = self.split_heads(self.v_proj(x))
         q, k = positions.rotate(q, k, position_ids)
         if kv_cache is not None:
             k, v = kv_cache.update(k, v, self.layer_idx)  # (B, H, S, D)
         if bias is None:
-            bias = positions.layer_bias(self.layer_idx, q, k, distance)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
+            bias = positions.layer_bias(self.layer_idx, q, k, distance.clamp(min=0))
+        backend = self.config._attn_implementation
+        if backend == "sdpa" and bias is not None:
+            attention_mask = add_bias_to_mask(attention_mask, bias, distance)
+            bias = None
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention_forward)
+        if bias is not None:
+            kwargs["position_bias"] = bias
+        output, weights = attend(
+            self,
+            q,
+            k,
+            v,
+            attention_mask,
+            scaling=self.scaling,
+            dropout=self.config.attention_dropout if self.training else 0.0,
+            **kwargs,
         )
-        dropout = self.config.attention_dropout if self.training else 0.0
-        how = {"scaling": self.scaling, "dropout": dropout, "position_bias": bias, **kwargs}
-        output, weights = attend(self, q, k, v, attention_mask, **how)
         return self.out_proj(output.reshape(x.shape)), weights
+
+    def split_heads(self, x):
+        """Reshape (B, T, C) to (B, H, T, D)."""
+        return x.unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
 
 
 class AlibiLmDecoderLayer(GradientCheckpointingLayer):
+    """Self-attention and feed-forward sublayer, with layer norms before or after each."""
+
     def __init__(self, config, layer_idx):
         super().__init__()
         self.config = config
@@ -82,47 +151,78 @@ class AlibiLmDecoderLayer(GradientCheckpointingLayer):
         self.activation = ACT2FN[config.hidden_act]
 
     def forward(self, x, *context, **kwargs):
-        norms, nothing = (self.self_attn_layer_norm, self.final_layer_norm), (lambda x: x,) * 2
-        before, after = (norms, nothing) if self.config.normalize_before else (nothing, norms)
-        y, weights = self.self_attn(before[0](x), *context, **kwargs)
-        x = after[0](x + self.dropout(y, self.config.dropout))
-        y = self.dropout(self.activation(self.fc1(before[1](x))), self.config.activation_dropout)
-        return after[1](x + self.dropout(self.fc2(y), self.config.dropout)), weights
+        """Compute the output, (B, T, C), and the attention weights.
+
+        ``context`` is what :meth:`Attention.forward` takes after ``x``.
+        """
+        residual = x
+        if self.config.normalize_before:
+            x = self.self_attn_layer_norm(x)
+        x, weights = self.self_attn(x, *context, **kwargs)
+        x = residual + self.dropout(x, self.config.dropout)
+        if not self.config.normalize_before:
+            x = self.self_attn_layer_norm(x)
+
+        residual = x
+        if self.config.normalize_before:
+            x = self.final_layer_norm(x)
+        x = self.activation(self.fc1(x))
+        x = self.dropout(x, self.config.activation_dropout)
+        x = residual + self.dropout(self.fc2(x), self.config.dropout)
+        if not self.config.normalize_before:
+            x = self.final_layer_norm(x)
+        return x, weights
 
     def dropout(self, x, p):
+        """Apply dropout with probability ``p`` during training."""
         return nn.functional.dropout(x, p=p, training=self.training)
 
 
-def bounds(bands, vocab_size):
-    """(first word, one past the last, width) of each band."""
-    ends = [first for first, _ in bands[1:]] + [vocab_size]
-    return [(first, end, width) for (first, width), end in zip(bands, ends)]
+def band_bounds(bands, vocab_size):
+    """Return the first token ID, the end (exclusive), and the width of each band.
+
+    Args:
+        bands: (first token ID, width) of each band.
+    """
+    bounds = []
+    for index, (first, width) in enumerate(bands):
+        is_last = index == len(bands) - 1
+        end = vocab_size if is_last else bands[index + 1][0]
+        bounds.append((first, end, width))
+    return bounds
 
 
 class AdaptiveEmbedding(nn.Module):
-    """Baevski & Auli 2019: narrow embeddings for rare words, each projected to the model width."""
+    """Adaptive input: rare words have narrow embeddings, projected to the model width.
+
+    Source: Baevski & Auli 2019, https://arxiv.org/abs/1809.10853.
+    """
 
     def __init__(self, config):
         super().__init__()
-        self.bounds = bounds(config.embedding_bands, config.vocab_size)
-        self.bands = nn.ModuleList(
-            nn.Sequential(
-                nn.Embedding(end - first, width), nn.Linear(width, config.hidden_size, bias=False)
-            )
-            for first, end, width in self.bounds
-        )
+        self.bounds = band_bounds(config.embedding_bands, config.vocab_size)
+        self.bands = nn.ModuleList()
+        for first, end, width in self.bounds:
+            words = nn.Embedding(end - first, width)
+            project = nn.Linear(width, config.hidden_size, bias=False)
+            self.bands.append(nn.Sequential(words, project))
 
     def forward(self, input_ids):
-        result: torch.Tensor | None = None
+        """Return the embeddings, (B, T, C), of token IDs, (B, T)."""
+        # The first band begins at token ID 0, so the others replace its vectors.
+        embeddings: Tensor | None = None
         for (first, end, _), band in zip(self.bounds, self.bands):
-            inside = ((input_ids >= first) & (input_ids < end)).unsqueeze(-1)
+            inside = (input_ids >= first) & (input_ids < end)
             vectors = band((input_ids - first).clamp(0, end - first - 1))
-            result = vectors if result is None else torch.where(inside, vectors, result)
-        return result
+            if embeddings is None:
+                embeddings = vectors
+            else:
+                embeddings = torch.where(inside.unsqueeze(-1), vectors, embeddings)
+        return embeddings
 
 
 class Embedding(nn.Module):
-    """A plain embedding. The model projects it to its own width after scaling it."""
+    """Embedding matrix with a projection, which the model applies after it scales the vectors."""
 
     def __init__(self, config):
         super().__init__()
@@ -131,11 +231,12 @@ class Embedding(nn.Module):
         self.project = projection(width, config.hidden_size)
 
     def forward(self, input_ids):
+        """Return the embeddings before projection of token IDs, (B, T)."""
         return self.words(input_ids)
 
 
 class Softmax(nn.Module):
-    """A plain output layer: (B, T, C) to (B, T, V)."""
+    """Output layer with one matrix."""
 
     def __init__(self, config):
         super().__init__()
@@ -144,6 +245,7 @@ class Softmax(nn.Module):
         self.words = nn.Linear(config.output_width, config.vocab_size, bias=False)
 
     def forward(self, x):
+        """Return the logits, (B, T, V), of hidden states, (B, T, C)."""
         logits = self.words(self.project(x))
         for symbol in self.excluded_symbols:
             logits[..., symbol] = -torch.inf
@@ -151,46 +253,57 @@ class Softmax(nn.Module):
 
 
 class AdaptiveSoftmax(nn.Module):
-    """Grave et al. 2017. Returns log-probabilities, whose softmax is the distribution."""
+    """Output layer with a narrow matrix for each band of rare words.
+
+    Source: Grave et al. 2017, https://arxiv.org/abs/1609.04309.
+    """
 
     def __init__(self, config):
         super().__init__()
         width = config.output_width
-        (_, frequent, _), *rare = bounds(config.softmax_bands, config.vocab_size)
+        bounds = band_bounds(config.softmax_bands, config.vocab_size)
+        num_frequent = bounds[0][1]
+        rare_bounds = bounds[1:]
         self.project = projection(config.hidden_size, width)
-        self.words = nn.Linear(width, frequent, bias=False)
-        self.classes = nn.Linear(width, len(rare), bias=False)
-        self.tails = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(width, narrow, bias=False), nn.Linear(narrow, end - first, bias=False)
-            )
-            for first, end, narrow in rare
-        )
+        self.words = nn.Linear(width, num_frequent, bias=False)
+        self.classes = nn.Linear(width, len(rare_bounds), bias=False)
+        self.tails = nn.ModuleList()
+        for first, end, tail_width in rare_bounds:
+            narrow = nn.Linear(width, tail_width, bias=False)
+            words = nn.Linear(tail_width, end - first, bias=False)
+            self.tails.append(nn.Sequential(narrow, words))
 
     def forward(self, x):
+        """Return log-probabilities, (B, T, V); their softmax is the distribution."""
         x = self.project(x)
         words = self.words(x)
+        num_frequent = words.shape[-1]
         head = torch.cat([words, self.classes(x)], dim=-1).log_softmax(-1)
-        parts = [head[..., : words.shape[-1]]]
+        bands = [head[..., :num_frequent]]
         for index, tail in enumerate(self.tails):
-            prior = head[..., words.shape[-1] + index, None]
-            parts.append(prior + tail(x).log_softmax(-1))
-        return torch.cat(parts, dim=-1)  # (B, T, V)
+            class_log_probability = head[..., num_frequent + index, None]
+            bands.append(class_log_probability + tail(x).log_softmax(-1))
+        return torch.cat(bands, dim=-1)  # (B, T, V)
 
 
-def projection(width, wanted):
-    """A linear map without bias, where widths differ."""
-    return nn.Identity() if width == wanted else nn.Linear(width, wanted, bias=False)
+def projection(in_features, out_features):
+    """Return a linear map without bias, or the identity if both widths are equal."""
+    if in_features == out_features:
+        return nn.Identity()
+    return nn.Linear(in_features, out_features, bias=False)
 
 
 class AlibiLmPreTrainedModel(PreTrainedModel):
+    """Features and initialization of the models below."""
+
     config_class = AlibiLmConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["AlibiLmDecoderLayer"]
     _supports_sdpa = True
-    _supports_flex_attn = True
-    _supports_flash_attn = False  # its kernels take no bias
+    # Older versions of transformers ignore the score bias here (5.4 does).
+    _supports_flex_attn = "position_bias" in inspect.signature(flex_attention_forward).parameters
+    _supports_flash_attn = False  # its kernels have no score bias
     _supports_attention_backend = True
     _can_compile_fullgraph = True
 
@@ -202,27 +315,35 @@ class AlibiLmPreTrainedModel(PreTrainedModel):
 
 
 class AlibiLmModel(AlibiLmPreTrainedModel):
-    """The transformer without its output layer."""
+    """Transformer without its output layer."""
 
     def __init__(self, config):
         super().__init__(config)
-        embedding = AdaptiveEmbedding if config.embedding_bands else Embedding
-        self.embed_tokens = embedding(config)
+        if config.embedding_bands:
+            self.embed_tokens = AdaptiveEmbedding(config)
+        else:
+            self.embed_tokens = Embedding(config)
         self.positions = POSITIONS[config.position_method](config)
-        embedding_norm = nn.LayerNorm if config.embedding_norm else nn.Identity
-        self.layernorm_embedding = embedding_norm(config.hidden_size)
+        self.layernorm_embedding = nn.Identity()
+        if config.embedding_norm:
+            self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
         self.layers = nn.ModuleList(
             AlibiLmDecoderLayer(config, index) for index in range(config.num_hidden_layers)
         )
-        final_norm = nn.LayerNorm if config.final_norm else nn.Identity
-        self.layer_norm = final_norm(config.hidden_size)
+        self.layer_norm = nn.Identity()
+        if config.final_norm:
+            self.layer_norm = nn.LayerNorm(config.hidden_size)
         self.gradient_checkpointing = False
         self.post_init()
 
     def get_input_embeddings(self):
-        return None if self.config.embedding_bands else self.embed_tokens.words
+        """Return the embedding matrix; None for adaptive input, which has one per band."""
+        if self.config.embedding_bands:
+            return None
+        return self.embed_tokens.words
 
     def set_input_embeddings(self, value):
+        """Replace the embedding matrix."""
         self.embed_tokens.words = value
 
     def forward(
@@ -241,85 +362,106 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         """Compute the hidden states.
 
         Args:
+            attention_mask: False or 0 at padding, (B, S), or a mask of four dimensions.
+            inputs_embeds: embeddings before scaling and projection, (B, T, E); adaptive input has
+                no such embeddings.
             cache: newer name of ``past_key_values``.
-            inputs_embeds: (B, T, E) before scale and projection; adaptive input has none.
         """
         if past_key_values is None:
             past_key_values = cache
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give either input_ids or inputs_embeds.")
+            raise ValueError("Pass either input_ids or inputs_embeds.")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         x = inputs_embeds * self.config.embedding_scale
         if isinstance(self.embed_tokens, Embedding):
             x = self.embed_tokens.project(x)
-        if (self.config.use_cache if use_cache is None else use_cache) and past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
-        new, past = x.shape[1], 0
-        keys, first = new, 0
-        if past_key_values is not None:
-            past = past_key_values.get_seq_length()
-            # A static cache is longer than S; that of a sliding window begins later.
-            keys, first = past_key_values.get_mask_sizes(new, 0)
-        slots = past + torch.arange(new, device=x.device)
-        distance = slots[:, None] - (first + torch.arange(keys, device=x.device))
-        distance = distance.clamp(min=0)  # (T, S)
-        if position_ids is None and attention_mask is not None and attention_mask.dim() == 2:
-            position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
-        elif position_ids is None:
-            position_ids = slots.unsqueeze(0)
 
-        embedded = self.positions.embed(position_ids)
-        if embedded is not None:
-            x = x + embedded.to(x.dtype)
+        if use_cache is None:
+            use_cache = self.config.use_cache
+        if use_cache and past_key_values is None:
+            past_key_values = DynamicCache(config=self.config)
+        num_new = x.shape[1]
+        num_past = 0
+        num_keys = num_new
+        first_key = 0
+        if past_key_values is not None:
+            num_past = past_key_values.get_seq_length()
+            # A static cache has more than S keys; that of a sliding window begins later.
+            num_keys, first_key = past_key_values.get_mask_sizes(num_new, 0)
+        query_positions = num_past + torch.arange(num_new, device=x.device)
+        key_positions = first_key + torch.arange(num_keys, device=x.device)
+        distance = query_positions[:, None] - key_positions  # (T, S)
+        if position_ids is None:
+            position_ids = query_positions.unsqueeze(0)
+            if attention_mask is not None and attention_mask.dim() == 2:
+                counts = attention_mask.long().cumsum(1)
+                position_ids = (counts - 1).clamp(min=0)[:, -num_new:]
+
+        position_embeddings = self.positions.embed(position_ids)
+        if position_embeddings is not None:
+            x = x + position_embeddings.to(x.dtype)
         x = self.layernorm_embedding(x)
         x = nn.functional.dropout(x, p=self.config.dropout, training=self.training)
-        windowed = self.config.sliding_window is not None
-        make_mask = create_sliding_window_causal_mask if windowed else create_causal_mask
-        mask = make_mask(
+        create_mask = create_causal_mask
+        if self.config.sliding_window is not None:
+            create_mask = create_sliding_window_causal_mask
+        mask = create_mask(
             config=self.config,
             inputs_embeds=x,
             attention_mask=attention_mask,
             **{CACHE: past_key_values},
         )
-        bias = self.positions.bias(distance, past + new)
-        bias = None if bias is None else bias.to(x.dtype).unsqueeze(0)  # (1, H, T, S)
+        bias = self.positions.bias(distance.clamp(min=0), num_past + num_new)
+        if bias is not None:
+            bias = bias.to(x.dtype).unsqueeze(0)  # (1, H, T, S)
 
-        states, attentions = [], []
+        hidden_states = [x]
+        attentions = []
         for layer in self.layers:
-            states.append(x)
             x, weights = layer(
                 x, self.positions, position_ids, distance, bias, mask, past_key_values, **kwargs
             )
+            hidden_states.append(x)
             attentions.append(weights)
         x = self.layer_norm(x)
+        hidden_states[-1] = x
         return BaseModelOutputWithPast(
             last_hidden_state=x,
             **{CACHE: past_key_values},
-            hidden_states=(*states, x) if output_hidden_states else None,
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
 
 
 class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
-    """The language model. Under an adaptive softmax its logits are log-probabilities."""
+    """Causal language model. With an adaptive softmax, its logits are log-probabilities."""
 
     def __init__(self, config):
         super().__init__(config)
         self.model = AlibiLmModel(config)
-        self.lm_head = (AdaptiveSoftmax if config.softmax_bands else Softmax)(config)
-        tails = range(len(config.softmax_bands or ()) - 1)
-        outputs = ["lm_head.words.weight", *(f"lm_head.tails.{i}.1.weight" for i in tails)]
-        inputs = "model.embed_tokens." + ("bands.{}.0" if config.softmax_bands else "words")
-        self._tied_weights_keys = {
-            name: f"{inputs.format(i)}.weight" for i, name in enumerate(outputs)
-        }
+        if config.softmax_bands:
+            self.lm_head = AdaptiveSoftmax(config)
+            self._tied_weights_keys = {
+                "lm_head.words.weight": "model.embed_tokens.bands.0.0.weight",
+            }
+            for band in range(1, len(config.softmax_bands)):
+                output_weight = f"lm_head.tails.{band - 1}.1.weight"
+                input_weight = f"model.embed_tokens.bands.{band}.0.weight"
+                self._tied_weights_keys[output_weight] = input_weight
+        else:
+            self.lm_head = Softmax(config)
+            self._tied_weights_keys = {"lm_head.words.weight": "model.embed_tokens.words.weight"}
         self.post_init()
 
     def get_output_embeddings(self):
-        return None if self.config.softmax_bands else self.lm_head.words
+        """Return the output matrix; None for an adaptive softmax, which has one per band."""
+        if self.config.softmax_bands:
+            return None
+        return self.lm_head.words
 
     def set_output_embeddings(self, value):
+        """Replace the output matrix."""
         self.lm_head.words = value
 
     def forward(
@@ -335,31 +477,39 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
         cache: Cache | None = None,
         **kwargs,
     ) -> CausalLMOutputWithPast | tuple:
-        """Compute the logits. ``cache`` is the newer name of ``past_key_values``."""
+        """Compute the logits, (B, T, V), and with labels the loss.
+
+        Args:
+            logits_to_keep: number of last tokens, or their indices; 0 stands for all.
+            cache: newer name of ``past_key_values``.
+        """
         if past_key_values is None:
             past_key_values = cache
         outputs = self.model(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, **kwargs
         )
         x = outputs.last_hidden_state
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(x[:, kept])
+        if isinstance(logits_to_keep, int):
+            logits_to_keep = slice(-logits_to_keep, None)  # 0 keeps all
+        logits = self.lm_head(x[:, logits_to_keep])
         loss = None
         if labels is not None:
             loss = self.loss_function(logits, labels, self.config.vocab_size, **kwargs)
-        result = CausalLMOutputWithPast(
+        output = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
             **{CACHE: getattr(outputs, CACHE)},
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
-        return result if return_dict is not False else result.to_tuple()
+        if return_dict is False:
+            return output.to_tuple()
+        return output
 
     def keep_memory(self, past_key_values):
-        """Cut a ``DynamicCache`` to the last ``memory_length`` states of every layer.
+        """Reduce a ``DynamicCache`` to the last ``memory_length`` states of each layer.
 
-        Called between segments, it reads a long text as the model did in training:
+        Call this method after each segment of a long text to read it as in training:
         ``past = model.keep_memory(model(segment, past_key_values=past).past_key_values)``.
         """
         for layer in past_key_values.layers:
