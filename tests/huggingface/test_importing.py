@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from types import SimpleNamespace
 
@@ -97,8 +98,10 @@ def test_logits_of_the_checkpoint(folder, tmp_path, capsys):
 def imported(folder, out):
     """The checkpoint of a model whose logits are all negative, and the unmodified model."""
     theirs = AutoModelForCausalLM.from_pretrained(folder).eval()
-    norm = theirs.get_decoder().layer_norm if theirs.config.model_type == "xglm" else None
-    if norm is not None:  # a constant feature that every output weight turns into a negative score
+    norms = {"xglm": "model.layer_norm", "bloom": "transformer.ln_f"}
+    if theirs.config.model_type in norms:
+        # A constant feature that every output weight turns into a negative score.
+        norm = theirs.get_submodule(norms[theirs.config.model_type])
         norm.weight.data[0] = 0
         norm.bias.data[0] = 1
         theirs.get_output_embeddings().weight.data[:, 0] = -20
@@ -124,7 +127,7 @@ def test_imported_losses_equal_the_unmodified_model(folder, tmp_path):
     inputs, targets = tokens[:, :-1], tokens[:, 1:].contiguous()
     logits = theirs(renumbered[:, :-1]).logits.double()
     expected = -logits.log_softmax(-1).gather(-1, renumbered[:, 1:, None]).squeeze(-1)
-    if theirs.config.model_type == "xglm":
+    if theirs.config.model_type in ("bloom", "xglm"):
         assert logits.max() < -5
     expected = expected.float()
 
@@ -142,6 +145,25 @@ def test_imported_losses_equal_the_unmodified_model(folder, tmp_path):
     for row, hypotheses in enumerate(SequenceScorer(dictionary).generate([ours], sample)):
         scores = hypotheses[0]["positional_scores"]
         torch.testing.assert_close(-scores, expected[row], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("folder", ["bloom"], indirect=True)
+@torch.no_grad()
+def test_bits_per_token_equal_the_unmodified_bloom(folder, tmp_path):
+    """Test scores that are all negative: a symbol of score 0 would take nearly all probability."""
+    ours, dictionary, theirs = imported(folder, tmp_path / "out")
+    tokens, renumbered = random_text(dictionary)
+    logits = theirs(renumbered[:, :-1]).logits.double()
+    assert logits.max() < -5
+    targets = renumbered[:, 1:, None]
+    expected = -logits.log_softmax(-1).gather(-1, targets).mean() / math.log(2)
+    with_zeros = torch.nn.functional.pad(logits, (0, 1)).log_softmax(-1)
+    assert -with_zeros.gather(-1, targets).mean() / math.log(2) > expected + 5
+
+    features, _ = ours.decoder.extract_features(tokens[:, :-1])
+    losses = token_losses(ours.decoder, features, tokens[:, 1:].contiguous())
+    bits = losses.double().mean() / math.log(2)
+    torch.testing.assert_close(bits, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("folder", ["bloom", "xglm"], indirect=True)
