@@ -1,8 +1,8 @@
-"""Architectures of transformers that hold some of our models exactly: BLOOM, OPT, XGLM, GPT-NeoX.
+"""Architectures of transformers that equal some of our models: BLOOM, OPT, XGLM, and GPT-NeoX.
 
-What a model is, an :class:`AlibiLmConfig` says, whichever library it comes from. An architecture is
-a table of its own names for these fields and for the weights, read in one direction to export and in
-the other to import.
+An :class:`AlibiLmConfig` describes the models of both libraries. Each architecture maps the fields
+of that description and our names of weights to the names of transformers. Export and import use
+these maps in opposite directions.
 
 Shapes: C model width, H heads, D head size.
 """
@@ -29,13 +29,13 @@ ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-#: Fields of :class:`AlibiLmConfig` that only our own files hold, unless they have their defaults.
+#: Fields of :class:`AlibiLmConfig` that must have their defaults in all these architectures.
 OWN = (
     *("embedding_bands", "softmax_bands", "alibi_scale", "alibi_bias_max"),
     *("clamp_learned_positions", "rotary_parameters", "sliding_window", "memory_length"),
     "excluded_symbols",
 )
-#: Fields that all of them have under the same name.
+#: Fields that have the same name in all these architectures.
 COMMON = (
     *("vocab_size", "hidden_size", "attention_dropout"),
     *("num_hidden_layers", "num_attention_heads"),
@@ -45,123 +45,173 @@ Weights = dict[str, Tensor]
 
 
 class Architecture:
-    """One architecture of transformers."""
+    """Architecture of transformers.
+
+    Attributes:
+        name: name in messages and model cards.
+        model_type: name in ``config.json``.
+        prefix: prefix of the weights of all layers but the output layer.
+        method: position method, if the architecture has only one.
+        fields: names of our configuration fields, beyond ``COMMON``.
+        modules: names of our modules, where they differ; ``{}`` stands for the layer index.
+        output_weight: name of the output matrix.
+        scales: True if the model multiplies its embeddings by √C, as fairseq does.
+    """
 
     name: str
     model_type: str
-    prefix: str  # of the transformer's weights in a causal language model
-    method: str  # its position method, where it has only one
-    fields: dict[str, str]  # its names of our fields, where they differ or others lack them
-    modules: dict[str, str] = {}  # its names of our modules, where they differ; {} is a layer
+    prefix: str
+    method: str
+    fields: dict[str, str]
+    modules: dict[str, str] = {}
     output_weight = "lm_head.weight"
-    scales = False  # it multiplies embeddings by √C itself, as fairseq does
+    scales = False
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        """What a model of this architecture always is, given what it may choose.
+        """Return the fields whose values this architecture fixes, given the others.
 
-        Most have layer norms in front of each sublayer and at the end, and embeddings as wide as
-        the model.
+        Most architectures have layer norms before each sublayer and at the end, and embeddings of
+        the model width.
         """
-        return {
+        values: dict[str, Any] = {
             "normalize_before": True,
             "final_norm": True,
             "embedding_norm": False,
             "embedding_width": model.hidden_size,
             "output_width": model.hidden_size,
-            **{field: getattr(AlibiLmConfig(), field) for field in OWN},
         }
+        defaults = AlibiLmConfig()
+        for field in OWN:
+            values[field] = getattr(defaults, field)
+        return values
 
     def position_method(self, config: PreTrainedConfig) -> str:
+        """Return the position method of a model with this configuration."""
         return self.method
 
-    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
-        """The configuration of a model that fits."""
-        tied = model.tie_word_embeddings and (self.scales or model.embedding_scale == 1)
-        values = {theirs: getattr(model, ours) for ours, theirs in self.all_fields().items()}
-        values |= {**SYMBOLS, **more, "tie_word_embeddings": tied}
+    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        """Return the configuration of a model whose required fields fit.
+
+        Args:
+            options: further keys of the configuration.
+        """
+        values = dict(SYMBOLS)
+        for ours, theirs in self.all_fields().items():
+            values[theirs] = getattr(model, ours)
+        values.update(options)
+        # Scaled embeddings are exported as scaled weights, which the output layer does not share.
+        same_scale = self.scales or model.embedding_scale == 1
+        values["tie_word_embeddings"] = model.tie_word_embeddings and same_scale
         return AutoConfig.for_model(self.model_type, **values)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
-        """A model of that configuration.
+        """Describe the model of a configuration.
 
         Raises:
-            UserInputError: our decoder has no such model.
+            UserInputError: if our decoder has no such model.
         """
-        # Some keys of a configuration are not fields of its class, and may be missing.
-        values = {ours: getattr(config, theirs, None) for ours, theirs in self.all_fields().items()}
-        values = {ours: value for ours, value in values.items() if value is not None}
-        method = self.position_method(config)
-        model = AlibiLmConfig(**{"train_length": 2048, "position_method": method, **values})
+        values: dict[str, Any] = {
+            "train_length": 2048,
+            "position_method": self.position_method(config),
+        }
+        for ours, theirs in self.all_fields().items():
+            # Some keys of a configuration are not fields of its class, and may be missing.
+            value = getattr(config, theirs, None)
+            if value is not None:
+                values[ours] = value
+        model = AlibiLmConfig(**values)
         for field, value in self.required(model).items():
             setattr(model, field, value)
         return model
 
     def all_fields(self) -> dict[str, str]:
-        return {**dict(zip(COMMON, COMMON)), **self.fields}
+        """Return transformers' names of our configuration fields, including ``COMMON``."""
+        names = {field: field for field in COMMON}
+        names.update(self.fields)
+        return names
 
     def exported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
-        """Weights by transformers' names, from those of our decoder."""
-        ours = {name: w for name, w in weights.items() if name.endswith((".weight", ".bias"))}
+        """Convert the weights of our decoder to weights with transformers' names."""
+        ours = {
+            name: weight for name, weight in weights.items() if name.endswith((".weight", ".bias"))
+        }
         output = ours.pop("output_projection.weight")
         if not self.scales:
             ours["embed_tokens.weight"] = ours["embed_tokens.weight"] * model.embedding_scale
         if "layers.{}.self_attn.qkv_proj" in self.modules:
-            ours = fused(ours, model.num_attention_heads)
-        theirs = {self.prefix + renamed(name, self.modules): w for name, w in ours.items()}
-        return {**theirs, self.output_weight: output}
+            ours = fuse_projections(ours, model.num_attention_heads)
+        theirs = {
+            self.prefix + rename_weight(name, self.modules): weight for name, weight in ours.items()
+        }
+        theirs[self.output_weight] = output
+        return theirs
 
     def imported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
-        """Weights by our decoder's names, from transformers'."""
+        """Convert weights with transformers' names to the weights of our decoder."""
         modules = {theirs: ours for ours, theirs in self.modules.items()}
-        ours = {
-            renamed(name.removeprefix(self.prefix), modules): w
-            for name, w in weights.items()
-            if name.startswith(self.prefix) and name.endswith((".weight", ".bias"))
-        }
-        ours = separated(ours, model.num_attention_heads)
-        return {**ours, "output_projection.weight": weights[self.output_weight]}
+        ours = {}
+        for name, weight in weights.items():
+            if name.startswith(self.prefix) and name.endswith((".weight", ".bias")):
+                ours[rename_weight(name.removeprefix(self.prefix), modules)] = weight
+        ours = separate_projections(ours, model.num_attention_heads)
+        ours["output_projection.weight"] = weights[self.output_weight]
+        return ours
 
 
-def renamed(name: str, modules: dict[str, str]) -> str:
-    """The name of a weight or bias after its module has been renamed."""
+def rename_weight(name: str, modules: dict[str, str]) -> str:
+    """Return the name of a weight or bias after its module has been renamed.
+
+    Args:
+        modules: new names of modules; ``{}`` stands for the layer index in both.
+    """
     module, _, kind = name.rpartition(".")
     layer = re.search(r"\.(\d+)\.", module)
-    if layer:
-        module = module.replace(layer[0], ".{}.")
-    return f"{modules.get(module, module).format(layer and layer[1])}.{kind}"
+    if layer is None:
+        return f"{modules.get(module, module)}.{kind}"
+    pattern = module.replace(layer[0], ".{}.")
+    new_module = modules.get(pattern, pattern).format(layer[1])
+    return f"{new_module}.{kind}"
 
 
-def fused(weights: Weights, heads: int) -> Weights:
-    """q_proj, k_proj and v_proj of each layer as one qkv_proj: those of each head one by one."""
+def fuse_projections(weights: Weights, heads: int) -> Weights:
+    """Join q_proj, k_proj, and v_proj of each layer to one qkv_proj, ordered by head."""
     result = dict(weights)
     for name in weights:
-        if "q_proj" in name:
-            parts = (result.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv")
-            by_head = torch.stack([part.unflatten(0, (heads, -1)) for part in parts], 1)
-            result[name.replace("q_proj", "qkv_proj")] = by_head.flatten(0, 2)
+        if "q_proj" not in name:
+            continue
+        parts = []
+        for part in "qkv":
+            tensor = result.pop(name.replace("q_proj", f"{part}_proj"))
+            parts.append(tensor.unflatten(0, (heads, -1)))  # (H, D, …)
+        by_head = torch.stack(parts, dim=1)  # (H, 3, D, …)
+        result[name.replace("q_proj", "qkv_proj")] = by_head.flatten(0, 2)
     return result
 
 
-def separated(weights: Weights, heads: int) -> Weights:
-    """The reverse of :func:`fused`."""
+def separate_projections(weights: Weights, heads: int) -> Weights:
+    """Reverse :func:`fuse_projections`."""
     result = dict(weights)
     for name in weights:
-        if "qkv_proj" in name:
-            by_head = result.pop(name).unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
-            for part, tensor in zip("qkv", by_head.unbind(1)):
-                one = tensor.flatten(0, 1).contiguous()
-                result[name.replace("qkv_proj", f"{part}_proj")] = one
+        if "qkv_proj" not in name:
+            continue
+        by_head = result.pop(name).unflatten(0, (heads, 3, -1))  # (H, 3, D, …)
+        for part, tensor in zip("qkv", by_head.unbind(1)):
+            joined_heads = tensor.flatten(0, 1).contiguous()
+            result[name.replace("qkv_proj", f"{part}_proj")] = joined_heads
     return result
 
 
 class Bloom(Architecture):
-    """BigScience 2022: ALiBi behind a layer norm of the embeddings, with GELU.
+    """BLOOM: ALiBi, a layer norm of the embeddings, and GELU (BigScience 2022).
 
-    Inference servers run it. Its bias is slope · key position in the type of the activations, so in
-    bf16 it is coarse beyond a few hundred tokens; that is BLOOM's own arithmetic.
+    Its bias is slope times key position in the data type of the activations. In bf16 it is coarse
+    beyond a few hundred tokens.
     """
 
-    name, model_type, method, prefix = "BLOOM", "bloom", "alibi", "transformer."
+    name = "BLOOM"
+    model_type = "bloom"
+    method = "alibi"
+    prefix = "transformer."
     fields = {"train_length": "seq_length", "dropout": "hidden_dropout"}
     modules = {
         "embed_tokens": "word_embeddings",
@@ -176,18 +226,19 @@ class Bloom(Architecture):
     }
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        return {
-            **super().required(model),
-            "embedding_norm": True,
-            "hidden_act": "gelu_pytorch_tanh",
-            "intermediate_size": 4 * model.hidden_size,
-        }
+        values = super().required(model)
+        values["embedding_norm"] = True
+        values["hidden_act"] = "gelu_pytorch_tanh"
+        values["intermediate_size"] = 4 * model.hidden_size
+        return values
 
 
 class GptNeoX(Architecture):
-    """Black et al. 2022, without parallel residuals: rotary positions, or none."""
+    """GPT-NeoX without parallel residuals: rotary positions or none (Black et al. 2022)."""
 
-    name, model_type, prefix = "GPT-NeoX", "gpt_neox", "gpt_neox."
+    name = "GPT-NeoX"
+    model_type = "gpt_neox"
+    prefix = "gpt_neox."
     fields = {
         "intermediate_size": "intermediate_size",
         "hidden_act": "hidden_act",
@@ -208,22 +259,27 @@ class GptNeoX(Architecture):
     (output_weight,) = GPTNeoXForCausalLM._tied_weights_keys
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        return {**super().required(model), "rotary_parameters": model.rotary_parameters}
+        values = super().required(model)
+        values["rotary_parameters"] = model.rotary_parameters
+        return values
 
     def position_method(self, config: PreTrainedConfig) -> str:
-        return "none" if config.rope_parameters.get("partial_rotary_factor") == 0 else "rotary"
+        if config.rope_parameters.get("partial_rotary_factor") == 0:
+            return "none"
+        return "rotary"
 
-    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
+    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
         if model.rotary_parameters is None:
-            more["rotary_pct"] = float(model.position_method == "rotary")
+            options["rotary_pct"] = 1.0 if model.position_method == "rotary" else 0.0
         else:
-            more["rope_parameters"] = dict(model.rotary_parameters)
-        return super().config(model, use_parallel_residual=False, **more)
+            options["rope_parameters"] = dict(model.rotary_parameters)
+        return super().config(model, use_parallel_residual=False, **options)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         if config.use_parallel_residual:
             raise UserInputError(
-                f"This {self.name} model has use_parallel_residual = True; our decoder has only False."
+                f"This {self.name} model has use_parallel_residual = True, which our decoder does "
+                "not support. Import a model without parallel residuals."
             )
         model = super().read(config)
         if model.position_method == "rotary":
@@ -232,9 +288,15 @@ class GptNeoX(Architecture):
 
 
 class Opt(Architecture):
-    """Zhang et al. 2022: learned positions. It came from fairseq, so most names are the same."""
+    """OPT: learned positions (Zhang et al. 2022).
 
-    name, model_type, method, prefix = "OPT", "opt", "learned", "model.decoder."
+    OPT was trained with fairseq, so most names are equal.
+    """
+
+    name = "OPT"
+    model_type = "opt"
+    method = "learned"
+    prefix = "model.decoder."
     fields = {
         "intermediate_size": "ffn_dim",
         "hidden_act": "activation_function",
@@ -250,12 +312,15 @@ class Opt(Architecture):
     }
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        chosen = {field: getattr(model, field) for field in ("normalize_before", "final_norm")}
-        widths = dict.fromkeys(("embedding_width", "output_width"), model.embedding_width)
-        return {**super().required(model), **chosen, **widths}
+        values = super().required(model)
+        values["normalize_before"] = model.normalize_before
+        values["final_norm"] = model.final_norm
+        values["embedding_width"] = model.embedding_width
+        values["output_width"] = model.embedding_width
+        return values
 
-    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
-        return super().config(model, _remove_final_layer_norm=not model.final_norm, **more)
+    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        return super().config(model, _remove_final_layer_norm=not model.final_norm, **options)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         model = super().read(config)
@@ -264,9 +329,12 @@ class Opt(Architecture):
 
 
 class Xglm(Architecture):
-    """Lin et al. 2021: sinusoidal positions with fairseq's values, embeddings scaled by √C."""
+    """XGLM: fairseq's sinusoidal positions and embeddings scaled by √C (Lin et al. 2021)."""
 
-    name, model_type, method, prefix = "XGLM", "xglm", "sinusoidal", "model."
+    name = "XGLM"
+    model_type = "xglm"
+    method = "sinusoidal"
+    prefix = "model."
     fields = {
         "intermediate_size": "ffn_dim",
         "hidden_act": "activation_function",
@@ -276,16 +344,18 @@ class Xglm(Architecture):
     }
     scales = True
 
-    def config(self, model: AlibiLmConfig, **more: Any) -> PreTrainedConfig:
-        return super().config(model, scale_embedding=model.embedding_scale != 1, **more)
+    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        return super().config(model, scale_embedding=model.embedding_scale != 1, **options)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         model = super().read(config)
-        model.embedding_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        model.embedding_scale = 1.0
+        if config.scale_embedding:
+            model.embedding_scale = math.sqrt(config.d_model)
         return model
 
 
-#: The architecture that each position method can be exported to without code of ours.
+#: Architecture of transformers to which each position method can be exported.
 NATIVE: dict[str, Architecture] = {
     "alibi": Bloom(),
     "learned": Opt(),

@@ -1,4 +1,4 @@
-"""A decoder as a model of transformers: natively where that is exact, else by our own files."""
+"""Convert a decoder to a model of transformers: a native architecture if one is exact."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from .positions_alibi_lm import POSITIONS
 from .rope_parameters import rope_parameters
 
 NAME = "alibi_lm"
-#: Options of ours that an exported model holds, or that say nothing about what it computes.
+#: Our options that exported models support, or that do not affect the scores.
 SUPPORTED_OPTIONS = {
     *("position_method", "attention_backend", "train_length", "train_seed"),
     *("mem_len", "attention_window", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
     "excluded_symbols",
     *Rotary.options,
 }
-#: All others beyond those of fairseq's plain transformer, and their defaults.
-NOT_HELD = {
+#: Our other options, which exported models do not support, and their defaults.
+UNSUPPORTED_OPTIONS = {
     field.name: field.default
     for field in fields(AlibiLanguageModelConfig)
     if field.name
     not in TransformerLanguageModelConfig.__dataclass_fields__.keys() | SUPPORTED_OPTIONS
     or field.name.startswith("scale_")
 }
-#: Our decoder's names of weights, as patterns, and those of the modelling files.
+#: Patterns of our decoder's weight names, and the names in the modeling files.
 RENAMED = (
     (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
     (r"^embed_tokens\.embeddings\.(\d+\.[01]\.weight)$", r"model.embed_tokens.bands.\1"),
@@ -50,44 +50,60 @@ RENAMED = (
     (r"^project_out_dim\.", "lm_head.project."),
     (r"^output_projection\.", "lm_head.words."),
 )
-#: Largest difference of scores that rounding explains.
+#: Largest difference between log-probabilities that is attributed to rounding.
 TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Converted:
-    model: PreTrainedModel  # in evaluation mode, in fp32 on the CPU
+    """Converted model and its comparison with the decoder.
+
+    Attributes:
+        model: model in evaluation mode, in fp32 on the CPU.
+        architecture: name of the architecture.
+        reason: sentence that explains the choice of the architecture.
+        difference: largest difference between log-probabilities on random tokens.
+    """
+
+    model: PreTrainedModel
     architecture: str
-    reason: str  # one sentence on why that one
-    difference: float  # between the scores of both on random tokens, the largest
+    reason: str
+    difference: float
 
 
 def convert(decoder: nn.Module, position_method: str, train_length: int) -> Converted:
-    """The model of transformers that computes the same as one of ours or of ``transformer_lm``.
+    """Convert a decoder of ours or of ``transformer_lm`` to a model of transformers.
 
     Raises:
-        UserInputError: there is none.
+        UserInputError: if no such model computes the same scores.
     """
     config = describe(decoder, position_method, train_length)
     native = NATIVE.get(position_method)
-    required = native.required(config) if native else {}
-    needed = [f"{field} = {v}" for field, v in required.items() if getattr(config, field) != v]
-    if native and not needed:
+    mismatches = []
+    if native is not None:
+        for field, value in native.required(config).items():
+            if getattr(config, field) != value:
+                mismatches.append(f"{field} = {value}")
+    if native is not None and not mismatches:
         model = AutoModelForCausalLM.from_config(native.config(config))
         converted = native.exported(config, decoder.state_dict())
-        name, reason = native.name, f"{native.name} computes the same, without code of ours."
+        name = native.name
+        reason = f"{native.name} computes the same, without code of ours."
     elif config.rotary_parameters is not None:
         raise UserInputError(
-            f"Only {NATIVE['rotary'].name} holds rotary positions with options, and it would have fit "
-            f"a model with {', '.join(needed)}. Train without {' or '.join(changed_options(decoder))}."
+            f"Rotary options can only be exported to {NATIVE['rotary'].name}, which requires "
+            f"{', '.join(mismatches)}. Train without {' or '.join(changed_options(decoder))}."
         )
     else:
         model = AlibiLmForCausalLM(config)
         converted = own_weights(decoder)
-        name, reason = NAME, f"No architecture of transformers has '{position_method}' positions."
-        if native:
-            reason = f"{native.name} would have fit a model with {', '.join(needed)}."
-    model.load_state_dict({key: w.detach().clone() for key, w in converted.items()}, strict=True)
+        name = NAME
+        reason = f"No architecture of transformers has '{position_method}' positions."
+        if native is not None:
+            reason = f"{native.name} would have fit a model with {', '.join(mismatches)}."
+    # Copies, so that the two models do not share memory.
+    copies = {key: weight.detach().clone() for key, weight in converted.items()}
+    model.load_state_dict(copies, strict=True)
     model.eval()
     difference = compare(decoder, lambda tokens: model(tokens).logits, train_length)
     return Converted(model, name, reason, difference)
@@ -95,66 +111,82 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
 
 @torch.no_grad()
 def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int) -> float:
-    """Largest difference of log-probabilities between a decoder and another model's scores.
+    """Return the largest difference between the log-probabilities of two models.
+
+    Args:
+        scores: function that maps token IDs, (B, T), to logits, (B, T, V).
 
     Raises:
-        UserInputError: it is larger than what rounding explains.
+        UserInputError: if the difference is larger than rounding explains.
     """
-    first, words = decoder.dictionary.nspecial, len(decoder.dictionary)
-    numbers = torch.Generator().manual_seed(1)
-    tokens = torch.randint(first, words, (2, min(256, train_length)), generator=numbers)
+    rng = torch.Generator().manual_seed(1)
+    shape = (2, min(256, train_length))
+    first_word = decoder.dictionary.nspecial
+    tokens = torch.randint(first_word, len(decoder.dictionary), shape, generator=rng)
     ours = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
     theirs = scores(tokens).log_softmax(-1)
     # Symbols without probability have -inf on both sides, whose difference is NaN.
     difference = (ours - theirs).masked_fill(ours == theirs, 0).abs().max().item()
     if not difference <= TOLERANCE:
         raise UserInputError(
-            f"The converted model gives other scores (largest difference {difference:.1e}): the "
-            "original has an option that the other form does not hold."
+            f"The converted model gives other scores (largest difference {difference:.1e}). The "
+            "original has an option that the other format does not support."
         )
     return difference
 
 
 def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmConfig:
-    """What a decoder is, in the words of the modelling files.
+    """Convert decoder options to :class:`AlibiLmConfig`.
 
     Raises:
-        UserInputError: they do not know its position method or an option of it.
+        UserInputError: if exported models do not support the position method or an option.
     """
     if position_method not in POSITIONS:
         raise UserInputError(
-            f"No exported form holds the position method '{position_method}' (there are: "
-            f"{', '.join(POSITIONS)})."
+            f"Cannot export the position method '{position_method}'. Supported methods are "
+            f"{', '.join(POSITIONS)}."
         )
     args = decoder.args
-    for option, default in NOT_HELD.items():
+    for option, default in UNSUPPORTED_OPTIONS.items():
         if getattr(args, option, default) != default:
-            raise UserInputError(
-                f"No exported form holds --{option.replace('_', '-')}; train without it."
-            )
+            flag = "--" + option.replace("_", "-")
+            raise UserInputError(f"Cannot export a model with {flag}. Train without it.")
     activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
     windows = set(parse_windows(getattr(args, "attention_window", "0"), len(decoder.layers)))
     if len(windows) > 1:
         raise UserInputError(
-            f"No exported form holds windows that differ between layers (--attention-window "
-            f"{args.attention_window}). Train with one window."
+            f"Cannot export --attention-window {args.attention_window}, whose windows differ "
+            "between layers. Train with one window."
         )
     window, memory = windows.pop(), getattr(args, "mem_len", 0)
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"
         raise UserInputError(
-            f"No exported form holds --attention-window with {other}: transformers' caches cannot."
+            f"Cannot export --attention-window with {other}, which the caches of transformers do "
+            "not support. Train without it."
         )
     scale = getattr(args, "alibi_scale", "none")
-    layer, softmax, embedding = decoder.layers[0], decoder.adaptive_softmax, decoder.embed_tokens
-    tied, input_bands, softmax_bands = decoder.share_input_output_embed, None, None
+    if scale == "dynamic":
+        alibi_scale = None
+    elif scale == "none":
+        alibi_scale = 1.0
+    else:
+        alibi_scale = float(scale)
+    layer = decoder.layers[0]
+    embedding = decoder.embed_tokens
+    input_bands = None
     if args.adaptive_input:
         widths = [band[0].embedding_dim for band in embedding.embeddings]
         input_bands = list(zip([0, *embedding.cutoff], widths))
+    softmax = decoder.adaptive_softmax
+    softmax_bands = None
+    tied = decoder.share_input_output_embed
     if softmax is not None:
         tied = args.tie_adaptive_weights
-        widths = [softmax.input_dim, *(scores.weight.shape[1] for _, _, scores in softmax.tail)]
+        widths = [softmax.input_dim]
+        for _, _, words in softmax.tail:
+            widths.append(words.weight.shape[1])
         softmax_bands = list(zip([0, *softmax.cutoff], widths))
     return AlibiLmConfig(
         vocab_size=len(decoder.dictionary),
@@ -174,7 +206,7 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         embedding_width=embedding.embedding_dim,
         output_width=decoder.output_embed_dim,
         excluded_symbols=excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
-        alibi_scale=None if scale == "dynamic" else float(scale if scale != "none" else 1),
+        alibi_scale=alibi_scale,
         alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
         clamp_learned_positions=getattr(args, "clamp_learned_positions", False),
         rotary_parameters=rotary_parameters(decoder),
@@ -188,12 +220,14 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
 
 
 def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
-    """Return transformers' description of a rotation with options; None without any."""
-    return rope_parameters(decoder.embed_positions) if changed_options(decoder) else None
+    """Return transformers' ``rope_parameters`` of a rotation with options; None without any."""
+    if not changed_options(decoder):
+        return None
+    return rope_parameters(decoder.embed_positions)
 
 
 def changed_options(decoder: Any) -> list[str]:
-    """Return the flags of rotary options that a decoder does not leave at their defaults."""
+    """Return the flags of rotary options that differ from their defaults."""
     if not isinstance(decoder.embed_positions, Rotary):
         return []
     config = decoder.embed_positions.config
@@ -205,23 +239,27 @@ def changed_options(decoder: Any) -> list[str]:
 
 
 def own_weights(decoder: Any) -> Weights:
-    """Weights by the modelling files' names."""
-    result = {
-        re.sub(pattern, new, name): tensor
-        for name, tensor in decoder.state_dict().items()
-        for pattern, new in RENAMED
-        if re.search(pattern, name)
-    }
+    """Return the weights of a decoder with the names in the modeling files."""
+    weights = {}
+    for name, tensor in decoder.state_dict().items():
+        for pattern, new in RENAMED:
+            if re.search(pattern, name):
+                weights[re.sub(pattern, new, name)] = tensor
     softmax = decoder.adaptive_softmax
     if softmax is None:
-        return result
-    words = softmax.cutoff[0]
-    if hasattr(softmax.head, "word_proj"):  # tied to the input
-        parts = {"words": softmax.head.word_proj.weight, "classes": softmax.head.class_proj.weight}
+        return weights
+    num_frequent = softmax.cutoff[0]
+    head = softmax.head
+    if hasattr(head, "word_proj"):  # tied to the input
+        weights["lm_head.words.weight"] = head.word_proj.weight
+        weights["lm_head.classes.weight"] = head.class_proj.weight
     else:
-        parts = {"words": softmax.head.weight[:words], "classes": softmax.head.weight[words:]}
-    for index, (project, _, scores) in enumerate(softmax.tail):
-        transposed = getattr(project, "transpose", False)
-        parts[f"tails.{index}.0"] = project.weight.t() if transposed else project.weight
-        parts[f"tails.{index}.1"] = scores.weight
-    return {**result, **{f"lm_head.{name}.weight": part for name, part in parts.items()}}
+        weights["lm_head.words.weight"] = head.weight[:num_frequent]
+        weights["lm_head.classes.weight"] = head.weight[num_frequent:]
+    for index, (project, _, words) in enumerate(softmax.tail):
+        projection = project.weight
+        if getattr(project, "transpose", False):
+            projection = projection.t()
+        weights[f"lm_head.tails.{index}.0.weight"] = projection
+        weights[f"lm_head.tails.{index}.1.weight"] = words.weight
+    return weights

@@ -1,8 +1,8 @@
-"""A checkpoint as a folder that ``from_pretrained`` loads, with its tokeniser.
+"""Export of a checkpoint as a folder for ``from_pretrained``, with its tokenizer.
 
-Words need no code of ours: a word-level ``tokenizer.json`` is exact. Sentencepiece and GPT-2 pieces
-that the dictionary does not list have to become ``<unk>``, which no ``tokenizer.json`` can say, so
-those come with the file ``tokenization_alibi_lm.py``.
+A word-level ``tokenizer.json`` is exact for words. Sentencepiece and GPT-2 pieces outside the
+dictionary must become ``<unk>``, which ``tokenizer.json`` cannot express. Their folders contain the
+file ``tokenization_alibi_lm.py``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from .conversion import NAME, Converted, convert
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
-#: Lines to encode again, and the share of them that must come out as they were.
-LINES, ENOUGH = 200, 0.95
-#: The model card, with the metadata block of model hubs.
+#: Number of lines to decode and encode again.
+NUM_CHECKED_LINES = 200
+#: Smallest fraction of these lines whose token IDs must be unchanged.
+MIN_UNCHANGED = 0.95
+#: Template of the model card, with the metadata block of model hubs.
 CARD = Path(__file__).with_name("card.md")
 
 
@@ -36,11 +38,11 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
     """Write the folder.
 
     Args:
-        out: folder to write; it must not be there, or be empty.
-        tokenizer_files: the tokeniser's, where they are not beside the data.
+        out: folder to write; it must be missing or empty.
+        tokenizer_files: files of the tokenizer, if they are not next to the data.
 
     Raises:
-        UserInputError: something is missing or does not fit; nothing is written then.
+        UserInputError: if a file is missing or invalid; nothing is written.
     """
     with atomic_folder(out) as folder:
         dictionary = load_dictionary(data)
@@ -50,16 +52,16 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(DataFolder.open(data), split, dictionary))
                 break
-        # Of our models the option: in results, a method with other options has another name.
+        # Results name a method with other options differently, so the option takes precedence.
         method = getattr(loaded.decoder.args, "position_method", loaded.facts["position_method"])
         length = loaded.facts["train_length"]
         converted = convert(loaded.decoder, method, length)
         save(converted.model, folder)
-        ours = isinstance(tokenizer, AlibiLmTokenizer)
-        if ours:
+        is_custom_tokenizer = isinstance(tokenizer, AlibiLmTokenizer)
+        if is_custom_tokenizer:
             tokenizer.register_for_auto_class("AutoTokenizer")
         tokenizer.save_pretrained(folder)
-        # Not needed by every tokeniser, but by whoever takes the model back to fairseq.
+        # Some tokenizers do not need it, but `import-hf` does.
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
         code = ", trust_remote_code=True"
         card = CARD.read_text(encoding="utf-8").format(
@@ -67,14 +69,14 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
             run=checkpoint.resolve().parent.name,
             name=out.name,
             for_model=code if converted.architecture == NAME else "",
-            for_tokenizer=code if ours else "",
+            for_tokenizer=code if is_custom_tokenizer else "",
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
     return converted
 
 
 def save(model: PreTrainedModel, folder: Path) -> None:
-    """Configuration and weights, with the modelling files where the model needs them."""
+    """Write configuration and weights, with the modeling files if the model needs them."""
     if isinstance(model, AlibiLmForCausalLM):
         AlibiLmConfig.register_for_auto_class()
         AlibiLmForCausalLM.register_for_auto_class("AutoModelForCausalLM")
@@ -82,43 +84,50 @@ def save(model: PreTrainedModel, folder: Path) -> None:
 
 
 def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dict[str, Path]:
-    """The tokeniser's files by its arguments: those named, else those that the manifest lists.
+    """Return the files of the tokenizer by argument of :class:`AlibiLmTokenizer`.
+
+    Args:
+        named: files that the user named; they take precedence over those in the manifest.
 
     Returns:
-        Nothing for words.
+        An empty dictionary for words.
 
     Raises:
-        UserInputError: the dictionary holds pieces and no file says whose.
+        UserInputError: if the dictionary contains pieces and their tokenizer is unknown.
     """
-    files = [*named] or DataFolder.open(data).tokenizer_files
+    files = list(named)
+    if not files:
+        files = DataFolder.open(data).tokenizer_files
     if len(files) == 2:
         return dict(zip(("encoder_file", "merges_file"), files))
     if files:
-        return {"wordpiece_file" if files[0].suffix == ".txt" else "sentencepiece_file": files[0]}
+        if files[0].suffix == ".txt":
+            return {"wordpiece_file": files[0]}
+        return {"sentencepiece_file": files[0]}
     words = dictionary.symbols[dictionary.nspecial :]
     marked = sum(word.startswith((WORD_MARK, CONTINUATION)) for word in words)
     numbers = sum(word.isdecimal() for word in words)
     if marked > SHARE * len(words) or numbers > 0.5 * len(words):
         raise UserInputError(
-            f"The dictionary of {data} lists pieces of words, and their tokeniser is not beside "
-            "it; name it with --tokenizer."
+            f"The dictionary of {data} contains pieces of words, and their tokenizer is not next to "
+            "it. Pass --tokenizer."
         )
     return {}
 
 
 def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenizerBase:
-    """A tokeniser that gives the numbers of the data folder's ``dict.txt``."""
+    """Create a tokenizer with the token IDs of the ``dict.txt`` in a data folder."""
     if not files:
         return word_level(Dictionary.load(str(data / "dict.txt")))
     try:
         return AlibiLmTokenizer(data / "dict.txt", **files)
-    except Exception as error:  # the libraries raise bare exceptions for damaged files
+    except Exception as error:  # the libraries raise bare exceptions for corrupted files
         names = " and ".join(map(str, files.values()))
-        raise UserInputError(f"{names} cannot be read as a tokeniser ({error}).") from error
+        raise UserInputError(f"Cannot read {names} as a tokenizer ({error}).") from error
 
 
 def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
-    """Words between spaces; a line end is the word ``</s>``."""
+    """Create a tokenizer that splits at spaces; a line end is the word ``</s>``."""
     model = Tokenizer(WordLevel(dict(dictionary.indices), unk_token="<unk>"))
     model.normalizer = normalizers.Sequence(
         [
@@ -134,7 +143,7 @@ def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
         pad_token="<pad>",
         unk_token="<unk>",
         padding_side="left",
-        # As for fairseq, "<unk>" in a text is the symbol where it stands as a word of its own.
+        # In fairseq, "<unk>" in a text is the symbol only as a separate word.
         split_special_tokens=True,
     )
 
@@ -143,14 +152,15 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split) -> None:
     """Decode some lines of the data and encode them again.
 
     Raises:
-        UserInputError: other numbers come out, so it is not the tokeniser of this data.
+        UserInputError: if the token IDs differ, so this is not the tokenizer of the data.
     """
-    lines = np.split(split.tokens, split.line_starts[1 : LINES + 1])[:LINES]
+    line_ends = split.line_starts[1 : NUM_CHECKED_LINES + 1]
+    lines = np.split(split.tokens, line_ends)[:NUM_CHECKED_LINES]
     known = [line.tolist() for line in lines if split.dictionary.unk() not in line]
     wrong = sum(tokenizer.encode(tokenizer.decode(line)) != line for line in known)
-    if wrong > (1 - ENOUGH) * len(known):
+    if wrong > (1 - MIN_UNCHANGED) * len(known):
         raise UserInputError(
-            f"The tokeniser does not match the data: of {len(known)} lines of '{split.name}', "
-            f"decoded and encoded again, {wrong} came out as other numbers; name the one that the "
-            "text was prepared with by --tokenizer."
+            f"The tokenizer does not match the data: {wrong} of {len(known)} lines of "
+            f"'{split.name}' change when decoded and encoded again. Pass the tokenizer of the data "
+            "with --tokenizer."
         )

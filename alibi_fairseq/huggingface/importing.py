@@ -1,10 +1,10 @@
-"""A folder of transformers as a checkpoint of this plugin: BLOOM, OPT, XGLM, GPT-NeoX.
+"""Import of BLOOM, OPT, XGLM, and GPT-NeoX models as checkpoints of this plugin.
 
-fairseq's dictionaries begin with four symbols of their own, so a foreign vocabulary is renumbered:
-its special tokens go there, all others follow. A folder that :mod:`.export` wrote holds the
-dictionary itself and keeps its numbers.
+fairseq's dictionaries begin with four special symbols, so token IDs change: special tokens of the
+imported model come first, all others follow. A folder written by :mod:`.export` contains the
+dictionary and keeps its token IDs.
 
-Shapes: V entries of the dictionary, C model width.
+Shapes: V dictionary size, C model width.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .conversion import compare
 from .rope_parameters import rotary_options
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
-#: Options of fairseq-train by the field of :class:`AlibiLmConfig` that they hold.
+#: Options of fairseq-train by field of :class:`AlibiLmConfig`.
 OPTIONS = {
     "position_method": "position_method",
     "hidden_size": "decoder_embed_dim",
@@ -50,7 +50,7 @@ OPTIONS = {
     "tie_word_embeddings": "share_decoder_input_output_embed",
     "train_length": "tokens_per_sample",
 }
-#: Keys of config.json that are safe to read though transformers' classes do not list them, or hide them.
+#: Keys of config.json that are safe to read although transformers' classes do not list them.
 MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
 
@@ -62,7 +62,7 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         log-probabilities of both on random tokens.
 
     Raises:
-        UserInputError: it is no such folder, a weight is missing, or our decoder has no such model.
+        UserInputError: if the folder is invalid or incomplete, or our decoder has no such model.
     """
     architecture, config = read_config(folder)
     described = architecture.read(config)
@@ -81,10 +81,12 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
     ours |= {name: w for name, w in decoder.state_dict().items() if name == "version"}
     decoder.load_state_dict(ours, strict=True)
 
-    def renumbered(tokens: Tensor) -> Tensor:
-        return pad(model(rows[tokens]).logits, (0, 1), value=-torch.inf)[..., rows]
+    def scores(tokens: Tensor) -> Tensor:
+        logits = model(rows[tokens]).logits
+        # Row −1 of symbols without a token is the added last one.
+        return pad(logits, (0, 1), value=-torch.inf)[..., rows]
 
-    difference = compare(decoder, renumbered, described.train_length)
+    difference = compare(decoder, scores, described.train_length)
     weights = {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()}
     history = {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
     save(checkpoint_state(cfg, weights, dictionary, history), dictionary, out)
@@ -92,29 +94,35 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
 
 
 def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
-    """The architecture and the configuration in a folder; nothing in it is run."""
+    """Read the architecture and the configuration of a folder without running code from it."""
     path = folder / "config.json"
     content = read_json(path)
-    model_type = content.get("model_type") if isinstance(content, dict) else None
+    model_type = None
+    if isinstance(content, dict):
+        model_type = content.get("model_type")
     if model_type not in BY_TYPE:
         names = ", ".join(architecture.name for architecture in BY_TYPE.values())
         raise UserInputError(
-            f"{folder} holds a model of type {model_type}; one of {names} is needed."
+            f"{folder} contains a model of type {model_type}. Pass a model of type {names}."
         )
     try:
         default = AutoConfig.for_model(model_type)
-        # Any other key may ask for code: of attention kernels, quantisation or an adapter.
-        known = {key for key in (*default.to_dict(), *default.attribute_map) if key[0] != "_"}
-        kept = {key: content[key] for key in known.union(MORE_KEYS).intersection(content)}
-        return BY_TYPE[model_type], AutoConfig.for_model(**kept)
-    except Exception as error:  # whatever transformers raises for values that cannot be
-        raise UserInputError(f"{path} is damaged ({' '.join(str(error).split())}).") from error
+        # Any other key may request code: attention kernels, quantization, or an adapter.
+        known_keys = set(MORE_KEYS)
+        for key in (*default.to_dict(), *default.attribute_map):
+            if not key.startswith("_"):
+                known_keys.add(key)
+        values = {key: value for key, value in content.items() if key in known_keys}
+        return BY_TYPE[model_type], AutoConfig.for_model(**values)
+    except Exception as error:  # transformers raises various exceptions for invalid values
+        reason = " ".join(str(error).split())
+        raise UserInputError(f"{path} is corrupted ({reason}). Fetch it again.") from error
 
 
 def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
-    """The model in fp32 with all its weights, from safetensors or else from a pickle of values."""
+    """Read the model in fp32, from safetensors or else from a pickle with ``weights_only``."""
     try:
-        model, found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].from_pretrained(
+        model, loading_info = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].from_pretrained(
             folder,
             config=config,
             dtype=torch.float32,
@@ -122,56 +130,64 @@ def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
             weights_only=True,
             output_loading_info=True,
         )
-    except Exception as error:  # a damaged file makes safetensors and transformers raise anything
+    except Exception as error:  # corrupted files cause various exceptions
         reason = str(error).strip().partition("\n")[0]
         raise UserInputError(f"The weights in {folder} cannot be read ({reason}).") from error
     kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
-    if odd := [str(key) for kind in kinds for key in found[kind]]:
+    problems: list[str] = []
+    for kind in kinds:
+        problems.extend(str(key) for key in loading_info[kind])
+    if problems:
         raise UserInputError(
-            f"The weights in {folder} do not fit its config.json ({min(odd)}); fetch both again."
+            f"The weights in {folder} do not match its config.json ({min(problems)}). Fetch both "
+            "again."
         )
     return model
 
 
 def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary, Tensor]:
-    """The dictionary in the folder, or one that lists the tokens' numbers.
+    """Read the dictionary of a folder, or create one whose symbols are the token IDs.
 
     Returns:
-        The dictionary, and (V,) the number of the token for each of its entries; −1 for none.
+        The dictionary, and the token ID of each of its entries, (V,); −1 for none.
 
     Raises:
-        UserInputError: the dictionary has another size than the model.
+        UserInputError: if dictionary and model differ in size.
     """
     path = folder / "dict.txt"
     if path.is_file():
         dictionary = read_dictionary(path)
         if len(dictionary) != config.vocab_size:
             raise UserInputError(
-                f"{path} has {len(dictionary):,} entries and the model {config.vocab_size:,}; use "
-                "the dictionary of this model."
+                f"{path} has {len(dictionary):,} entries, but the model has {config.vocab_size:,}. "
+                "Use the dictionary of this model."
             )
         return dictionary, torch.arange(config.vocab_size)
     dictionary = Dictionary()
     rows = [-1] * dictionary.nspecial
-    for symbol, number in (
+    special_tokens = (
         (dictionary.eos(), config.eos_token_id),
         (dictionary.pad(), config.pad_token_id),
         (dictionary.bos(), config.bos_token_id),
-    ):
-        if number in range(config.vocab_size) and number not in rows:
-            rows[symbol] = number
-    for number in sorted({*range(config.vocab_size)}.difference(rows)):
-        dictionary.add_symbol(str(number))
-        rows.append(number)
+    )
+    for symbol, token_id in special_tokens:
+        if token_id in range(config.vocab_size) and token_id not in rows:
+            rows[symbol] = token_id
+    special_ids = set(rows)
+    for token_id in range(config.vocab_size):
+        if token_id not in special_ids:
+            dictionary.add_symbol(str(token_id))
+            rows.append(token_id)
     return dictionary, torch.tensor(rows)
 
 
 def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
-    """fairseq's whole configuration, and the flags that ``fairseq-train`` needs for the same model."""
+    """Return the configuration of fairseq and the ``fairseq-train`` flags of the same model."""
     if model.hidden_act not in ACTIVATIONS:
+        supported = ", ".join(sorted(set(ACTIVATIONS.values())))
         raise UserInputError(
-            f"This model uses the activation function {model.hidden_act}, which fairseq does not "
-            f"have (it has {', '.join(sorted(set(ACTIVATIONS.values())))})."
+            f"The activation function {model.hidden_act} does not exist in fairseq. Import a model "
+            f"with one of {supported}."
         )
     options = {name: getattr(model, field) for field, name in OPTIONS.items()}
     if model.rotary_parameters is not None:
@@ -181,7 +197,7 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
     options["no_scale_embedding"] = model.embedding_scale == 1
     if model.excluded_symbols:
         options["excluded_symbols"] = ",".join(map(str, model.excluded_symbols))
-    names = {
+    training = {
         "arch": "alibi_lm",
         "task": "language_modeling",
         "criterion": "cross_entropy",
@@ -193,7 +209,7 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
         "attention_dropout": model.attention_dropout,
         "activation_dropout": model.activation_dropout,
     }
-    cfg = convert_namespace_to_omegaconf(argparse.Namespace(**names, **options))
+    cfg = convert_namespace_to_omegaconf(argparse.Namespace(**training, **options))
     flags = ["--arch", "alibi_lm"]
     for name, value in options.items():
         flag = name.replace("_", "-")

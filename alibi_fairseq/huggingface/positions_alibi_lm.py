@@ -1,4 +1,4 @@
-"""The position methods of the models in ``modeling_alibi_lm.py``.
+"""Position methods of the models in ``modeling_alibi_lm.py``.
 
 Shapes: B batch, T new tokens, S keys (cached + new), C model width, H heads, D head size.
 """
@@ -10,26 +10,31 @@ from torch import nn
 
 
 class NoPositionsModule(nn.Module):
-    """Where a position method may act; this one acts nowhere."""
+    """Base of the position methods, without an effect."""
 
     def __init__(self, config):
         super().__init__()
         self.config = config
 
     def embed(self, position_ids):
-        """(B, T, C) to add to the embeddings, or None."""
+        """Return position embeddings, (B, T, C), or None."""
         return None
 
     def rotate(self, q, k, position_ids):
-        """Queries and keys (B, H, T, D) before they are cached."""
+        """Return rotated queries and keys, (B, H, T, D), before they are cached."""
         return q, k
 
     def bias(self, distance, length):
-        """(H, T, S) to add to the scores of all layers, or None. ``length``: tokens so far."""
+        """Return the score bias of all layers, (H, T, S), or None.
+
+        Args:
+            distance: query position minus key position, at least 0, (T, S).
+            length: number of cached and new tokens.
+        """
         return None
 
     def layer_bias(self, layer, q, k, distance):
-        """(B, H, T, S) to add to the scores of one layer, or None."""
+        """Return the score bias of one layer, (B, H, T, S), or None."""
         return None
 
 

@@ -1,9 +1,9 @@
-"""The tokeniser of a fairseq dictionary, for transformers.
+"""Tokenizer of a fairseq dictionary, for transformers.
 
-This file travels with an exported model (``trust_remote_code=True``) and needs nothing but
-transformers, and sentencepiece or tokenizers. A text becomes the very numbers that
-``fairseq-preprocess`` gave it: each line is cut into pieces, these are looked up in
-``dict.txt``, and every line end is the symbol ``</s>``.
+This file is copied into the folder of an exported model (``trust_remote_code=True``). It imports
+only transformers, and sentencepiece or tokenizers. The token IDs of a text equal those of
+``fairseq-preprocess``: each line is split into pieces, the pieces are looked up in ``dict.txt``,
+and each line end is the symbol ``</s>``.
 """
 
 import shutil
@@ -17,7 +17,7 @@ LINE_END, UNKNOWN = "</s>", "<unk>"
 
 
 class AlibiLmTokenizer(PreTrainedTokenizer):
-    """Sentencepiece pieces, GPT-2's byte-level BPE or BERT's WordPiece.
+    """Tokenizer with sentencepiece, GPT-2's byte-level BPE, or BERT's WordPiece.
 
     Args:
         vocab_file: fairseq's ``dict.txt``.
@@ -66,8 +66,10 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         return {**self._numbers, **self.added_tokens_encoder}
 
     def tokenize(self, text, **kwargs):
-        """The pieces of a text, ``</s>`` at each line end. A special symbol written in the text is
-        text like any other, as for fairseq-preprocess."""
+        """Split a text into pieces, with ``</s>`` at each line end.
+
+        Special symbols in the text are ordinary text, as in ``fairseq-preprocess``.
+        """
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         tokens = self._segmenter.split(lines[0])
         for line in lines[1:]:
@@ -99,13 +101,15 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
 
 
 class SentencePieces:
+    """Pieces of a sentencepiece model."""
+
     def __init__(self, file):
         import sentencepiece
 
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(file))
 
     def split(self, line):
-        # Joined and split again as fairseq-preprocess does, which matters for exotic spaces.
+        # fairseq-preprocess splits the joined pieces again, which affects unusual spaces.
         return " ".join(self._model.encode(line, out_type=str)).split()
 
     def join(self, tokens):
@@ -113,7 +117,7 @@ class SentencePieces:
 
 
 class ByteLevel:
-    """fairseq's dictionary lists GPT-2's numbers."""
+    """Pieces of GPT-2's byte-level BPE; the symbols of the dictionary are GPT-2's token IDs."""
 
     def __init__(self, encoder, merges):
         from tokenizers.implementations import ByteLevelBPETokenizer
@@ -121,23 +125,29 @@ class ByteLevel:
         self._model = ByteLevelBPETokenizer.from_file(str(encoder), str(merges))
 
     def split(self, line):
-        return [str(number) for number in self._model.encode(line).ids]
+        return [str(token_id) for token_id in self._model.encode(line).ids]
 
     def join(self, tokens):
         return self._model.decode([int(token) for token in tokens if token.isdecimal()])
 
 
 class WordPieces:
-    """Text is lower-cased where no piece has an upper-case letter, which is BERT's uncased kind."""
+    """Pieces of BERT's WordPiece; text is lowercased if no piece has an uppercase letter."""
 
     def __init__(self, file):
         from tokenizers.implementations import BertWordPieceTokenizer
 
         pieces = Path(file).read_text(encoding="utf-8").split("\n")
-        numbers = {piece.rstrip("\r"): n for n, piece in enumerate(pieces) if piece}
-        letters = {letter for piece in numbers if piece[0] != "[" for letter in piece}
-        cased = any(unicodedata.category(letter) == "Lu" for letter in letters)
-        self._model = BertWordPieceTokenizer(numbers, lowercase=not cased)
+        token_ids = {}
+        has_uppercase = False
+        for token_id, piece in enumerate(pieces):
+            if not piece:
+                continue
+            piece = piece.rstrip("\r")
+            token_ids[piece] = token_id
+            if not piece.startswith("["):  # special tokens such as [UNK]
+                has_uppercase |= any(unicodedata.category(letter) == "Lu" for letter in piece)
+        self._model = BertWordPieceTokenizer(token_ids, lowercase=not has_uppercase)
 
     def split(self, line):
         return self._model.encode(line, add_special_tokens=False).tokens

@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from commands import ROOT
-from transformers import AttentionMaskInterface, AutoModelForCausalLM, GPTNeoXConfig
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoModelForCausalLM,
+    GPTNeoXConfig,
+)
+from transformers.models.gpt_neox.modeling_gpt_neox import eager_attention_forward
 
 from alibi_fairseq.huggingface.positions_alibi_lm import alibi_slopes
 
@@ -78,9 +84,6 @@ def test_documented_attention_hides_padding(models, monkeypatch):
 @torch.no_grad()
 def test_unregistered_mask_drops_causality(models, monkeypatch):
     """Verify the documented warning with an attention function that relies on the mask."""
-    from transformers import AttentionInterface
-    from transformers.models.gpt_neox.modeling_gpt_neox import eager_attention_forward
-
     tokens = torch.randint(4, 60, (1, 20))
     changed = tokens.clone()
     changed[0, -1] = 4 + (tokens[0, -1] - 3) % 56

@@ -179,7 +179,7 @@ def test_bad_patterns(methods, flags, said):
 def test_export_is_rejected(flags):
     methods = "rotary" if flags else "rotary,none"
     model = small_model(methods, *flags)
-    with pytest.raises(UserInputError, match="No exported form holds"):
+    with pytest.raises(UserInputError, match="Cannot export"):
         convert(model.decoder, methods, 32)
 
 
