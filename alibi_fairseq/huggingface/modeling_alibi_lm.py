@@ -319,18 +319,19 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
+        self.embed_tokens: AdaptiveEmbedding | Embedding
         if config.embedding_bands:
             self.embed_tokens = AdaptiveEmbedding(config)
         else:
             self.embed_tokens = Embedding(config)
         self.positions = POSITIONS[config.position_method](config)
-        self.layernorm_embedding = nn.Identity()
+        self.layernorm_embedding: nn.Module = nn.Identity()
         if config.embedding_norm:
             self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
         self.layers = nn.ModuleList(
             AlibiLmDecoderLayer(config, index) for index in range(config.num_hidden_layers)
         )
-        self.layer_norm = nn.Identity()
+        self.layer_norm: nn.Module = nn.Identity()
         if config.final_norm:
             self.layer_norm = nn.LayerNorm(config.hidden_size)
         self.gradient_checkpointing = False
@@ -440,6 +441,7 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
     def __init__(self, config):
         super().__init__(config)
         self.model = AlibiLmModel(config)
+        self.lm_head: AdaptiveSoftmax | Softmax
         if config.softmax_bands:
             self.lm_head = AdaptiveSoftmax(config)
             self._tied_weights_keys = {
@@ -489,9 +491,9 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, **kwargs
         )
         x = outputs.last_hidden_state
-        if isinstance(logits_to_keep, int):
-            logits_to_keep = slice(-logits_to_keep, None)  # 0 keeps all
-        logits = self.lm_head(x[:, logits_to_keep])
+        keep_last = isinstance(logits_to_keep, int)
+        x = x[:, -logits_to_keep:] if keep_last else x[:, logits_to_keep]
+        logits = self.lm_head(x)
         loss = None
         if labels is not None:
             loss = self.loss_function(logits, labels, self.config.vocab_size, **kwargs)
