@@ -18,7 +18,7 @@ GLUE = {
     *("registration", "fairseq_patches", "training"),
     *("evaluation.checkpoint", "evaluation.data"),
     *("data.pipeline", "data.tokenization", "data.wikitext103", "data.truncation", "data.probes"),
-    *("compare.experiment", "compare.timing"),
+    *("compare.experiment", "compare.speeds"),
 }
 
 

@@ -1,8 +1,9 @@
-"""``alibi-fairseq compare``: position methods on your own text, or on synthetic sequences."""
+"""Command ``alibi-fairseq compare``: position methods on a text or on synthetic sequences."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,63 +13,62 @@ from ..errors import UserInputError, did_you_mean
 from .experiments import ExperimentOptions
 from .options import names, option
 
+#: Pydantic fields of a comparison and of a corpus, by name.
 FIELDS = ComparisonConfig.__pydantic_fields__ | CorpusConfig.__pydantic_fields__  # type: ignore[attr-defined]
-#: Fields of a text that are options, and fields of a comparison.
-TEXT = {"tokenizer": "--tokenizer", "vocabulary": "--vocab-size"}
-OPTIONS = {
+#: Options by field of the corpus.
+CORPUS_OPTIONS = {"tokenizer": "--tokenizer", "vocabulary": "--vocab-size"}
+#: Options by field of the comparison.
+COMPARISON_OPTIONS = {
     name: "--" + name.replace("_", "-")
     for name in (
         *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "score_from", "score_to"),
-        *("per_document", "arch", "updates", "hours", "tokens_per_update", "lr", "tune_share"),
+        *("per_document", "arch", "updates", "tokens_per_update", "lr", "tune_share"),
         *("train_flags", "subset", "title"),
     )
 }
+OPTIONS = COMPARISON_OPTIONS | CORPUS_OPTIONS
 
 
 @dataclass(kw_only=True)
 class CompareCommand(ExperimentOptions):
-    """Methods on a text, on probes, or on what a YAML file describes."""
+    """Comparison of position methods on a text, on probes, or as described by a YAML file.
+
+    Attributes:
+        given: values of the options in :data:`OPTIONS` that were passed, by field.
+    """
 
     sources: list[str] = option(
-        "text files or folders; or a folder of fairseq's binary data; or a YAML file that "
-        "describes the comparison (docs/experiments.md); nothing with --probes copy",
+        "text files or folders; a folder of fairseq's binary data; a YAML file that describes the "
+        "comparison (docs/experiments.md); or nothing, with --probes copy",
         nargs="*",
         metavar="TEXT|DATA_BIN|YAML",
     )
     probes: list[str] = option(
-        f"train models on {' or '.join(PROBES)}, and show how they do at "
-        f"{', '.join(map(str, MULTIPLES))} L, of which 1 and 4 L stand beside perplexities",
+        f"synthetic tasks to train on: {', '.join(PROBES)}; tested at "
+        f"{', '.join(map(str, MULTIPLES))} times the training length; accuracies at 1 and 4 times "
+        "are columns next to perplexities",
         (),
         type=names,
         metavar="A,B,…",
     )
     speeds: bool = option(
-        "at the end time training and evaluation of all models in turns, relative to sinusoidal; "
-        "nothing else should run then",
+        "time training and evaluation of all models at the end, relative to sinusoidal, on an idle "
+        "machine",
         False,
     )
-    out: Path = option("for everything that is made", required=True, metavar="FOLDER")
+    out: Path = option("output directory", required=True, metavar="FOLDER")
     user_dir: str | None = None
-    given: dict = field(default_factory=dict)  # fields of the comparison and of its text
+    given: dict = field(default_factory=dict)
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
-        for name, flag in {**OPTIONS, **TEXT}.items():
-            default = FIELDS[name].default
-            several = isinstance(default, tuple) and default != ()
-            shown = ",".join(map(str, default)) if several else default or "none"
-            parser.add_argument(
-                flag,
-                dest=name,
-                type=names if several else str,
-                metavar="A,B,…" if several else "N" if isinstance(default, float | int) else "X",
-                help=f"{FIELDS[name].description} (default: {shown})",
-            )
+        for name, flag in OPTIONS.items():
+            add_option(parser, name, flag)
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
-        fields = {name: getattr(args, name) for name in (*OPTIONS, *TEXT)}
+        fields = {name: getattr(args, name) for name in OPTIONS}
         args.given = {name: value for name, value in fields.items() if value is not None}
         return super().run(args)
 
@@ -84,45 +84,84 @@ class CompareCommand(ExperimentOptions):
                 f"--arch: there is no model '{comparison.arch}'."
                 f"{did_you_mean(comparison.arch, known)} `alibi-fairseq models` lists them."
             )
-        if self.slurm and (self.speeds or comparison.hours):
-            raise UserInputError(
-                "--hours and --speeds measure the machine they run on; leave them out with --slurm."
-            )
-        experiment = ComparisonExperiment(comparison, self.out, self.parallel, self.speeds)
+        if self.slurm and self.speeds:
+            raise UserInputError("--speeds cannot be combined with --slurm. Omit --speeds.")
+        experiment = ComparisonExperiment(comparison, self.out, self.speeds)
         return self.run_experiment(experiment)
 
     def comparison(self) -> ComparisonConfig:
-        """What the options or the YAML file describe."""
+        """Return the comparison that the YAML file or the options describe."""
         if any(source.endswith((".yaml", ".yml")) for source in self.sources):
+            path = self.sources[0]
             if len(self.sources) > 1 or self.probes or self.given:
                 raise UserInputError(
-                    f"{self.sources[0]} describes all; change it there and give it alone."
+                    f"{path} cannot be combined with other options. Edit it instead, and give it "
+                    "alone."
                 )
-            return replace(load(self.sources[0]), user_dir=self.user_dir)
-        values = {"title": "Accuracy of probes"} if self.probes and not self.sources else {}
-        values |= self.given
-        text = {name: values.pop(name) for name in TEXT if name in values}
-        corpora, filling = [], {}
-        if self.sources:
-            corpora.append(corpus := self.corpus(text))
-            made = str(self.out / corpus["name"] / "data-bin")
-            filling = {"data": corpus.get("data", made)}
-        for name in self.probes:
-            in_text = name in PROBES and PROBES[name].in_text
-            corpora.append({"name": name, "probe": name, **(filling if in_text else {})})
-        if not corpora:
-            raise UserInputError("Give a text, or --probes copy.")
-        described = {**values, "corpora": corpora, "user_dir": self.user_dir}
-        return from_mapping(described, flags=OPTIONS | TEXT)
+            return replace(load(path), user_dir=self.user_dir)
 
-    def corpus(self, text: dict) -> dict:
-        """What a description says of the texts, or of the folder of binary data."""
+        corpus_values: dict = {}
+        values: dict = {}
+        if self.probes and not self.sources:
+            values["title"] = "Accuracy of probes"
+        for name, value in self.given.items():
+            if name in CORPUS_OPTIONS:
+                corpus_values[name] = value
+            else:
+                values[name] = value
+
+        corpora: list[dict] = []
+        filler: dict = {}
+        if self.sources:
+            corpus = self.corpus(corpus_values)
+            corpora.append(corpus)
+            prepared = str(self.out / corpus["name"] / "data-bin")
+            filler["data"] = corpus.get("data", prepared)
+        for name in self.probes:
+            probe = {"name": name, "probe": name}
+            if name in PROBES and PROBES[name].in_text:
+                probe.update(filler)
+            corpora.append(probe)
+        if not corpora:
+            raise UserInputError("No text to compare on. Give a text, or pass --probes copy.")
+        values.update(corpora=corpora, user_dir=self.user_dir)
+        return from_mapping(values, flags=OPTIONS)
+
+    def corpus(self, values: dict) -> dict:
+        """Return the corpus of the texts or of the folder of binary data, as plain values.
+
+        Args:
+            values: values of the options in :data:`CORPUS_OPTIONS` that were passed.
+        """
         first = Path(self.sources[0])
-        if (first / "dict.txt").is_file():
-            if len(self.sources) > 1 or text:
-                raise UserInputError(
-                    f"{first} is binary data already; give it alone and without {text}."
-                )
-            name = first.parent.name if first.name == "data-bin" else first.name
-            return {"name": name or "data", "data": str(first)}
-        return {"name": first.resolve().name.split(".")[0], "text": self.sources, **text}
+        if not (first / "dict.txt").is_file():
+            name = first.resolve().name.split(".")[0]
+            return {"name": name, "text": self.sources, **values}
+        if len(self.sources) > 1:
+            raise UserInputError(f"{first} is binary data already. Give it alone.")
+        if values:
+            flags = ", ".join(CORPUS_OPTIONS[name] for name in values)
+            raise UserInputError(f"{first} is binary data already. Give it without {flags}.")
+        name = first.parent.name if first.name == "data-bin" else first.name
+        return {"name": name or "data", "data": str(first)}
+
+
+def add_option(parser: argparse.ArgumentParser, name: str, flag: str) -> None:
+    """Add the option of a field, with its description and default as help."""
+    default = FIELDS[name].default
+    help_default = default or "none"
+    type_: Callable = str
+    metavar = "X"
+    if isinstance(default, float | int):
+        metavar = "N"
+    if isinstance(default, tuple) and default:
+        help_default = ",".join(map(str, default))
+        type_ = names
+        metavar = "A,B,…"
+    parser.add_argument(
+        flag,
+        dest=name,
+        type=type_,
+        metavar=metavar,
+        help=f"{FIELDS[name].description} (default: {help_default})",
+    )

@@ -1,11 +1,11 @@
-"""What a comparison compares, from options or YAML, and its cells in the order of importance."""
+"""Configuration of a comparison, from YAML or command-line options, and the models it trains."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
@@ -28,103 +28,151 @@ from ..files import open_input
 from ..positions import METHODS, known_method
 from ..results.manifest import Name
 
-#: The methods that ``all`` stands for: those of the paper's tables, learned, Transformer-XL and none.
+#: Methods selected by ``all``: those of the paper's tables, learned, Transformer-XL, and none.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
-#: The axes of a comparison in the order of importance: the first varies slowest.
+#: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
-#: Options of fairseq-train that the description determines.
+#: Options of ``fairseq-train`` that the configuration determines.
 RESERVED = (
     *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
     *("--seed", "--save-dir", "--lr", "--lr-scheduler", "--warmup-updates", "--user-dir"),
 )
-#: How a description is read: unknown keys are refused.
+#: Pydantic settings of all configurations: unknown keys are rejected.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
 def as_list(value: object) -> list:
-    """One value stands for a list of it; a value given twice counts once."""
+    """Return a list without repeated values. A single value stands for a list of one."""
     values = value if isinstance(value, list | tuple) else [value]
-    return [each for number, each in enumerate(values) if each not in values[:number]]
+    unique: list = []
+    for item in values:
+        if item not in unique:  # values of YAML may be unhashable
+            unique.append(item)
+    return unique
 
 
 def as_methods(value: object) -> list:
-    """Names of methods, of which ``all`` and ``later`` stand for several."""
-    later = [name for name in METHODS if name not in PAPER_METHODS]
-    groups = {"all": PAPER_METHODS, "later": later}
-    return as_list([name for each in as_list(value) for name in groups.get(str(each), [each])])
+    """Return method names, with ``all`` and ``later`` replaced by the methods they stand for."""
+    names: list = []
+    for name in as_list(value):
+        if name == "all":
+            names += PAPER_METHODS
+        elif name == "later":
+            names += [method for method in METHODS if method not in PAPER_METHODS]
+        else:
+            names.append(name)
+    return as_list(names)
 
 
 def as_flags(value: Any) -> list[str]:
-    """Options of fairseq-train, which YAML may give as one string."""
+    """Return options of ``fairseq-train`` as a list. YAML may give them as one string.
+
+    Raises:
+        ValueError: the configuration determines one of the options.
+    """
     flags = shlex.split(value) if isinstance(value, str) else list(value)
-    given = [str(flag).partition("=")[0] for flag in flags]
-    if taken := [flag for flag in RESERVED if flag in given]:
-        raise ValueError(f"the comparison itself sets {', '.join(taken)}")
+    option_names = [str(flag).partition("=")[0] for flag in flags]
+    reserved = [name for name in RESERVED if name in option_names]
+    if reserved:
+        raise ValueError(f"the comparison itself sets {', '.join(reserved)}")
     return flags
 
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
-    """Tokens of windows, which may be given as ``4x`` the training length or ``1x+50``, 50 more."""
-    found: dict[int, None] = {}
+    """Return window lengths in tokens, each once.
+
+    Args:
+        lengths: numbers of tokens, multiples of the training length (``4x``), or multiples plus a
+            number of tokens (``1x+50``).
+        train_length: training length in tokens.
+    """
+    tokens = []
     for length in lengths:
-        times, _, more = str(length).rpartition("x")
-        found[int(times or 0) * train_length + int(more or 0)] = None
-    return tuple(found)
+        multiple, _, extra = str(length).rpartition("x")
+        tokens.append(int(multiple or 0) * train_length + int(extra or 0))
+    return tuple(as_list(tokens))
 
 
 def at_length(text: str, train_length: int) -> str:
-    """A text with the training length, or a part of it, in place of ``{0.75*train_length}``."""
-    return re.sub(
-        r"\{(?:(\d*\.?\d+)\*)?train_length\}",
-        lambda found: str(round(float(found[1] or 1) * train_length)),
-        text,
-    )
+    """Replace ``{train_length}`` and ``{0.75*train_length}`` in a text by numbers of tokens."""
+
+    def tokens(match: re.Match) -> str:
+        factor = float(match[1] or 1)
+        return str(round(factor * train_length))
+
+    return re.sub(r"\{(?:(\d*\.?\d+)\*)?train_length\}", tokens, text)
 
 
 def as_length(value: object) -> int | str:
-    """Tokens of a window, or a multiple of the training length and perhaps tokens more, as text."""
-    found = re.fullmatch(r"[1-9]\d*|[1-9]\d*x(\+[1-9]\d*)?", str(value))
-    if found is None:
-        raise ValueError(f"{str(value)[:60]!r} must be a number of tokens, or like 4x or 1x+50")
-    return str(value) if "x" in found[0] else int(found[0])
+    """Validate a window length for :func:`tokens_at`.
+
+    Raises:
+        ValueError: the value is neither a number of tokens nor a multiple of the training length.
+    """
+    text = str(value)
+    if re.fullmatch(r"[1-9]\d*", text):
+        return int(text)
+    if re.fullmatch(r"[1-9]\d*x(\+[1-9]\d*)?", text):
+        return text
+    raise ValueError(f"{text[:60]!r} must be a number of tokens, or like 4x or 1x+50")
 
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[int | str, BeforeValidator(as_length)]
 Rate = Annotated[float, Field(gt=0)]
-Each = TypeVar("Each")
-AnyNumber = Annotated[tuple[Each, ...], BeforeValidator(as_list)]
-Several = Annotated[tuple[Each, ...], BeforeValidator(as_list), Field(min_length=1)]
+Item = TypeVar("Item")
+AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
+Several = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
 Method = Annotated[str, AfterValidator(known_method)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
 @dataclass(frozen=True, config=STRICT)
 class ExcerptConfig:
-    """What is kept of a prepared text."""
+    """Size of an excerpt of a prepared corpus.
 
-    train: PositiveInt  # tokens
-    documents: Annotated[int, Field(ge=2)]  # of the test split
-    tokens: PositiveInt  # at the beginning of each of these; shorter documents are left out
-    valid: PositiveInt = 32_768  # tokens
+    Attributes:
+        train: tokens of the training split.
+        documents: number of documents of the test split.
+        tokens: tokens of each of these documents. Shorter documents are left out.
+        valid: tokens of the validation split.
+    """
+
+    train: PositiveInt
+    documents: Annotated[int, Field(ge=2)]
+    tokens: PositiveInt
+    valid: PositiveInt = 32_768
 
 
 @dataclass(frozen=True, config=STRICT)
 class CorpusConfig:
-    """One text to train and evaluate on."""
+    """Corpus to train and evaluate on.
 
-    name: Name  # its folder, and its name in tables
-    text: AnyNumber[str] = ()  # files, archives or folders, as `prepare text` reads them
-    data: str | None = None  # a folder of fairseq's binary data, instead of text
-    tokenizer: str = Field(default="sentencepiece", description="of text: sentencepiece or words")
+    Attributes:
+        name: name of its folder, and in tables.
+        text: files, archives, or folders, as in ``alibi-fairseq prepare text``.
+        data: folder of fairseq's binary data, instead of text.
+        tokenizer: ``sentencepiece`` or ``words``.
+        vocabulary: number of dictionary entries. None: depends on the size of the text.
+        probe: synthetic task to train and test on.
+        documents: ``files``: a file is a document. ``titles``: a title begins a document, as in
+            WikiText's ``*.tokens`` files.
+        sample: bytes of text to prepare, in documents drawn by their hash. None: all.
+        excerpt: size of the excerpt to train and test on. None: all of the prepared text.
+    """
+
+    name: Name
+    text: AnyNumber[str] = ()
+    data: str | None = None
+    tokenizer: str = Field(
+        default="sentencepiece", description="tokenizer of the text: sentencepiece or words"
+    )
     vocabulary: int | None = Field(
-        default=None, description="of text: dictionary entries; without it by size"
+        default=None, description="number of dictionary entries; none: depends on the text's size"
     )
-    probe: Literal["copy", "passkey"] | None = None  # train and test on this instead
-    documents: Literal["files", "titles"] = "files"  # titles: as in WikiText's *.tokens files
-    sample: PositiveInt | None = (
-        None  # bytes of text to prepare, in documents drawn by their contents
-    )
+    probe: Literal["copy", "passkey"] | None = None
+    documents: Literal["files", "titles"] = "files"
+    sample: PositiveInt | None = None
     excerpt: ExcerptConfig | None = None
 
     def __post_init__(self):
@@ -136,7 +184,7 @@ class CorpusConfig:
 
 
 class ModelSpec(NamedTuple):
-    """A model to train: on which corpus, with which method, training length and seed."""
+    """Model to train."""
 
     corpus: str
     method: str
@@ -146,34 +194,48 @@ class ModelSpec(NamedTuple):
 
 @dataclass(frozen=True, config=STRICT)
 class ComparisonConfig:
-    """Which models to train, and at which lengths to evaluate each of them."""
+    """Models to train, and their evaluations.
+
+    Attributes with a description are options of ``alibi-fairseq compare``; the others are YAML only.
+
+    Attributes:
+        user_dir: a plugin with position methods, which has been imported.
+        train_on: names of the corpora to train on. Empty: all.
+        also_on: names of corpora on which the models of all corpora are evaluated.
+        shared_vocabulary: number of entries of one sentencepiece dictionary for all texts.
+        order: axes in the order of importance. The first axis varies slowest.
+        sliding: evaluation lengths by additional stride.
+        variants: options of the model to override in additional evaluations, by method and name of
+            the variant. The value ``"train_length"`` stands for the training length.
+        method_flags: options of ``fairseq-train`` by method. ``{train_length}`` and
+            ``{0.75*train_length}`` stand for numbers of tokens.
+    """
 
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
         description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
     )
-    train_lengths: Several[PositiveInt] = Field((128,), description="tokens per sample in training")
+    train_lengths: Several[PositiveInt] = Field(
+        (128,), description="training lengths: tokens per sample"
+    )
     eval_lengths: Several[Length] = Field(
         (128, 256, 512, 1024),
-        description="window lengths in evaluation; 4x: times the training length, 1x+50: 50 more",
+        description="evaluation lengths; 4x: times the training length, 1x+50: 50 more",
     )
-    seeds: Several[int] = Field((1,), description="of initialization and data order")
+    seeds: Several[int] = Field((1,), description="seeds for initialization and data order")
     strides: Several[str] = Field(
-        ("full",), description="tokens that each window scores; full: all"
+        ("full",), description="tokens scored per window; full: the evaluation length"
     )
-    arch: str = Field("alibi_lm_tiny", description="a model of `alibi-fairseq models`")
+    arch: str = Field("alibi_lm_tiny", description="model name; `alibi-fairseq models` lists all")
     updates: PositiveInt = Field(1000, description="optimizer steps of each run")
-    hours: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="as many updates as fit into them on this machine, instead of updates"
-    )
     tokens_per_update: PositiveInt = Field(
-        4096, description="of each run, whatever its training length"
+        4096, description="tokens per update at every training length"
     )
     lr: Several[Rate] = Field(
         (0.001,),
         description="peak learning rate of Adam, reached after a sixth of the updates; of several "
-        "the best by validation is chosen for each method and training length",
+        "the best by validation is used for each method and training length",
     )
     lr_schedule: Literal["inverse_sqrt", "linear"] = Field(
         "inverse_sqrt",
@@ -181,33 +243,27 @@ class ComparisonConfig:
         "last update",
     )
     tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.25, description="part of the updates for which each of several learning rates is tried"
+        0.25, description="fraction of updates per learning-rate trial"
     )
-    train_flags: Flags = Field((), description="further options of fairseq-train, in one string")
-    subset: str = Field("valid", description="the split to evaluate on")
+    train_flags: Flags = Field((), description="additional options of fairseq-train, in one string")
+    subset: str = Field("valid", description="split to evaluate on")
     score_from: PositiveInt | None = Field(
-        None, description="score only tokens with that many before them, see `alibi-fairseq eval`"
+        None, description="minimum number of earlier tokens of a scored token; see `eval`"
     )
     score_to: PositiveInt | None = Field(
-        None, description="score only the first so many tokens, of each document with per_document"
+        None, description="number of tokens to score; with --per-document: of each document"
     )
     per_document: Literal["empty-lines", "titles"] | None = Field(
-        None, description="how documents are told apart, to sum the loss of each"
+        None, description="document boundaries, to sum the loss of each document"
     )
-    title: str = Field("Perplexity by evaluation length", description="of table and figure")
-    user_dir: str | None = None  # a plugin, already imported, of the models
-    train_on: AnyNumber[str] = ()  # names of the corpora that models are trained on; none: all
-    also_on: AnyNumber[str] = ()  # those on which models of the others are evaluated too
-    shared_vocabulary: PositiveInt | None = (
-        None  # entries of one sentencepiece dictionary for all texts
-    )
+    title: str = Field("Perplexity by evaluation length", description="title of table and figure")
+    user_dir: str | None = None
+    train_on: AnyNumber[str] = ()
+    also_on: AnyNumber[str] = ()
+    shared_vocabulary: PositiveInt | None = None
     order: Several[str] = AXES
-    # Further strides, and the window lengths that have them.
     sliding: dict[PositiveInt, Several[Length]] = field(default_factory=dict)
-    # By method and name: options of the model to override in further evaluations; the value
-    # "train_length" stands for the training length.
     variants: dict[Method, dict[Name, dict[str, Any]]] = field(default_factory=dict)
-    # By method: options of fairseq-train; {train_length} and {0.75*train_length} stand for tokens.
     method_flags: dict[Method, Flags] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -216,13 +272,16 @@ class ComparisonConfig:
             raise ValueError("corpora: two of them have the same name")
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"order: must name {', '.join(AXES)}, each once")
-        if unknown := {*self.train_on, *self.also_on} - set(names):
+        unknown = set(self.train_on + self.also_on) - set(names)
+        if unknown:
             raise ValueError(f"there is no corpus '{min(unknown)}'")
-        if self.also_on and not self.shared_vocabulary and any(each.text for each in self.corpora):
+        has_text = any(corpus.text for corpus in self.corpora)
+        if self.also_on and has_text and not self.shared_vocabulary:
             raise ValueError("also_on: the texts need one dictionary; give shared_vocabulary")
-        for corpus, length in itertools.product(self.corpora, self.train_lengths):
+        for corpus in self.corpora:
             if corpus.probe:
-                PROBES[corpus.probe].check(length)
+                for length in self.train_lengths:
+                    PROBES[corpus.probe].check(length)
         for length in self.train_lengths:
             if self.tokens_per_update % length:
                 multiple = -(-self.tokens_per_update // length) * length
@@ -232,40 +291,62 @@ class ComparisonConfig:
                     f"{multiple}, for example"
                 )
 
-    def cells(self) -> Iterator[ModelSpec]:
-        """The models, the most important first."""
-        corpora = [
-            each.name for each in self.corpora if each.name in self.train_on or not self.train_on
-        ]
-        values: dict[str, Any] = {"seeds": self.seeds, "corpora": corpora}
-        values |= {"train_lengths": self.train_lengths, "methods": self.methods}
+    def model_specs(self) -> Iterator[ModelSpec]:
+        """Yield the models to train, the most important first."""
+        corpora = [corpus.name for corpus in self.corpora]
+        if self.train_on:
+            corpora = [name for name in corpora if name in self.train_on]
+        values: dict[str, Sequence] = {
+            "seeds": self.seeds,
+            "corpora": corpora,
+            "train_lengths": self.train_lengths,
+            "methods": self.methods,
+        }
         for combination in itertools.product(*(values[axis] for axis in self.order)):
-            of = dict(zip(self.order, combination))
-            yield ModelSpec(of["corpora"], of["methods"], of["train_lengths"], of["seeds"])
+            chosen = dict(zip(self.order, combination))
+            yield ModelSpec(
+                corpus=chosen["corpora"],
+                method=chosen["methods"],
+                train_length=chosen["train_lengths"],
+                seed=chosen["seeds"],
+            )
 
     @property
     def tokens(self) -> int:
-        """Tokens that each run reads."""
+        """Number of tokens read by each run."""
         return self.updates * self.tokens_per_update
 
 
 def load(path: str | Path, kind: type = ComparisonConfig) -> Any:
-    """A description from a YAML file whose keys are the attributes of its kind."""
+    """Load a configuration from a YAML file.
+
+    Args:
+        kind: dataclass of the configuration. Its attributes are the keys of the file.
+
+    Raises:
+        UserInputError: the file is not YAML, or a value is invalid.
+    """
     with open_input(path) as stream:
         content = stream.read()
     try:
         return from_mapping(yaml.safe_load(content), kind)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserInputError(f"{path}: {f'{error} '.splitlines()[0]}") from error
+        first_line = f"{error} ".splitlines()[0]
+        raise UserInputError(f"{path}: {first_line}") from error
 
 
 def from_mapping(
     values: object, kind: type = ComparisonConfig, flags: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """A description from plain values, as YAML gives them; lists may be given as one value.
+    """Create a configuration from plain values, such as those of YAML.
 
     Args:
-        flags: options of the command line by the keys they give, for messages.
+        values: values by key. A single value may stand for a list of one.
+        kind: dataclass of the configuration.
+        flags: command-line flags by key, for error messages.
+
+    Raises:
+        UserInputError: a value is invalid.
     """
     try:
         return TypeAdapter(kind).validate_python(values)
@@ -278,17 +359,15 @@ def from_mapping(
         key, colon, rest = problem.partition(": ")
         if not error["loc"] and colon:  # a check of several keys, which names the first
             raise UserInputError(f"{flags.get(key, key)}: {rest}.") from errors
-        where = ".".join(map(str, error["loc"]))
+        location = ".".join(map(str, error["loc"]))
         for part in error["loc"]:
-            where = flags.get(str(part), where)
-        raise UserInputError(f"{where}: {problem}." if where else f"{problem}.") from errors
+            location = flags.get(str(part), location)
+        raise UserInputError(f"{location}: {problem}." if location else f"{problem}.") from errors
 
 
 def as_mapping(comparison: ComparisonConfig) -> dict:
-    """The plain values that a comparison is read from."""
+    """Return the plain values of a comparison, for :func:`from_mapping`."""
     plain = TypeAdapter(ComparisonConfig).dump_python(comparison, mode="json", exclude_none=True)
-    if comparison.hours is not None:
-        del plain["updates"]
     if len(comparison.lr) == 1:
         plain["lr"] = comparison.lr[0]
     return plain

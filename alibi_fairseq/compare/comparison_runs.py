@@ -1,4 +1,4 @@
-"""The runs of a comparison: for each model its training, the trials of its learning rate, its evaluations."""
+"""Runs of a comparison: training, learning-rate trials, and evaluations of each model."""
 
 from __future__ import annotations
 
@@ -23,145 +23,216 @@ from .corpus_preparation import data_folder, text_folder
 def runs_of(
     comparison: ComparisonConfig, folder: Path, tuned: Path | None = None
 ) -> list[TunedRun]:
-    """The runs in their order; the outcomes of trials may have a folder of their own."""
+    """Return the runs of a comparison, the most important first.
+
+    Args:
+        folder: output folder of the comparison.
+        tuned: folder of the tuned learning rates (default: ``folder``).
+    """
     corpora = {corpus.name: corpus for corpus in comparison.corpora}
     runs = []
-    for cell in comparison.cells():
-        corpus = corpora[cell.corpus]
-        data = data_folder(corpus, cell.train_length, folder)
-        tuning = tuning_of(comparison, cell, data, folder, tuned or folder)
-        run = run_of(comparison, cell, data, folder, tuning.lr)
-        sweeps = sweeps_of(comparison, corpus, cell, run.folder, folder)
-        run = replace(run, evaluations=tuple(sweeps))
+    for spec in comparison.model_specs():
+        corpus = corpora[spec.corpus]
+        data = data_folder(corpus, spec.train_length, folder)
+        tuning = tuning_of(comparison, spec, data, folder, tuned or folder)
+        run = run_of(comparison, spec, data, folder, tuning.lr)
+        evaluations = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
+        run = replace(run, evaluations=evaluations)
         runs.append(TunedRun(**vars(run), tuning=tuning))
     return runs
 
 
 def run_of(
-    what: ComparisonConfig, cell: ModelSpec, data: Path, folder: Path, lr: float, end: str = ""
+    comparison: ComparisonConfig,
+    spec: ModelSpec,
+    data: Path,
+    folder: Path,
+    lr: float,
+    suffix: str = "",
 ) -> Run:
-    """The training of one model of a comparison, without evaluations; ``end`` of its name."""
-    _, method, length, seed = cell
+    """Return the training of one model, without evaluations.
+
+    Args:
+        data: folder of the binary data.
+        folder: output folder of the comparison.
+        lr: peak learning rate.
+        suffix: end of the run's name.
+    """
+    length = spec.train_length
     task = ["--task", "language_modeling"]
-    if method == "transformer_xl":
+    if spec.method == "transformer_xl":
         task = ["--task", "segment_language_modeling", "--mem-len", str(length)]
-    options = [  # that determine the trained model, besides the data
+    # These options and the data determine the trained model.
+    options = [
         *task,
-        *("--arch", what.arch, "--position-method", method),
+        *("--arch", comparison.arch, "--position-method", spec.method),
         *("--tokens-per-sample", str(length), "--sample-break-mode", "none"),
-        *("--max-tokens", str(what.tokens_per_update), "--required-batch-size-multiple", "1"),
-        *("--max-update", str(what.updates), "--seed", str(seed)),
+        *("--max-tokens", str(comparison.tokens_per_update)),
+        *("--required-batch-size-multiple", "1"),
+        *("--max-update", str(comparison.updates), "--seed", str(spec.seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
-        *("--lr", str(lr), *_schedule(what)),
-        *("--warmup-updates", str(max(1, min(4000, what.updates // 6)))),
-        *_user_dir(what),
-        *what.train_flags,
-        *(at_length(flag, length) for flag in what.method_flags.get(method, ())),
+        *("--lr", str(lr), *_schedule_flags(comparison)),
+        *("--warmup-updates", str(max(1, min(4000, comparison.updates // 6)))),
+        *_user_dir_flags(comparison),
+        *comparison.train_flags,
+        *(at_length(flag, length) for flag in comparison.method_flags.get(spec.method, ())),
     ]
     settings = {
         "options": options,
-        "train": sha256_if_there(data / "train.bin"),
-        "dictionary": sha256_if_there(data / "dict.txt"),
+        "train": sha256_if_present(data / "train.bin"),
+        "dictionary": sha256_if_present(data / "dict.txt"),
     }
-    name = f"{model_name(cell)}-seed{seed}{end}"
-    save_every = max(100, what.updates // 20)  # each checkpoint follows a validation
-    flags = (
+    name = f"{model_name(spec)}-seed{spec.seed}{suffix}"
+    save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
+    flags = [
         *options,
         *("--tensorboard-logdir", str(folder / name / "tensorboard")),
         *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
         *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
-        *(() if torch.cuda.is_available() else ("--cpu",)),
+    ]
+    if not torch.cuda.is_available():
+        flags.append("--cpu")
+    return Run(
+        name=name,
+        folder=folder / name,
+        data=str(data),
+        flags=tuple(flags),
+        settings=settings,
+        updates=comparison.updates,
+        tokens=comparison.tokens,
     )
-    return Run(name, folder / name, str(data), flags, settings, what.updates, what.tokens)
 
 
-def _schedule(what: ComparisonConfig) -> list[str]:
+def _schedule_flags(comparison: ComparisonConfig) -> list[str]:
     """Return the options of the learning-rate schedule."""
-    if what.lr_schedule == "inverse_sqrt":
+    if comparison.lr_schedule == "inverse_sqrt":
         return ["--lr-scheduler", "inverse_sqrt"]
     # fairseq's command line does not take --total-num-update from --max-update.
-    return ["--lr-scheduler", "polynomial_decay", "--total-num-update", str(what.updates)]
+    total = str(comparison.updates)
+    return ["--lr-scheduler", "polynomial_decay", "--total-num-update", total]
 
 
-def model_name(cell: ModelSpec) -> str:
-    """The beginning of the names of a model's runs."""
-    return f"{cell.corpus}/{cell.method}-{cell.train_length}"
+def model_name(spec: ModelSpec) -> str:
+    """Return the part of a run's name that is the same for all seeds and learning rates."""
+    return f"{spec.corpus}/{spec.method}-{spec.train_length}"
 
 
 def tuning_of(
-    what: ComparisonConfig, cell: ModelSpec, data: Path, folder: Path, tuned: Path
+    comparison: ComparisonConfig, spec: ModelSpec, data: Path, folder: Path, tuned: Path
 ) -> Tuning:
-    """How the learning rate of a model is chosen: with the first seed."""
-    label = model_label(cell.method, cell.train_length, METHODS[cell.method].display_name)
-    label += f" ({cell.corpus})" if len(what.corpora) > 1 else ""
-    if len(what.lr) == 1:
-        return Tuning(label, what.lr[0])
-    short = replace(what, hours=None, updates=max(1, round(what.tune_share * what.updates)))
-    first, trials = cell._replace(seed=what.seeds[0]), []
-    for lr in what.lr:
-        run = run_of(short, first, data, folder, lr, f"-lr{lr:g}")
+    """Return the learning-rate trials of a model, which use the first seed.
+
+    Args:
+        data: folder of the binary data.
+        folder: output folder of the comparison.
+        tuned: folder of the tuned learning rates.
+    """
+    display_name = METHODS[spec.method].display_name
+    label = model_label(spec.method, spec.train_length, display_name)
+    if len(comparison.corpora) > 1:
+        label += f" ({spec.corpus})"
+    if len(comparison.lr) == 1:
+        return Tuning(label, comparison.lr[0])
+    trial_updates = max(1, round(comparison.tune_share * comparison.updates))
+    trial_config = replace(comparison, updates=trial_updates)
+    trial_spec = spec._replace(seed=comparison.seeds[0])
+    trials = []
+    for lr in comparison.lr:
+        run = run_of(trial_config, trial_spec, data, folder, lr, f"-lr{lr:g}")
         trials.append(Trial(**vars(run), lr=lr))
-    return Tuning.choose(label, tuple(trials), tuned / f"{model_name(cell)}-tuning.json")
+    return Tuning.choose(label, tuple(trials), tuned / f"{model_name(spec)}-tuning.json")
 
 
-def sweeps_of(
-    what: ComparisonConfig, corpus: CorpusConfig, cell: ModelSpec, results: Path, folder: Path
+def eval_steps_of(
+    comparison: ComparisonConfig,
+    corpus: CorpusConfig,
+    spec: ModelSpec,
+    results: Path,
+    folder: Path,
 ) -> Iterator[EvalStep]:
-    """The evaluations of a model: as trained, with each variant's options, on each other corpus."""
-    length, method = cell.train_length, cell.method
-    # The table of learned positions ends at the training length.
-    base = {"clamp_learned_positions": True} if method == "learned" else {}
+    """Yield the evaluations of a model: as trained, as each variant, and on other corpora.
+
+    Args:
+        corpus: the corpus that the model is trained on.
+        results: folder of the results files.
+        folder: output folder of the comparison.
+    """
+    overrides: dict = {}
+    if spec.method == "learned":  # the table of positions ends at the training length
+        overrides["clamp_learned_positions"] = True
     if corpus.probe:
-        lengths = tuple(multiple * length for multiple in MULTIPLES)
-        flags = (*_overriding(base), *_user_dir(what))
+        lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
+        flags = (*_override_flags(overrides), *_user_dir_flags(comparison))
         yield ProbeEvalStep(results / "results.json", lengths, flags=flags)
         return
-    keys = ("score_from", "score_to", "per_document")
-    cut = {key: value for key in keys if (value := getattr(what, key))}
-    more = [*_user_dir(what)]
-    for key, value in cut.items():
-        more += [f"--{key.replace('_', '-')}", str(value)]
-    lengths = tokens_at(what.eval_lengths, length)
-    plain = EvalStep(results / "results.json", lengths, what.strides, what.subset, settings=cut)
-    trained = replace(plain, flags=(*_overriding(base), *more))
-    yield trained
-    for stride, some in what.sliding.items() if method != "transformer_xl" else ():
-        if longer := tuple(each for each in tokens_at(some, length) if each > stride):
-            yield replace(trained, lengths=longer, strides=(str(stride),))
-    for name, options in what.variants.get(method, {}).items():
-        changed = {
-            key: length if value == "train_length" else value for key, value in options.items()
-        }
+
+    settings = {}
+    shared_flags = list(_user_dir_flags(comparison))
+    for key in ("score_from", "score_to", "per_document"):
+        value = getattr(comparison, key)
+        if value:
+            settings[key] = value
+            shared_flags += [f"--{key.replace('_', '-')}", str(value)]
+    as_trained = EvalStep(
+        results / "results.json",
+        tokens_at(comparison.eval_lengths, spec.train_length),
+        comparison.strides,
+        comparison.subset,
+        settings=settings,
+        flags=(*_override_flags(overrides), *shared_flags),
+    )
+    yield as_trained
+
+    if spec.method != "transformer_xl":  # its windows do not overlap
+        for stride, eval_lengths in comparison.sliding.items():
+            lengths = tokens_at(eval_lengths, spec.train_length)
+            longer = tuple(length for length in lengths if length > stride)
+            if longer:
+                yield replace(as_trained, lengths=longer, strides=(str(stride),))
+
+    for name, options in comparison.variants.get(spec.method, {}).items():
+        changed = dict(options)
+        for key, value in options.items():
+            if value == "train_length":
+                changed[key] = spec.train_length
         yield replace(
-            plain,
+            as_trained,
             name=name,
             results=results / f"results-{name}.json",
-            flags=(*_overriding({**base, **changed}), *more),
-            settings={**cut, "overrides": changed},
+            flags=(*_override_flags({**overrides, **changed}), *shared_flags),
+            settings={**settings, "overrides": changed},
         )
-    for other in what.corpora:
-        if other.name in what.also_on and other != corpus and not other.probe:
+
+    for other in comparison.corpora:
+        if other.name in comparison.also_on and other != corpus and not other.probe:
             yield replace(
-                trained,
+                as_trained,
                 name=f"on {other.name}",
                 results=results / f"results-on-{other.name}.json",
                 data=str(text_folder(other, folder)),
             )
 
 
-def _overriding(options: dict) -> tuple[str, ...]:
-    return ("--model-overrides", json.dumps(options)) if options else ()
+def _override_flags(options: dict) -> tuple[str, ...]:
+    if not options:
+        return ()
+    return ("--model-overrides", json.dumps(options))
 
 
-def _user_dir(comparison: ComparisonConfig) -> tuple[str, ...]:
-    return ("--user-dir", comparison.user_dir) if comparison.user_dir else ()
+def _user_dir_flags(comparison: ComparisonConfig) -> tuple[str, ...]:
+    if not comparison.user_dir:
+        return ()
+    return ("--user-dir", comparison.user_dir)
 
 
-def sha256_if_there(path: Path) -> str | None:
-    """The hash of a file that all runs share; None before it is there."""
-    return _sha256(path.resolve(), path.stat().st_mtime_ns) if path.is_file() else None
+def sha256_if_present(path: Path) -> str | None:
+    """Return the hash of a file, or None if the file does not exist yet."""
+    if not path.is_file():
+        return None
+    return _cached_sha256(path.resolve(), path.stat().st_mtime_ns)
 
 
 @cache
-def _sha256(path: Path, changed: int) -> str:
+def _cached_sha256(path: Path, modified: int) -> str:
+    """Return the hash of a file that all runs share."""
     return sha256_file(path)

@@ -1,10 +1,9 @@
-"""``alibi-fairseq compare``: a comparison carried out, with its tables, figures and results documents."""
+"""Experiment of ``alibi-fairseq compare``, with its tables, figures, and results files."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -21,127 +20,160 @@ from ..runs.tuning import TunedRun, tuning_table
 from .comparison_config import ComparisonConfig, as_mapping
 from .comparison_runs import runs_of
 from .corpus_preparation import is_prepared, prepare
-from .timing import budget_of, speed_columns
+from .speeds import speed_columns
+from .undertrained import undertrained_warning, unigram_entropy
 
 
 @dataclass(frozen=True)
 class ComparisonExperiment(Experiment):
-    """A comparison as an :class:`.runner.Experiment`."""
+    """Comparison as an :class:`.runner.Experiment`.
+
+    Attributes:
+        folder: output folder.
+        speeds: also time all models for the report.
+    """
 
     comparison: ComparisonConfig
     folder: Path
-    parallel: int | None = None  # for which hours are planned
     speeds: bool = False
 
     folder_option = "--out"
 
     @property
     def prepared(self) -> bool:
-        what = self.comparison
-        return all(is_prepared(corpus, what.train_lengths, self.folder) for corpus in what.corpora)
+        lengths = self.comparison.train_lengths
+        corpora = self.comparison.corpora
+        return all(is_prepared(corpus, lengths, self.folder) for corpus in corpora)
 
     def prepare(self) -> None:
-        """Write down what is compared, prepare the texts, and measure the machine for ``hours``."""
+        """Write the configuration, and prepare the data."""
+        comparison = self.comparison
         with atomic_write(self.folder / "comparison.yaml") as file:
-            yaml.safe_dump(as_mapping(self.comparison), file, sort_keys=False, allow_unicode=True)
-        what = self.comparison
-        prepare(what.corpora, what.train_lengths, what.shared_vocabulary, self.folder)
-        if self.budget:
-            print(self.budget["said"], flush=True)
+            yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
+        prepare(
+            comparison.corpora,
+            comparison.train_lengths,
+            comparison.shared_vocabulary,
+            self.folder,
+        )
 
     @property
     def runs(self) -> list[TunedRun]:
-        return runs_of(self.resolved, self.folder)
-
-    @property
-    def resolved(self) -> ComparisonConfig:
-        """The comparison, once the data is there with the updates that fit into its hours."""
-        if not self.budget:
-            return self.comparison
-        return replace(self.comparison, hours=None, updates=self.budget["updates"])
-
-    @cached_property
-    def budget(self) -> dict | None:
-        """The updates that fit into the hours, once the data is there."""
-        if self.comparison.hours is None or not self.prepared:
-            return None
-        return budget_of(self, self.comparison, self.parallel)
+        return runs_of(self.comparison, self.folder)
 
     def report(self) -> None:
-        """Write ``table.md``, and per corpus ``results.json`` and a figure.
+        """Write ``table.md``, and a results file and a figure per corpus.
 
-        With several corpora the names of the latter begin with that of the corpus. Accuracies of
-        probes also stand beside the perplexities of the other corpora.
+        With several corpora, file names begin with the corpus. Accuracies of probes are also columns
+        of the perplexity tables.
         """
-        what, runs, several = self.resolved, self.runs, len(self.comparison.corpora) > 1
-        sections, files = [f"# {what.title}", trained(what)], [self.folder / "table.md"]
-        documents: dict[str, tuple[Path, dict]] = {}
-        columns = dict(speed_columns(what, self.folder)) if self.speeds else {}
-        for corpus, evaluations in evaluations_of(runs).items():
-            name = f"{corpus.replace(' ', '-')}-results.json" if several else "results.json"
-            path, document = self.folder / name, document_of(what, evaluations)
-            if path.is_file() and (kept := load_results_file(path))["cells"] == document["cells"]:
-                document = kept  # nothing was measured again
-            save_results_file(document, path)
-            documents[corpus] = path, document
-            if document["kind"] == "probe":
-                columns |= probe_columns(corpus, document["cells"])
-        for corpus, (path, document) in documents.items():
-            name = path.name.replace("results.json", "figure")
-            figures = [self.folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
-            files += [*figures, path]
-            sections += [f"## {corpus}"] if several else []
-            if document["kind"] == "probe":
-                sections.append(accuracy_table(document["cells"]).rstrip())
-                draw_heat_maps(document["cells"], f"Accuracy of the probe: {corpus}", *figures)
+        comparison = self.comparison
+        runs = self.runs
+        evaluations = evaluations_by_corpus(runs)
+        columns = dict(speed_columns(comparison, self.folder)) if self.speeds else {}
+        results_files = {}
+        for corpus, pairs in evaluations.items():
+            results = self._save_results(corpus, pairs)
+            results_files[corpus] = results
+            if results["kind"] == "probe":
+                columns |= probe_columns(corpus, results["cells"])
+
+        sections = [f"# {comparison.title}", training_summary(comparison)]
+        files = [self.folder / "table.md"]
+        for corpus, results in results_files.items():
+            figures = [self._path(corpus, f"figure.{kind}") for kind in ("png", "svg", "pdf")]
+            files += [*figures, self._path(corpus, "results.json")]
+            if self._has_several_corpora:
+                sections.append(f"## {corpus}")
+            if results["kind"] == "probe":
+                sections.append(accuracy_table(results["cells"]).rstrip())
+                draw_heat_maps(results["cells"], f"Accuracy of the probe: {corpus}", *figures)
                 continue
-            points = measurements_of(document)
-            sections.append(length_table(points, columns).rstrip())
-            draw_lengths(points, f"{what.title}: {corpus}" if several else what.title, *figures)
-        sections += [self.budget["said"]] if self.budget else []
-        sections += filter(None, [tuning_table(runs)])
+            warning = self._warning(evaluations[corpus], results)
+            if warning:
+                sections.append(warning)
+            measurements = measurements_of(results)
+            sections.append(length_table(measurements, columns).rstrip())
+            title = comparison.title
+            if self._has_several_corpora:
+                title += f": {corpus}"
+            draw_lengths(measurements, title, *figures)
+        tuning = tuning_table(runs)
+        if tuning:
+            sections.append(tuning)
         with atomic_write(self.folder / "table.md") as file:
             file.write("\n\n".join(sections) + "\n")
         print("", *sections, sep="\n\n", end="\n\n")
         print(*files, sep="\n")
 
-    def notes(self) -> list[str]:
-        hours = self.resolved.hours
-        if hours is None:
-            return []
-        return [f"# --hours {hours:g} will set --max-update once the data is prepared.", ""]
+    @property
+    def _has_several_corpora(self) -> bool:
+        return len(self.comparison.corpora) > 1
+
+    def _path(self, corpus: str, name: str) -> Path:
+        """Return the path of a file of the report."""
+        if self._has_several_corpora:
+            name = f"{corpus.replace(' ', '-')}-{name}"
+        return self.folder / name
+
+    def _save_results(self, corpus: str, evaluations: list[tuple[TunedRun, EvalStep]]) -> dict:
+        """Write the results file of a corpus, and return its contents."""
+        path = self._path(corpus, "results.json")
+        results = merge_results(self.comparison, evaluations)
+        if path.is_file():
+            existing = load_results_file(path)
+            if existing["cells"] == results["cells"]:  # keep the provenance of the measurements
+                results = existing
+        save_results_file(results, path)
+        return results
+
+    def _warning(self, evaluations: list[tuple[TunedRun, EvalStep]], results: dict) -> str | None:
+        """Return a warning about models that have barely trained, or None.
+
+        Losses on other corpora than the model's say little about its training.
+        """
+        run, step = evaluations[0]
+        if step.data:
+            return None
+        entropy = unigram_entropy(Path(run.data), self.comparison.subset)
+        return undertrained_warning(measurements_of(results), entropy)
 
 
-def trained(comparison: ComparisonConfig) -> str:
-    """The training of each model in a sentence."""
-    plural = "s" if len(comparison.seeds) > 1 else ""
+def training_summary(comparison: ComparisonConfig) -> str:
+    """Return a sentence about the training of each model."""
+    seeds = "seeds" if len(comparison.seeds) > 1 else "seed"
     return (
-        f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: {comparison.updates:,} "
-        f"updates of {comparison.tokens_per_update:,}; seed{plural} "
+        f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: "
+        f"{comparison.updates:,} updates of {comparison.tokens_per_update:,}; {seeds} "
         f"{', '.join(map(str, comparison.seeds))}."
     )
 
 
-def evaluations_of(runs: list[TunedRun]) -> dict[str, list[tuple[TunedRun, EvalStep]]]:
-    """The evaluations by what was trained on, and where it was another, tested on."""
-    found: dict[str, list[tuple[TunedRun, EvalStep]]] = {}
+def evaluations_by_corpus(runs: list[TunedRun]) -> dict[str, list[tuple[TunedRun, EvalStep]]]:
+    """Group evaluations by training corpus and, if it is another one, evaluation corpus."""
+    evaluations: dict[str, list[tuple[TunedRun, EvalStep]]] = {}
     for run in runs:
-        for each in run.evaluations:
-            other = f" {each.name}" if each.data else ""
-            found.setdefault(f"{run.name.partition('/')[0]}{other}", []).append((run, each))
-    return found
+        corpus = run.name.partition("/")[0]
+        for step in run.evaluations:
+            name = f"{corpus} {step.name}" if step.data else corpus
+            evaluations.setdefault(name, []).append((run, step))
+    return evaluations
 
 
-def document_of(comparison: ComparisonConfig, evaluations: list[tuple[TunedRun, EvalStep]]) -> dict:
-    """The results of evaluations on the same data as one document."""
-    documents = [each.load_results() for _, each in evaluations]
-    kind = documents[0]["kind"]
-    run, first = evaluations[0]
+def merge_results(
+    comparison: ComparisonConfig, evaluations: list[tuple[TunedRun, EvalStep]]
+) -> dict:
+    """Return the results of evaluations on the same data as one results file."""
+    step_results = [step.load_results() for _, step in evaluations]
+    kind = step_results[0]["kind"]
+    run, step = evaluations[0]
     provenance = collect_provenance(
-        seconds=math.fsum(document["provenance"]["seconds"] for document in documents),
+        seconds=math.fsum(results["provenance"]["seconds"] for results in step_results),
         seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
-        data=first.data or run.data,
+        data=step.data or run.data,
         subsets=["train"] if kind == "probe" else ["train", comparison.subset],
     )
-    cells = [cell for document in documents for cell in document["cells"]]
-    return new_results_file(kind, documents[0]["corpus"], provenance, cells)
+    records = []
+    for results in step_results:
+        records += results["cells"]
+    return new_results_file(kind, step_results[0]["corpus"], provenance, records)

@@ -23,7 +23,7 @@ from alibi_fairseq.compare.comparison_config import (
     ModelSpec,
     from_mapping,
 )
-from alibi_fairseq.compare.comparison_runs import runs_of, sha256_if_there
+from alibi_fairseq.compare.comparison_runs import runs_of, sha256_if_present
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
@@ -114,7 +114,7 @@ class StudyRun(TunedRun):
         for step in self.evaluations:
             file = Path(step.data or self.data) / f"{step.subset}.bin"
             name = f"{step.name} {file.name}" if step.data else file.name
-            data[name] = sha256_if_there(file)
+            data[name] = sha256_if_present(file)
             points = sorted(step.points)
             evaluations.append({"name": step.name, "points": points, **step.settings})
         return {"options": options, "evaluations": evaluations, "data": data}
@@ -220,7 +220,7 @@ class Study(Experiment):
         runs: dict[str, StudyRun] = {}
         for part in self.parts:
             part_runs = runs_of(part, self.folder, self.results / "tuning")
-            for cell, run in zip(part.cells(), part_runs):
+            for cell, run in zip(part.model_specs(), part_runs):
                 name = run_name(cell)
                 if cell.corpus not in available or not fnmatch.fnmatch(name, self.pattern):
                     continue

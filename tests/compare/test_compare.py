@@ -1,4 +1,4 @@
-"""A comparison from binary data to table and figure, resumed, and its report with seeds."""
+"""Tests of the compare command: runs, resuming, and the report."""
 
 import json
 import re
@@ -11,7 +11,8 @@ from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.compare.comparison_config import from_mapping
-from alibi_fairseq.compare.experiment import ComparisonExperiment, runs_of
+from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_results_file, save_results_file
@@ -22,8 +23,8 @@ from alibi_fairseq.runs.runner import make_slots
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
 
-def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys, monkeypatch):
-    """Learned positions are evaluated past their table, and what is done is not done again."""
+def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
+    """Learned positions are evaluated past their table, and completed runs are not repeated."""
     monkeypatch.setattr(child_process, "execute", in_this_process)
     out = tmp_path / "out"
     words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
@@ -51,8 +52,8 @@ def test_from_binary_data_to_figure_and_again(data_bin, tmp_path, capsys, monkey
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
 
-def test_settings_of_finished_runs_stay_as_they_are(data_bin, tmp_path, monkeypatch):
-    """Others would train again what an earlier version has trained."""
+def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
+    """Changed settings would repeat the runs of earlier versions."""
     monkeypatch.setattr(child_process, "execute", Commands())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "transformer_xl"]
@@ -75,7 +76,7 @@ def test_settings_of_finished_runs_stay_as_they_are(data_bin, tmp_path, monkeypa
     assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
 
 
-def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path, capsys):
+def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     corpora = [{"name": "mine", "data": str(data_bin)}]
     lengths = {"train_lengths": 64, "eval_lengths": 64}
     what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
@@ -98,7 +99,7 @@ def test_seeds_are_averaged_and_their_spread_is_shown(data_bin, tmp_path, capsys
     assert [c["seed"] for c in load_results_file(tmp_path / "results.json")["cells"]] == [1, 2]
 
 
-def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
+def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
     words = ["compare", data_bin, "--methods", "alibi,transformer_xl", "--seeds", "1,2", "--out"]
     words = [*map(str, words), str(tmp_path / "out"), "--updates", "10"]
     assert main([*words, "--dry-run"]) == 0
@@ -111,7 +112,7 @@ def test_the_commands_of_each_cell_are_shown(data_bin, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
+def test_slots_divide_gpus_or_cores(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 8)
     one, two, thread = (
@@ -130,8 +131,8 @@ def test_each_run_gets_gpus_or_a_share_of_the_cores(monkeypatch):
     assert shared == ["5", "7", "5"]
 
 
-def test_what_is_left_of_an_experiment_keeps_its_number_of_threads(data_bin, tmp_path, monkeypatch):
-    """Sums are of other bits on another one."""
+def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
+    """Floating-point sums depend on the number of threads."""
     commands, threads = Commands(), []
 
     def execute(words, stop_signal=None, log=None, watch=None, slot=None):
@@ -149,8 +150,8 @@ def test_what_is_left_of_an_experiment_keeps_its_number_of_threads(data_bin, tmp
     assert {*threads} == {"2"}  # 12 cores, two runs with two trials each
 
 
-def test_a_method_of_a_plugin_adds_a_row_to_the_one_table(data_bin, tmp_path, monkeypatch):
-    """Its name, a probe, and speeds beside sinusoidal."""
+def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
+    """The row has its name, a probe, and speeds relative to sinusoidal."""
     monkeypatch.setattr(child_process, "execute", in_this_process)
     monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
     del METHODS["root"]

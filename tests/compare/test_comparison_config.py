@@ -1,4 +1,4 @@
-"""Descriptions of comparisons, from YAML and from options."""
+"""Tests of comparison configurations, from YAML and from options."""
 
 import pytest
 import yaml
@@ -6,7 +6,7 @@ import yaml
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
 from alibi_fairseq.compare.comparison_config import PAPER_METHODS, as_mapping, from_mapping, load
-from alibi_fairseq.compare.experiment import runs_of
+from alibi_fairseq.compare.comparison_runs import runs_of
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import METHODS
 
@@ -28,7 +28,7 @@ order: [train_lengths, methods, corpora, seeds]
 """
 
 
-def test_a_yaml_file_and_back(tmp_path):
+def test_yaml_round_trip(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     study = load(path)
@@ -43,14 +43,14 @@ def test_a_yaml_file_and_back(tmp_path):
             load(path)
 
 
-def test_cells_come_in_the_order_of_importance():
-    cells = list(from_mapping(yaml.safe_load(STUDY)).cells())
+def test_model_specs_follow_order():
+    cells = list(from_mapping(yaml.safe_load(STUDY)).model_specs())
     assert len(set(cells)) == len(cells) == 2 * 2 * 2 * 3
     assert cells[:3] == [("wiki", "alibi", 64, seed) for seed in (1, 2, 3)]
     assert cells[3] == ("code", "alibi", 64, 1)
     # By default all methods of the first seed come first.
     default = from_mapping({"corpora": [CORPUS], "seeds": [1, 2], "methods": ["alibi", "none"]})
-    cells = [(cell.method, cell.seed) for cell in default.cells()]
+    cells = [(cell.method, cell.seed) for cell in default.model_specs()]
     assert cells == [("alibi", 1), ("none", 1), ("alibi", 2), ("none", 2)]
 
 
@@ -61,7 +61,7 @@ def test_cells_come_in_the_order_of_importance():
         ({"methods": ["alibbi"]}, "Did you mean 'alibi'"),
         ({"methods": []}, "methods"),
         ({"train_lengths": [0]}, "train_lengths"),
-        ({"hours": -1}, "hours"),
+        ({"hours": 8}, "hours: there is no such key"),
         ({"tokens_per_update": 100, "train_lengths": [64]}, "not a multiple .* 64.*use 128"),
         ({"order": ["seeds"]}, "order"),
         ({"train_flags": "--seed=3"}, "--seed"),
@@ -76,58 +76,64 @@ def test_cells_come_in_the_order_of_importance():
         ({"corpora": [CORPUS, CORPUS]}, "same name"),
         ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, "corpora.0.tokeniser: there is no"),
         *(
-            ({"corpora": [{**CORPUS, "name": each}]}, "a name")
-            for each in ("../a", "/a", "a/b", "")
+            ({"corpora": [{**CORPUS, "name": name}]}, "a name")
+            for name in ("../a", "/a", "a/b", "")
         ),
     ],
 )
-def test_what_is_wrong_is_named(change, message):
+def test_invalid_value_is_named(change, message):
     with pytest.raises(UserInputError, match=message):
         from_mapping({"corpora": [CORPUS], **change})
 
 
-def described(monkeypatch, *arguments: object):
-    """The comparison of a command line."""
+def parse_comparison(monkeypatch, *arguments: object):
+    """Return the comparison of a command line."""
     command = ["compare", *map(str, arguments), "--out", "runs/mine"]
     monkeypatch.setattr(CompareCommand, "__call__", CompareCommand.comparison)
     return CompareCommand.run(make_parser(command).parse_args(command))
 
 
-def test_options_describe_the_same_as_yaml(tmp_path, monkeypatch):
+def test_options_match_yaml(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("text")
     options = "--methods alibi,none --train-lengths 64,128 --eval-lengths 64,4x --seeds 1,2"
     options += " --lr 0.01 --tokenizer words --vocab-size 500"
-    made = described(monkeypatch, "book.txt", *options.split(), "--train-flags", "--dropout 0")
+    comparison = parse_comparison(
+        monkeypatch, "book.txt", *options.split(), "--train-flags", "--dropout 0"
+    )
     corpus = {"name": "book", "text": "book.txt", "tokenizer": "words", "vocabulary": 500}
     values = {"methods": ["alibi", "none"], "train_lengths": [64, 128], "eval_lengths": [64, "4x"]}
     values |= {"seeds": [1, 2], "lr": 0.01, "train_flags": "--dropout 0"}
-    assert made == from_mapping({"corpora": [corpus], **values})
-    assert described(monkeypatch, "book.txt", "--methods", "all").methods == PAPER_METHODS
-    every = described(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
-    assert every[:7] == PAPER_METHODS and sorted(every) == sorted(METHODS)
-    _, *probes = described(monkeypatch, "book.txt", "--probes", "copy,passkey").corpora
-    assert [each.probe for each in probes] == [each.name for each in probes] == ["copy", "passkey"]
-    assert [each.data for each in probes] == [None, "runs/mine/book/data-bin"]
-    (alone,) = described(monkeypatch, "--probes", "copy").corpora
+    assert comparison == from_mapping({"corpora": [corpus], **values})
+    assert parse_comparison(monkeypatch, "book.txt", "--methods", "all").methods == PAPER_METHODS
+    methods = parse_comparison(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
+    assert methods[:7] == PAPER_METHODS and sorted(methods) == sorted(METHODS)
+    _, *probes = parse_comparison(monkeypatch, "book.txt", "--probes", "copy,passkey").corpora
+    assert (
+        [corpus.probe for corpus in probes]
+        == [corpus.name for corpus in probes]
+        == ["copy", "passkey"]
+    )
+    assert [corpus.data for corpus in probes] == [None, "runs/mine/book/data-bin"]
+    (alone,) = parse_comparison(monkeypatch, "--probes", "copy").corpora
     assert alone == probes[0]
 
 
-def test_binary_data_yaml_and_missing_text(tmp_path, monkeypatch):
+def test_sources_data_yaml_or_missing(tmp_path, monkeypatch):
     data = tmp_path / "wiki" / "data-bin"
     data.mkdir(parents=True)
     (data / "dict.txt").touch()
-    corpus = described(monkeypatch, data).corpora[0]
+    corpus = parse_comparison(monkeypatch, data).corpora[0]
     assert (corpus.name, corpus.data, corpus.text) == ("wiki", str(data), ())
     study = tmp_path / "study.yaml"
     study.write_text(STUDY)
-    assert described(monkeypatch, study).title == "A study"
+    assert parse_comparison(monkeypatch, study).title == "A study"
     for words in ((data, "--tokenizer", "words"), (study, "--seeds", "1"), ()):
         with pytest.raises(UserInputError, match=r"[Gg]ive (it|a text)"):
-            described(monkeypatch, *words)
+            parse_comparison(monkeypatch, *words)
 
 
-def test_linear_schedule_ends_with_each_training(tmp_path):
+def test_linear_schedule_ends_at_max_update(tmp_path):
     values = {"corpora": [CORPUS], "methods": "alibi", "lr": [0.1, 0.2], "tune_share": 0.25}
     comparison = from_mapping({**values, "updates": 80, "lr_schedule": "linear"})
     (run,) = runs_of(comparison, tmp_path)

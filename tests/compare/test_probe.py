@@ -1,4 +1,4 @@
-"""Probes: their sequences, a model's accuracy against a naive count, and one from data to heat map."""
+"""Tests of probes: sequences, accuracy against a naive count, and the report."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def few_sequences(monkeypatch):
 
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
 @pytest.mark.parametrize("probe", [COPY, PASSKEY], ids=lambda probe: probe.name)
-def test_a_sequence_is_a_string_a_gap_and_the_string_again(probe, depth):
+def test_sequence_repeats_string_after_gap(probe, depth):
     text, first, length = np.arange(1000, 1400), 50, 128
     filling = text if probe.in_text else None
     rows = probe.sequences(np.random.default_rng(3), first, filling, 40, length, depth)
@@ -52,7 +52,7 @@ def test_a_sequence_is_a_string_a_gap_and_the_string_again(probe, depth):
     assert len(places) == 1 if depth is not None else len(places) > 10
 
 
-def test_sequences_to_train_on_repeat_the_string_more_often():
+def test_training_sequence_repeats_string_often():
     rows = COPY.sequences(np.random.default_rng(3), 4, None, 40, 64, copies=5)
     for row in rows.tolist():
         marks = [place for place, token in enumerate(row) if token == 4]
@@ -60,7 +60,7 @@ def test_sequences_to_train_on_repeat_the_string_more_often():
         assert len(marks) == 5 and len(strings) == 1 and row.count(5) == 64 - 1 - 5 * 9
 
 
-def test_the_blocks_of_a_training_are_the_sequences(few_sequences, tmp_path):
+def test_training_blocks_are_sequences(few_sequences, tmp_path):
     from fairseq.data import TokenBlockDataset, data_utils
 
     prepare(COPY, 64, None, tmp_path / "data")
@@ -77,8 +77,8 @@ def test_the_blocks_of_a_training_are_the_sequences(few_sequences, tmp_path):
     assert same[0] == same[1]
 
 
-def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
-    """Learned positions are tested past their table, and what is done is not done again."""
+def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys):
+    """Learned positions are tested past their table, and completed runs are not repeated."""
     out = tmp_path / "out"
     words = ["compare", "--probes", "copy", "--methods", "learned", "--updates", "2"]
     words += ["--train-lengths", "48", "--tokens-per-update", "192", "--train-flags", TINY]
@@ -105,7 +105,7 @@ def test_from_data_to_a_heat_map_and_again(few_sequences, tmp_path, capsys):
 
 
 def checks_accuracy(data, checkpoint):
-    """Symbol by symbol, from the scores of a whole pass over the sequence before it."""
+    """Compare the accuracy with a full forward pass per symbol."""
     model = load_checkpoint(checkpoint, data)
     rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
     right = correct(model, torch.from_numpy(rows), COPY.size)
@@ -121,7 +121,7 @@ def cell(method, length, depth, accuracy, seed=1):
     return {**model, **of_test, "accuracy": accuracy}
 
 
-def test_the_table_averages_depths_then_seeds():
+def test_table_averages_depths_then_seeds():
     cells = [cell("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
     for seed, accuracy in ((1, 0.5), (2, 0.9)):
         cells += [cell("alibi", 64, 0.0, accuracy, seed), cell("alibi", 64, 1.0, 1.0, seed)]
@@ -135,15 +135,15 @@ def test_the_table_averages_depths_then_seeds():
     assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
 
 
-def test_a_probe_that_no_model_has_learned_is_said_and_dropped():
-    """Naming a string's symbols in any order is far above guessing and no copying."""
+def test_unlearned_probe_is_reported_and_dropped():
+    """Repeating the symbols in any order is above chance but is not copying."""
     cells = [cell("none", 64, 0.0, 0.49), cell("none", 256, 0.0, 0.9)]
     assert "none has learned" in accuracy_table(cells)
     assert probe_columns("copy", cells) == {}
 
 
-def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reporting.probes, "LEARNED", 0.0)
+def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reporting.probes, "MIN_LEARNED_ACCURACY", 0.0)
     data = tmp_path / "data"
     data.mkdir()
     write_corpus(data, train=1000, valid=500)
@@ -158,9 +158,7 @@ def test_a_comparison_shows_probes_beside_perplexity(few_sequences, tmp_path, ca
     assert sorted(kinds) == ["evaluation", "probe"]
 
 
-def test_a_text_too_short_to_fill_the_longest_sequence_is_found_first(
-    few_sequences, data_bin, tmp_path, capsys
-):
+def test_too_short_filler_is_rejected_first(few_sequences, data_bin, tmp_path, capsys):
     words = ["compare", str(data_bin), "--probes", "passkey", "--train-lengths", "64"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 2
     assert "give a longer text" in capsys.readouterr().err

@@ -90,7 +90,7 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
     [
         (["--slurm-option", "time=1"], "--slurm-option requires --slurm. Pass both."),
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
-        (["--slurm", "--hours", "2"], "measure the machine they run on"),
+        (["--slurm", "--speeds"], "--speeds cannot be combined with --slurm"),
         (["--slurm"], "sbatch was not found."),
         (["--job", "run:nothing"], "there is no job 'run:nothing'"),
     ],

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from alibi_fairseq.compare.comparison_config import at_length, load, tokens_at
-from alibi_fairseq.compare.document_sampling import TITLE, documents_in
+from alibi_fairseq.data.documents import TITLE, documents_in
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.schema import load_results_file
 from alibi_fairseq.runs.runner import make_work_items
@@ -102,7 +102,7 @@ def test_models_are_listed_once_in_order(texts):
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
 def test_shipped_windows_divide_scored_tokens(path):
     parts = load(path, StudyConfig).comparisons({})
-    assert {cell for part in parts for cell in part.cells()}
+    assert {cell for part in parts for cell in part.model_specs()}
     for part in parts:
         scored = part.score_to - part.score_from
         for length in (each for each in part.eval_lengths if isinstance(each, int)):

@@ -1,0 +1,236 @@
+"""Training and evaluation speed of models, relative to sinusoidal: ``compare --speeds``.
+
+Each model is built from its training command, with initial weights, and runs updates and forward
+passes on random tokens in this process. The speeds recorded by the runs themselves cannot be compared,
+because runs may share the machine. Here the models take turns: in every round, each model runs one
+update and reads one window, so that a disturbance affects all models of that round. Memory use comes
+from the training records.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from ..data.worker_pool import cores, progress
+from ..reporting.perplexity_by_length import Columns
+from ..results.data_folder import DataFolder
+from ..results.provenance import collect_provenance
+from ..results.schema import TRAINING_FILE, load_results_file, new_results_file, save_results_file
+from ..runs.run import Run
+from .comparison_config import ComparisonConfig, tokens_at
+from .comparison_runs import runs_of
+
+#: Number of timed rounds. One untimed round comes first.
+ROUNDS = 15
+#: Position method that speeds and memory are relative to.
+BASELINE = "sinusoidal"
+#: Column titles by phase.
+TITLES = {"train": "training speed", "evaluate": "evaluation speed", "memory": "memory"}
+
+
+class TimedModel:
+    """Model with its optimizer, on random tokens. The data of the run must be prepared."""
+
+    def __init__(self, run: Run):
+        from fairseq import options, tasks
+        from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+        from fairseq.trainer import Trainer
+
+        argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
+        args = options.parse_args_and_arch(options.get_training_parser(), argv)
+        self.cfg = convert_namespace_to_omegaconf(args)
+        self.method = self.cfg.model.position_method
+        # Windows may be longer than the table of learned positions. Training is not affected.
+        self.cfg.model.clamp_learned_positions = self.method == "learned"
+        self.task = tasks.setup_task(self.cfg.task)
+        model = self.task.build_model(self.cfg.model)
+        criterion = self.task.build_criterion(self.cfg.criterion)
+        self.trainer = Trainer(self.cfg, self.task, model, criterion)
+        self.length = self.cfg.task.tokens_per_sample
+        sequences = max(1, self.cfg.dataset.max_tokens // self.length)
+        self.update_freq = self.cfg.optimization.update_freq[0]
+        self.tokens = sequences * self.length * self.update_freq  # per update
+        tokens = self._random_tokens(sequences, self.length)
+        self.sample = {
+            "id": torch.arange(sequences),
+            "net_input": {
+                "src_tokens": tokens,
+                "src_lengths": torch.full((sequences,), self.length),
+            },
+            "target": tokens,
+            "ntokens": tokens.numel(),
+            "nsentences": sequences,
+        }
+
+    def time_update(self) -> float:
+        """Run one update and return its duration in seconds."""
+        from fairseq.logging import metrics
+
+        began = time.perf_counter()
+        with metrics.aggregate(new_root=True):
+            self.trainer.train_step([self.sample] * self.update_freq)
+        return self._seconds_since(began)
+
+    def time_window(self, length: int) -> float:
+        """Run the forward pass of one window and return its duration in seconds."""
+        model = self.trainer.model
+        tokens = self._random_tokens(1, length).to(self.trainer.device)
+        model.eval()
+        began = time.perf_counter()
+        with torch.no_grad():
+            model(tokens)
+        seconds = self._seconds_since(began)
+        model.train()
+        return seconds
+
+    def _seconds_since(self, began: float) -> float:
+        if self.trainer.cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    def _random_tokens(self, sequences: int, length: int) -> torch.Tensor:
+        """Draw token IDs, (B, T), by their frequency in the text.
+
+        An adaptive softmax is faster for frequent tokens.
+        """
+        counts = torch.tensor(self.task.source_dictionary.count[4:], dtype=torch.double)
+        tokens = torch.multinomial(counts, sequences * length, replacement=True) + 4
+        return tokens.view(sequences, length)
+
+
+@contextmanager
+def using_threads(number: int) -> Iterator[None]:
+    """Set the number of torch's threads, and restore it afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
+    """Time the models of runs on the same data, and write a results file.
+
+    Args:
+        length: evaluation length in tokens.
+        path: the results file to write.
+
+    Returns:
+        The contents of the results file.
+    """
+    began = time.monotonic()
+    models = [TimedModel(run) for run in runs]
+    updates: list[list[float]] = [[] for _ in models]  # seconds per round
+    windows: list[list[float]] = [[] for _ in models]
+    total = (ROUNDS + 1) * len(models)
+    with using_threads(cores()), progress(total, "timing the models in turns", "model") as bar:
+        for _ in range(ROUNDS + 1):
+            for number, model in enumerate(models):
+                updates[number].append(model.time_update())
+                windows[number].append(model.time_window(length))
+                bar.update()
+    records = []
+    for number, (run, model) in enumerate(zip(runs, models)):
+        fields = {
+            "model": model.cfg.model._name,
+            "position_method": model.method,
+            "train_length": model.length,
+            "baseline": None,
+            "ratio": None,
+        }
+        records.append(
+            {
+                "name": "an update",
+                "phase": "train",
+                "tokens": model.tokens,
+                **fields,
+                "peak_memory_mb": peak_memory(run),
+                **speed(model.tokens, updates[number][1:]),  # the first round warms up
+            }
+        )
+        records.append(
+            {
+                "name": f"a window of {length}",
+                "phase": "evaluate",
+                "tokens": length,
+                **fields,
+                "peak_memory_mb": None,
+                **speed(length, windows[number][1:]),
+            }
+        )
+    data = Path(runs[0].data.split(":")[0])
+    seconds = time.monotonic() - began
+    provenance = collect_provenance(seconds=seconds, seed=None, data=data, subsets=["train"])
+    results = new_results_file("benchmark", DataFolder.open(data).corpus, provenance, records)
+    save_results_file(results, path)
+    return results
+
+
+def peak_memory(run: Run) -> float | None:
+    """Return the peak memory of a run's training in MB, or None if it is not recorded."""
+    path = run.folder / TRAINING_FILE
+    if not path.is_file():
+        return None
+    return load_results_file(path)["cells"][-1].get("peak_memory_mb")
+
+
+def speed(tokens: int, seconds: Sequence[float]) -> dict:
+    """Return the fields of a result record that describe its speed."""
+    return {
+        "tokens_per_second": round(tokens / statistics.median(seconds), 1),
+        "round_seconds": [round(value, 7) for value in seconds],
+    }
+
+
+def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
+    """Return table columns with speeds and memory.
+
+    Models are timed unless ``speeds.json`` already has the same ones.
+    """
+    path = folder / "speeds.json"
+    timed = replace(
+        comparison,
+        methods=(*comparison.methods, BASELINE),
+        train_on=(next(comparison.model_specs()).corpus,),
+        seeds=comparison.seeds[:1],
+    )
+    runs = runs_of(timed, folder)
+    results = load_results_file(path) if path.is_file() else None
+    if results is None or len(results["cells"]) != 2 * len(runs):
+        lengths: list[int] = []
+        for train_length in comparison.train_lengths:
+            lengths += tokens_at(comparison.eval_lengths, train_length)
+        results = measure_speeds(runs, max(lengths), path)
+    return ratios(results["cells"])
+
+
+def ratios(records: Sequence[dict]) -> Columns:
+    """Return speeds and memory relative to the baseline, as table columns.
+
+    A speed is the median, over rounds, of the ratio within a round.
+    """
+    by_model = {
+        (record["phase"], record["position_method"], record["train_length"]): record
+        for record in records
+    }
+    columns: dict[str, dict] = {title: {} for title in TITLES.values()}
+    for (phase, method, length), record in by_model.items():
+        base = by_model.get((phase, BASELINE, length))
+        if base is None:
+            continue
+        speedups = []
+        for base_seconds, seconds in zip(base["round_seconds"], record["round_seconds"]):
+            speedups.append(base_seconds / seconds)
+        columns[TITLES[phase]][method, length] = f"{statistics.median(speedups):.2f}"
+        if base.get("peak_memory_mb") and record.get("peak_memory_mb"):
+            ratio = record["peak_memory_mb"] / base["peak_memory_mb"]
+            columns[TITLES["memory"]][method, length] = f"{ratio:.2f}"
+    return columns

@@ -1,0 +1,63 @@
+"""Warning about models that have barely trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from ..evaluation.data import load_dictionary, load_split
+from ..results.data_folder import DataFolder
+from ..results.measurements import Measurement, model_label
+
+#: Smallest fraction of the unigram entropy by which the loss of a trained model is lower.
+MIN_GAIN = 0.1
+
+
+def unigram_entropy(data: Path, subset: str) -> float:
+    """Return the entropy of the token frequencies of a split, in bits per token.
+
+    It is the lowest loss on this split of a model that ignores the context.
+    """
+    tokens = load_split(DataFolder.open(data), subset, load_dictionary(data)).tokens  # (N,)
+    counts = np.bincount(tokens)
+    frequencies = counts[counts > 0] / len(tokens)
+    return float(-(frequencies * np.log2(frequencies)).sum())
+
+
+def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> list[str]:
+    """Return labels of models whose lowest loss over all lengths is near the unigram entropy.
+
+    Args:
+        entropy: unigram entropy of the evaluated split, in bits per token.
+    """
+    perplexities: dict[tuple[str, int | None], list[float]] = {}
+    for point in measurements:
+        if point.perplexity is not None:
+            label = model_label(point.position_method, point.train_length, point.display_name)
+            perplexities.setdefault((label, point.seed), []).append(point.perplexity)
+    max_loss = (1 - MIN_GAIN) * entropy
+    labels: list[str] = []
+    for (label, _), values in perplexities.items():
+        if math.log2(min(values)) > max_loss and label not in labels:
+            labels.append(label)
+    return labels
+
+
+def undertrained_warning(measurements: Iterable[Measurement], entropy: float) -> str | None:
+    """Return a warning that names the models that have barely trained, or None.
+
+    Args:
+        entropy: unigram entropy of the evaluated split, in bits per token.
+    """
+    labels = undertrained_models(measurements, entropy)
+    if not labels:
+        return None
+    return (
+        f"Warning: these models have barely trained: {'; '.join(labels)}. Token frequencies alone "
+        f"give a perplexity of {2**entropy:,.1f} on this split, and the loss of these models is less "
+        f"than {MIN_GAIN:.0%} lower. Do not compare their position methods. Train longer with "
+        "--updates."
+    )
