@@ -199,6 +199,7 @@ class ComparisonConfig:
     Attributes with a description are options of ``alibi-fairseq compare``; the others are YAML only.
 
     Attributes:
+        corpora: corpora to train and evaluate on.
         user_dir: a plugin with position methods, which has been imported.
         train_on: names of the corpora to train on. Empty: all.
         also_on: names of corpora on which the models of all corpora are evaluated.

@@ -1,0 +1,52 @@
+"""The tables of YAML keys in docs/experiments.md against the configuration classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+
+import pytest
+from commands import ROOT
+
+from alibi_fairseq.compare.comparison_config import (
+    ComparisonConfig,
+    CorpusConfig,
+    ExcerptConfig,
+)
+
+PAGE = ROOT / "docs" / "experiments.md"
+
+
+@pytest.fixture
+def generator():
+    """Return the module scripts/comparison_keys.py."""
+    path = ROOT / "scripts" / "comparison_keys.py"
+    spec = importlib.util.spec_from_file_location("comparison_keys", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_key_tables_are_current(generator):
+    page = PAGE.read_text(encoding="utf-8")
+    assert generator.update(page) == page
+
+
+@pytest.mark.parametrize("kind", [ComparisonConfig, CorpusConfig, ExcerptConfig])
+def test_key_tables_name_every_key(kind):
+    page = PAGE.read_text(encoding="utf-8")
+    for field in dataclasses.fields(kind):
+        assert f"| {field.name} " in page
+
+
+def test_keys_without_description_are_rejected(generator):
+    from pydantic.dataclasses import dataclass
+
+    @dataclass
+    class Config:
+        """Configuration without descriptions."""
+
+        updates: int = 1
+
+    with pytest.raises(ValueError, match="Config.updates"):
+        generator.describe_keys(Config)
