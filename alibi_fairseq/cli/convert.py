@@ -1,4 +1,4 @@
-"""``alibi-fairseq export``, ``import-hf`` and ``import-checkpoint``: checkpoints in other formats."""
+"""Conversion of checkpoints: ``alibi-fairseq export``, ``import-hf``, and ``import-checkpoint``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .options import CliCommand, option
 
 @dataclass
 class Export(CliCommand):
-    """A checkpoint in Hugging Face format."""
+    """Options of ``alibi-fairseq export``, which writes Hugging Face format."""
 
     path: Path = option("checkpoint to export", required=True, metavar="CKPT")
-    data: Path = option("folder with its dict.txt", required=True, metavar="DATA")
+    data: Path = option("folder with the checkpoint's dict.txt", required=True, metavar="DATA")
     out: Path = option("folder to write", required=True, metavar="DIR")
     tokenizer: list[Path] = option(
-        "its tokeniser, where it is not beside the data: a sentencepiece model, vocab.txt of BERT, "
-        "or encoder.json and vocab.bpe of GPT-2",
+        "tokenizer, if it is not next to the data: a sentencepiece model, vocab.txt of BERT, or "
+        "encoder.json and vocab.bpe of GPT-2",
         (),
         metavar="FILE",
     )
@@ -38,9 +38,9 @@ class Export(CliCommand):
 
 @dataclass
 class ImportHf(CliCommand):
-    """A Hugging Face model as a checkpoint."""
+    """Options of ``alibi-fairseq import-hf``, which converts a Hugging Face model."""
 
-    folder: Path = option("a BLOOM, OPT, XGLM or GPT-NeoX model on disk", metavar="DIR")
+    folder: Path = option("folder of a BLOOM, OPT, XGLM, or GPT-NeoX model", metavar="DIR")
     out: Path = option("folder to write", required=True, metavar="DIR")
 
     def __call__(self) -> None:
@@ -50,17 +50,19 @@ class ImportHf(CliCommand):
             flags, difference = import_folder(self.folder, self.out)
         print(f"Wrote {self.out}/checkpoint_best.pt and {self.out}/dict.txt.")
         print(f"Largest difference of log-probabilities: {difference:.1e}")
-        print("To train on, add to alibi-fairseq train:")
+        print("To continue training, add these options to alibi-fairseq train:")
         model = f"--finetune-from-model {shlex.quote(str(self.out / 'checkpoint_best.pt'))}"
         print(f"  {model} --task language_modeling {shlex.join(flags)}")
 
 
 @dataclass
 class ImportCheckpoint(CliCommand):
-    """A checkpoint of the authors' release as one of this package."""
+    """Options of ``alibi-fairseq import-checkpoint``, which converts a released checkpoint."""
 
     checkpoint: Path = option("checkpoint of the authors' release", metavar="IN.pt")
-    dictionary: Path = option("its training dictionary", flag="--dict", required=True)
+    dictionary: Path = option(
+        "dictionary the checkpoint was trained with", flag="--dict", required=True
+    )
     out: Path = option("folder to write", required=True, metavar="DIR")
 
     def __call__(self) -> None:

@@ -1,4 +1,4 @@
-"""What all experiments have in common on the command line."""
+"""Options that all commands with experiments share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class ExperimentOptions(CliCommand):
-    """A command that carries out an experiment; returns 75 if it was asked to stop."""
+    """Options of a command that executes an experiment. Its exit code is 75 if it is stopped."""
 
     parallel: int | None = option(
-        "runs at a time (default: as many as there are GPUs for, or one per core), or SLURM jobs",
+        "number of concurrent runs or SLURM jobs (default: as many as the GPUs allow, or one per core)",
         None,
         type=positive,
         metavar="N",
@@ -29,32 +29,37 @@ class ExperimentOptions(CliCommand):
     dry_run: bool = option("print the commands of all runs", False)
     slurm: bool = option("submit the work as SLURM jobs and exit (docs/cluster.md)", False)
     slurm_option: list[str] = option(
-        "an option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
+        "option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
         (),
         action="append",
         metavar="NAME=VALUE",
     )
-    job: str | None = option(argparse.SUPPRESS, None)  # what one of the jobs does
+    job: str | None = option(argparse.SUPPRESS, None)  # name of the job to execute
     arguments: Sequence[str] = ()
 
     def run_experiment(self, experiment: Experiment) -> int:
-        """Carry out an experiment, show it, submit it as jobs, or do the work of one job."""
+        """Execute an experiment, or print, submit, or execute its jobs, as the options say.
+
+        Raises:
+            UserInputError: the options of SLURM cannot be used.
+        """
         from ..runs import runner, slurm
 
         if self.job:
             return slurm.run_job(experiment, self.job)
         if self.slurm_option and not self.slurm:
             raise UserInputError("--slurm-option requires --slurm. Pass both.")
-        options = dict(given.partition("=")[::2] for given in self.slurm_option)
-        if not all(name and value for name, value in options.items()):
-            raise UserInputError(
-                f"--slurm-option takes NAME=VALUE, not '{' '.join(self.slurm_option)}'."
-            )
+        options = {}
+        for text in self.slurm_option:
+            name, _, value = text.partition("=")
+            if not name or not value:
+                raise UserInputError(f"--slurm-option takes NAME=VALUE, not '{text}'.")
+            options[name] = value
         if self.dry_run:
-            jobs = (
-                slurm.format_dry_run(slurm.make_stages(experiment), options) if self.slurm else None
-            )
-            print(jobs or runner.format_dry_run(experiment))
+            if self.slurm:
+                print(slurm.format_dry_run(slurm.make_stages(experiment), options))
+            else:
+                print(runner.format_dry_run(experiment))
             return 0
         if self.slurm:
             submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)

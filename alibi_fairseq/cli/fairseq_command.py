@@ -1,4 +1,4 @@
-"""fairseq's own commands with this package as ``--user-dir``."""
+"""Commands of fairseq with this package as ``--user-dir``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from importlib import import_module
 from ..errors import FOLDER, PROGRAM
 
 
-def run(verb: str, arguments: list[str]) -> int:
-    """Run ``fairseq-<verb>`` in this process with a command line that is passed on unchanged.
+def run(command: str, arguments: list[str]) -> int:
+    """Run ``fairseq-COMMAND`` in this process with the given arguments.
 
-    fairseq takes one ``--user-dir``. A plugin that is given there and builds on this package imports it,
-    and that registers our models.
+    fairseq takes one ``--user-dir``. A plugin given there imports this package, which registers our models.
     """
-    hydra = verb == "hydra-train"
-    flag = "common.user_dir" if hydra else "--user-dir"
-    main = hydra_train if hydra else import_module(f"fairseq_cli.{verb.replace('-', '_')}").cli_main
-    if flag not in [argument.partition("=")[0] for argument in arguments]:
-        ours = [f"{flag}={FOLDER}"] if hydra else [flag, str(FOLDER)]
-        arguments = [*arguments, *ours]
-    sys.argv = [f"{PROGRAM} {verb}", *arguments]
-    if verb == "train" and {"-h", "--help"} & set(arguments):
+    names = [argument.partition("=")[0] for argument in arguments]
+    if command == "hydra-train":
+        main = hydra_train
+        if "common.user_dir" not in names:
+            arguments = [*arguments, f"common.user_dir={FOLDER}"]
+    else:
+        main = import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main
+        if "--user-dir" not in names:
+            arguments = [*arguments, "--user-dir", str(FOLDER)]
+    sys.argv = [f"{PROGRAM} {command}", *arguments]
+    if command == "train" and {"-h", "--help"} & set(arguments):
         main = training_help
     main()
     return 0
@@ -39,15 +41,15 @@ def training_help() -> None:
     parser = options.get_training_parser()
     parser.prog = f"{PROGRAM} train"
     chosen = ["data", "--arch", "alibi_lm", "--task", "language_modeling", *sys.argv[1:]]
-    arguments = [each for each in chosen if each not in ("-h", "--help")]
+    arguments = [argument for argument in chosen if argument not in ("-h", "--help")]
     options.parse_args_and_arch(parser, arguments, parse_known=True)
     parser.print_help()
 
 
 def hydra_train() -> None:
-    """``fairseq-hydra-train`` whose relative paths are meant from where it was started.
+    """Run ``fairseq-hydra-train`` with paths relative to the folder in which it was started.
 
-    Hydra changes to a folder of its own for its log and a copy of the settings.
+    Hydra changes to a separate folder for its log and a copy of the settings.
     """
     import hydra
     from fairseq.dataclass.initialize import hydra_init
@@ -56,7 +58,7 @@ def hydra_train() -> None:
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config-name", "-cn", default="config")
-    # fairseq's defaults are merged into the file of this name and no other.
+    # fairseq merges its defaults only into the file of this name.
     hydra_init(parser.parse_known_args()[0].config_name)
 
     # Hydra counts packages here. Version 1.0, which the fairseq of Python 3.10 needs, takes no other path.

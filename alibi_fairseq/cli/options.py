@@ -1,4 +1,4 @@
-"""Command-line options from the fields of a dataclass, and the dataclass from what the user typed."""
+"""Conversion between dataclasses and command-line options."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from ..data.pipeline import option
 
-__all__ = ["CliCommand", "add_fields", "filled", "names", "option"]
+__all__ = ["CliCommand", "add_fields", "fill_dataclass", "names", "option"]
 
 
 def names(text: str) -> list[str]:
-    """``valid,test`` → ["valid", "test"], each once."""
+    """Return ``valid,test`` as ["valid", "test"], each name once."""
     items = [item.strip() for item in text.split(",")]
     if "" in items:
         raise ValueError
@@ -23,57 +23,66 @@ def names(text: str) -> list[str]:
 
 
 class CliCommand:
-    """A command: a dataclass of its options that is called."""
+    """Base of the commands: a dataclass of options, which is called to run the command."""
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the command to a parser."""
         add_fields(parser, cls)
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
-        return filled(cls, args)()
+        """Run the command with parsed options; return its exit code, or None for 0."""
+        return fill_dataclass(cls, args)()
 
     def __call__(self) -> int | None:
+        """Run the command; return its exit code, or None for 0."""
         raise NotImplementedError
 
 
 def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add an option for each field of a dataclass whose metadata has a ``help``."""
     hints = typing.get_type_hints(kind)
-    for each in fields(kind):
-        if "help" not in each.metadata:
+    for field in fields(kind):
+        if "help" not in field.metadata:
             continue
-        keywords = dict(each.metadata)
-        flag = keywords.pop("flag", "--" + each.name.replace("_", "-"))
-        of, several = _type_of(hints[each.name])
-        if several and not {"nargs", "action", "type"} & {*keywords}:
+        keywords = dict(field.metadata)
+        flag = keywords.pop("flag", "--" + field.name.replace("_", "-"))
+        value_type, several = _value_type(hints[field.name])
+        if several and keywords.keys().isdisjoint({"nargs", "action", "type"}):
             keywords["nargs"] = "+"
-        if each.default is False:
+        if field.default is False:
             keywords["action"] = "store_true"
         else:
-            keywords.setdefault("type", of)
-        if each.default is MISSING and "required" not in keywords:
-            parser.add_argument(each.name, **{"metavar": each.name.upper(), **keywords})
+            keywords.setdefault("type", value_type)
+        if field.default is MISSING and "required" not in keywords:
+            keywords.setdefault("metavar", field.name.upper())
+            parser.add_argument(field.name, **keywords)
             continue
-        default = None if each.default is MISSING else each.default
+        default = None if field.default is MISSING else field.default
         if default == ():
             default = []
         if default and "(default" not in keywords["help"]:
             keywords["help"] += " (default: %(default)s)"
-        parser.add_argument(flag, dest=each.name, default=default, **keywords)
+        parser.add_argument(flag, dest=field.name, default=default, **keywords)
 
 
-def filled(kind: type, args: object) -> Any:
-    """A dataclass whose fields have the values of the attributes with their names."""
+def fill_dataclass(kind: type, args: object) -> Any:
+    """Create a dataclass from parsed arguments."""
     given = vars(args)
-    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+    values = {field.name: given[field.name] for field in fields(kind) if field.name in given}
+    return kind(**values)
 
 
-def _type_of(hint: Any) -> tuple[type, bool]:
-    """The type of one value, and whether there may be several."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+def _value_type(hint: Any) -> tuple[type, bool]:
+    """Return the type of one value, and True if the option takes several."""
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _type_of(parts[0])
+        return _value_type(parts[0])
     if origin in (list, Sequence):
-        return _type_of(parts[0])[0], True
-    return (hint if isinstance(hint, type) else str), False
+        value_type, _ = _value_type(parts[0])
+        return value_type, True
+    if isinstance(hint, type):
+        return hint, False
+    return str, False

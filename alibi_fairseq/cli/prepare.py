@@ -1,4 +1,4 @@
-"""``alibi-fairseq prepare CORPUS``: convert text to fairseq's binary data, with a manifest."""
+"""Command ``alibi-fairseq prepare CORPUS``: fairseq's binary data from text, with a manifest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alibi_fairseq.data.wikitext103 import WikiText103
 from alibi_fairseq.data.worker_pool import cores
 from alibi_fairseq.results import manifest as manifests
 
-from .options import add_fields, filled
+from .options import add_fields, fill_dataclass
 
 CORPORA: tuple[type[CorpusBuilder], ...] = (
     CustomTextBuilder,
@@ -24,6 +24,7 @@ CORPORA: tuple[type[CorpusBuilder], ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add a subcommand for each corpus."""
     corpora = parser.add_subparsers(dest="corpus", required=True, metavar="CORPUS")
     for corpus in CORPORA:
         options = corpora.add_parser(corpus.name, help=corpus.summary, description=corpus.summary)
@@ -45,18 +46,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    manifest, done = prepare(filled(args.kind, args), args.out, args.workers)
+    """Prepare a corpus, and print the sizes of its splits."""
+    manifest, done = prepare(fill_dataclass(args.kind, args), args.out, args.workers)
     if not done:
         print(
-            f"{args.out}/data-bin is there already, made from the same text and settings; "
-            "nothing to do."
+            f"{args.out}/data-bin already exists, from the same text and settings; nothing to do."
         )
     for split, counts in manifest["splits"].items():
         print(f"  {split:5}  {counts['lines']:>13,} lines  {counts['tokens']:>15,} tokens")
     if manifest["identified_by"] is None and args.corpus != "text":
-        print(f"This is {manifest['corpus']}, not the paper's text, and the manifest says so.")
+        print(f"This is {manifest['corpus']}, not the paper's text. The manifest records this.")
     print(
-        f"Dictionary: {manifest['dictionary']['entries']:,} entries. For training and "
-        f"evaluation give fairseq:\n{manifests.data_argument(args.out / 'data-bin', manifest)}"
+        f"Dictionary: {manifest['dictionary']['entries']:,} entries. Data argument for "
+        f"training and evaluation:\n{manifests.data_argument(args.out / 'data-bin', manifest)}"
     )
     return 0

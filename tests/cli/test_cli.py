@@ -1,4 +1,4 @@
-"""The command ``alibi-fairseq`` and fairseq's commands behind it."""
+"""The command ``alibi-fairseq`` and the commands of fairseq that it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
-def test_help_and_version_import_neither_fairseq_nor_torch(flag):
+def test_help_and_version_do_not_import_torch(flag):
     done = as_process("-m", "alibi_fairseq", flag, python=["-X", "importtime"])
     assert done.returncode == 0 and "alibi-fairseq" in done.stdout
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
@@ -27,11 +27,16 @@ def test_help_and_version_import_neither_fairseq_nor_torch(flag):
 
 
 @pytest.mark.parametrize("arguments", [[], ["tran"], ["models", "--unknown"]])
-def test_wrong_usage_ends_with_2(arguments):
+def test_wrong_usage_exits_with_2(arguments):
     assert cli.main(arguments) == 2
 
 
-def test_models_with_their_sizes(capsys):
+def test_unrecognized_arguments_are_named(capsys):
+    assert cli.main(["models", "--unknown", "3"]) == 2
+    assert "error: Unrecognized arguments: --unknown 3. " in capsys.readouterr().err
+
+
+def test_models_lists_sizes(capsys):
     assert cli.main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(
@@ -49,24 +54,24 @@ def test_models_with_their_sizes(capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (UserInputError("Wrong: do this."), 2, "error: Wrong: do this."),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_errors_are_one_line(monkeypatch, capsys, error, code, said):
+def test_error_prints_one_line(monkeypatch, capsys, error, code, message):
     def fail(self):
         raise error
 
     monkeypatch.setattr("alibi_fairseq.cli.paper.Models.__call__", fail)
     assert cli.main(["models"]) == code
-    assert capsys.readouterr().err == f"alibi-fairseq: {said or 'interrupted'}\n"
+    assert capsys.readouterr().err == f"alibi-fairseq: {message or 'interrupted'}\n"
 
 
 class TestFairseqCommands:
     @pytest.mark.slow  # as in tests/test_signals.py
-    def test_train_in_a_process_of_its_own(self, data_bin, tmp_path):
+    def test_train_in_separate_process(self, data_bin, tmp_path):
         command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
         done = as_process(*command, cwd=PACKAGE.parent)
         assert done.returncode == 0, done.stderr[-2000:]
@@ -107,7 +112,7 @@ class TestFairseqCommands:
         hypotheses = [line.split("\t")[2] for line in lines if line.startswith("H-")]
         assert hypotheses[1].startswith("w3 w4 w5")
 
-    def test_a_user_dir_of_ones_own(self, tmp_path, capsys, monkeypatch):
+    def test_user_dir_replaces_own(self, tmp_path, capsys, monkeypatch):
         plugin = tmp_path / "my_plugin_for_train"
         for flags in (["--user-dir", str(plugin)], [f"--user-dir={plugin}"]):
             assert cli.main(["train", "data", *flags]) == 2
@@ -121,7 +126,7 @@ class TestFairseqCommands:
         assert sys.argv == ["alibi-fairseq train", "data", "--user-dir", str(PACKAGE)]
 
     @pytest.mark.parametrize("flags", [[], ["--arch", "alibi_lm_small"]])
-    def test_help_shows_the_options_of_the_model(self, flags, capsys):
+    def test_train_help_shows_model_options(self, flags, capsys):
         assert cli.main(["train", "--help", *flags]) == 0
         text = capsys.readouterr().out
         for option in ("--position-method", "--attention-backend", "--mem-len", "--max-update"):

@@ -1,4 +1,4 @@
-"""The command a node runs; two processes on the CPU, started by the launcher, killed and stopped."""
+"""The command of a node, and two CPU processes that the launcher starts, kills, and stops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commands import ROOT
 from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.cli.paper import refuse_being_one_of_many
+from alibi_fairseq.cli.paper import reject_nested_launchers
 from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
 from alibi_fairseq.paper.recipe import find_recipe, flags
 from alibi_fairseq.runs import torchrun
@@ -40,12 +40,12 @@ from alibi_fairseq.runs import torchrun
         ("--cpu 2", "--cpu|--nproc-per-node=2", "fp16"),
     ],
 )
-def test_the_command_of_a_machine(capsys, options, expected, without):
+def test_launch_command_by_devices(capsys, options, expected, without):
     words = [*options.split(), "wikitext-103/alibi-512", "data", "--save-dir", "runs"]
     assert main(["launch", "--dry-run", *words, "--seed=3"]) == 0
     command = capsys.readouterr().out
     assert all(part in command for part in expected.split("|")) and without not in command
-    assert command.endswith("--save-dir runs --seed=3\n")  # the last one counts
+    assert command.endswith("--save-dir runs --seed=3\n")  # the last value applies
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_the_command_of_a_machine(capsys, options, expected, without):
         ({"SLURM_STEP_NUM_TASKS": "8"}, 4),
     ],
 )
-def test_launchers_that_would_each_start_the_run_are_refused(environment, nodes):
+def test_nested_launchers_are_rejected(environment, nodes):
     with pytest.raises(UserInputError):
-        refuse_being_one_of_many(environment, nodes)
-    refuse_being_one_of_many({"SLURM_STEP_NUM_TASKS": str(nodes)}, nodes)
-    refuse_being_one_of_many({"SLURM_JOB_ID": "1"}, 1)
+        reject_nested_launchers(environment, nodes)
+    reject_nested_launchers({"SLURM_STEP_NUM_TASKS": str(nodes)}, nodes)
+    reject_nested_launchers({"SLURM_JOB_ID": "1"}, 1)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_launchers_that_would_each_start_the_run_are_refused(environment, nodes)
         ("--cpu 2 extend/alibi-512-at-512 DATA --save-dir d", "--finetune-from-model"),
     ],
 )
-def test_bad_input(monkeypatch, capsys, arguments, named):
+def test_bad_launch_options_are_rejected(monkeypatch, capsys, arguments, named):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     arguments = arguments.replace("RECIPE", "wikitext-103/alibi-512")
     assert main(["launch", "--dry-run", *arguments.split()]) == 2
@@ -88,8 +88,9 @@ def test_bad_input(monkeypatch, capsys, arguments, named):
 
 
 RECIPE = find_recipe("bookcorpus/alibi-512")
-LENGTH, SEQUENCES = 16, 4  # of one of the two processes
-# The recipe's shape and schedule made small; its optimiser, criterion and precision rules stay.
+LENGTH = 16
+SEQUENCES = 4  # of each process
+# A small shape and schedule; the optimizer, criterion, and precision of the recipe stay.
 TINY = (
     *("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "32"),
     *("--decoder-input-dim", "16", "--decoder-output-dim", "16"),
@@ -102,7 +103,7 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Exactly one update per epoch: two processes' sequences, or one process's doubled batch."""
+    """Return data for one update per epoch, with two processes or with one and the doubled batch."""
     folder = tmp_path_factory.mktemp("data")
     return write_corpus(folder, train=2 * SEQUENCES * LENGTH, valid=2 * LENGTH)
 
@@ -119,7 +120,7 @@ def launch_two(data, save_dir, updates, *flags, restarts=0):
 
 
 def train_one(data, save_dir, updates):
-    """The last checkpoint of one process that takes the doubled batch at once."""
+    """Return the last checkpoint of one process that trains with the doubled batch."""
     words = [*flags(RECIPE.settings(1, cpu=True)), *TINY, "--max-update", str(updates)]
     return run_train(data, save_dir, *words, "--max-tokens", str(2 * SEQUENCES * LENGTH))
 
@@ -145,7 +146,7 @@ def workers_of(run):
 
 
 @pytest.mark.slow
-def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_path):
+def test_two_processes_match_gradient_of_doubled_batch(data, tmp_path):
     """After one update NAG's momentum is the clipped gradient times the learning rate."""
     assert launch_two(data, tmp_path / "two", 1).wait() == 0
     one = train_one(data, tmp_path / "one", 1)["last_optimizer_state"]["state"]
@@ -158,18 +159,19 @@ def test_the_gradient_is_that_of_one_process_with_the_doubled_batch(data, tmp_pa
 
 
 @pytest.mark.slow
-def test_bad_input_of_two_workers_is_one_sentence(data, tmp_path):
+def test_bad_input_of_two_workers_prints_one_sentence(data, tmp_path):
     run = launch_two(data, tmp_path / "two", 1, "--position-method", "alibo")
     assert run.wait() == 2
-    said = (tmp_path / "two.log").read_text()
-    assert said.count("error: There is no position method 'alibo'") in (1, 2)  # one per process
-    assert "ChildFailedError" not in said
+    output = (tmp_path / "two.log").read_text()
+    assert output.count("error: There is no position method 'alibo'") in (1, 2)  # one per process
+    assert "ChildFailedError" not in output
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_when_a_process_is_killed_or_the_machine_taken_back(data, tmp_path):
-    """Two processes end where one with the doubled batch ends, although one of them is killed on the
-    way and both are told to stop later: no update is left out or made twice.
+def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
+    """Two processes end with the weights of one process with the doubled batch.
+
+    One of the two is killed, and both are stopped later. No update is skipped or repeated.
     """
     folder = tmp_path / "two"
     run = launch_two(data, folder, 100_000, restarts=1)

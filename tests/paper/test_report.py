@@ -18,7 +18,7 @@ FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
 
 def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
     assert cli.main(["report", "--out", str(tmp_path)]) == 0
-    assert "0 measured cells" in capsys.readouterr().out
+    assert "0 measurements" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "tables").iterdir()} == TABLES
     expected = {f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg", ".pdf")}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
@@ -53,7 +53,7 @@ def test_report_compares_only_paper_corpora(tmp_path, capsys):
     ]
     save_results_file(document(*demo), tmp_path / "in" / "demo.json")
     assert cli.main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
-    assert "38 measured cells, 36 of them in a setting of the paper" in capsys.readouterr().out
+    assert "38 measurements, 36 comparable with the paper" in capsys.readouterr().out
     table = (tmp_path / "out" / "tables" / "table05.md").read_text()
     assert table.count("+0.10 =") == 36 and "12.34" not in table
     own = (tmp_path / "out" / "tables" / "demo-lengths.md").read_text()
