@@ -93,7 +93,7 @@ def _run(arguments: list[str]) -> int:
         from fairseq.utils import import_user_module
 
         import_user_module(args)
-    return _load_command(args.verb).run(args) or 0
+    return _load_command(args.command).run(args) or 0
 
 
 def _load_command(name: str):
@@ -121,7 +121,7 @@ def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
         epilog="`alibi-fairseq COMMAND --help` lists the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    commands = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, text) in COMMANDS.items():
         command_parser = commands.add_parser(name, help=text, description=text)
         if name not in arguments[:1]:

@@ -135,7 +135,7 @@ def test_a_corpus_that_turns_out_to_be_other_text_stops_before_training(
     [
         (["all"], "--corpus wikitext-103=PATH --corpus bookcorpus=PATH --corpus cc100-roberta="),
         (["table5", "--corpus", "wikitext-2=/tmp"], "wikitext-103, bookcorpus"),
-        (["table5", "--corpus", "wikitext-103=nowhere.zip"], "no such file or folder"),
+        (["table5", "--corpus", "wikitext-103=nowhere.zip"], "nowhere.zip does not exist"),
         (["table17"], "choose from table2"),
         (["table1"], "python -m benchmarks.methods"),
         (["figure3"], "no data"),
