@@ -31,7 +31,7 @@ def test_result_is_told_and_a_second_run_says_so(text, tmp_path, capsys):
     assert main(cc100(text, tmp_path / "out", "--shards", "2")) == 0
     first = capsys.readouterr().out
     shards = [str(tmp_path / "out" / "data-bin" / f"shard0{n}") for n in (0, 1)]
-    assert first.endswith(f"give fairseq:\n{':'.join(shards)}\n")
+    assert first.endswith(f"training and evaluation:\n{':'.join(shards)}\n")
     assert "This is text, not the paper's text" in first
     assert main(cc100(text, tmp_path / "out", "--shards", "2")) == 0
     assert "nothing to do" in capsys.readouterr().out
