@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, GPTNeoXForCausalLM, PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from ..errors import UserInputError
 from .configuration_alibi_lm import SYMBOLS, AlibiLmConfig
@@ -54,7 +54,6 @@ class Architecture:
         method: position method, if the architecture has only one.
         fields: names of our configuration fields, beyond ``COMMON``.
         modules: names of our modules, where they differ; ``{}`` stands for the layer index.
-        output_weight: name of the output matrix.
         scales: True if the model multiplies its embeddings by √C, as fairseq does.
     """
 
@@ -64,7 +63,6 @@ class Architecture:
     method: str
     fields: dict[str, str]
     modules: dict[str, str] = {}
-    output_weight = "lm_head.weight"
     scales = False
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
@@ -143,7 +141,7 @@ class Architecture:
         theirs = {
             self.prefix + rename_weight(name, self.modules): weight for name, weight in ours.items()
         }
-        theirs[self.output_weight] = output
+        theirs["lm_head.weight"] = output
         return theirs
 
     def imported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
@@ -154,7 +152,7 @@ class Architecture:
             if name.startswith(self.prefix) and name.endswith((".weight", ".bias")):
                 ours[rename_weight(name.removeprefix(self.prefix), modules)] = weight
         ours = separate_projections(ours, model.num_attention_heads)
-        ours["output_projection.weight"] = weights[self.output_weight]
+        ours["output_projection.weight"] = weights["lm_head.weight"]
         return ours
 
 
@@ -255,8 +253,6 @@ class GptNeoX(Architecture):
         "layers.{}.final_layer_norm": "layers.{}.post_attention_layernorm",
         "layer_norm": "final_layer_norm",
     }
-    # embed_out.weight up to transformers 5.10, lm_head.weight since 5.23.
-    (output_weight,) = GPTNeoXForCausalLM._tied_weights_keys
 
     def required(self, model: AlibiLmConfig) -> dict[str, Any]:
         values = super().required(model)

@@ -57,7 +57,7 @@ def eager_attention_forward(
 def add_bias_to_mask(attention_mask, position_bias, distance):
     """Return one mask that holds both the visible keys and the score bias, for SDPA.
 
-    The ``sdpa`` function of older versions of transformers ignores ``position_bias`` (5.4 does).
+    The ``sdpa`` function of older versions of transformers ignores ``position_bias`` (5.10 does).
     None stands for a mask that is only causal, which ``is_causal`` would replace.
 
     Args:
@@ -301,7 +301,7 @@ class AlibiLmPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["AlibiLmDecoderLayer"]
     _supports_sdpa = True
-    # Older versions of transformers ignore the score bias here (5.4 does).
+    # Older versions of transformers ignore the score bias here (5.10 does).
     _supports_flex_attn = "position_bias" in inspect.signature(flex_attention_forward).parameters
     _supports_flash_attn = False  # its kernels have no score bias
     _supports_attention_backend = True

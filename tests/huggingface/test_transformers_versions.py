@@ -1,6 +1,7 @@
 """Export, ``from_pretrained``, and ``generate`` with the installed transformers.
 
-Run this file with any version in the range of ``setup.py``.
+Run this file with any version in the range of ``setup.py``. Its models in the formats ``alibi_lm``
+and BLOOM, ``-k "not rotary"``, also pass with 5.4.0 and 5.10.1.
 """
 
 from __future__ import annotations
