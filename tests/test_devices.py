@@ -42,7 +42,7 @@ ADAPTIVE = (
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.setitem(linear_cross_entropy.CHUNK, DEVICE.type, 20 * WORDS)
-    monkeypatch.setattr(flex, "compiled", lambda: flex_attention)
+    monkeypatch.setattr(flex, "compiled_attention", lambda: flex_attention)
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *call: None)
     alibi._slopes_on.cache_clear()
     with FakeTensorMode(allow_non_fake_inputs=True):  # torch.tensor makes none

@@ -31,6 +31,7 @@ from commands import ROOT, SHORT
 from huggingface.exported import converted, perturbed
 
 from alibi_fairseq import cli
+from alibi_fairseq.results.provenance import dictionary_sha256
 
 CASES = int(os.environ.get("FUZZ_CASES", 60))
 
@@ -41,6 +42,7 @@ def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:
     shutil.copytree(data, folder, dirs_exist_ok=True)
     shutil.copy(checkpoint, folder / "checkpoint_last.pt")
     counts = {"lines": 20, "words": 190, "bytes": 900, "tokens": 210}
+    dictionary = {"entries": 48, "sha256": dictionary_sha256(folder)}
     manifest = {
         **{
             "format": "alibi_fairseq/corpus",
@@ -49,7 +51,7 @@ def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:
             "identified_by": None,
         },
         **{"splits": {"valid": counts}, "tokenizer": {"kind": "words"}, "sources": []},
-        **{"dictionary": {"entries": 48, "sha256": "0" * 64}, "settings": {}, "provenance": {}},
+        **{"dictionary": dictionary, "settings": {}, "provenance": {}},
         **{"shards": [], "files": {}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
