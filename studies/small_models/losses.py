@@ -44,13 +44,11 @@ class ArticleLosses:
         model: corpus, method, and training length; equal for evaluations of the same models.
         seeds: (S,) seeds in ascending order.
         nats: (S, K) mean loss per scored token of K articles.
-        bits_per_byte: (S,) over all articles.
     """
 
     model: tuple[str, str, int]
     seeds: tuple[int, ...]
     nats: np.ndarray
-    bits_per_byte: np.ndarray
 
     @property
     def perplexity(self) -> float:
@@ -100,7 +98,6 @@ def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleL
         model=(key.corpus, key.method, key.train_length),
         seeds=seeds,
         nats=bits * math.log(2) / tokens,
-        bits_per_byte=np.array([records[seed]["bits_per_byte"] for seed in seeds]),
     )
 
 

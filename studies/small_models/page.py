@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -234,7 +235,7 @@ def _gap_table(curves: Mapping) -> str:
                 cells.append(markdown.NOTHING)
                 continue
             bits = statistics.mean(curve[count]) - statistics.mean(alibi[count])
-            cells.append(percent(bits * 0.6931471805599453))
+            cells.append(percent(bits * math.log(2)))
         rows.append([METHOD_NAMES[method], *cells])
     headers = ["against ALiBi, tokens →", *(f"{count * 4096 / 1e6:.1f}M" for count in updates)]
     return "Validation perplexity at L = 128 without overlap:\n\n" + markdown.table(headers, rows)

@@ -39,7 +39,7 @@ LEVELS = {
 def losses_of(model: tuple, level: float, seeds=(1, 2, 3), noise=1e-4, name="") -> ArticleLosses:
     random = np.random.default_rng(zlib.crc32(name.encode()))
     nats = level + noise * random.standard_normal((len(seeds), ARTICLES))
-    return ArticleLosses(model, tuple(seeds), nats, np.ones(len(seeds)))
+    return ArticleLosses(model, tuple(seeds), nats)
 
 
 def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4) -> dict:
@@ -117,7 +117,7 @@ def test_paired_estimate_equals_scipy_without_article_variance():
     random = np.random.default_rng(1)
     by_seed = random.standard_normal((2, 5, 1))
     first, second = (
-        ArticleLosses(("a", "b", 1), (1, 2, 3, 4, 5), np.repeat(nats, ARTICLES, 1), np.ones(5))
+        ArticleLosses(("a", "b", 1), (1, 2, 3, 4, 5), np.repeat(nats, ARTICLES, 1))
         for nats in by_seed
     )
     estimate = estimate_change(first, second)
@@ -134,8 +134,8 @@ def test_paired_estimate_equals_scipy_without_article_variance():
 def test_unpaired_estimate_equals_welch_without_article_variance():
     random = np.random.default_rng(2)
     one, two = random.standard_normal((4, 1)), 3 * random.standard_normal((3, 1))
-    first = ArticleLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(one, ARTICLES, 1), np.ones(4))
-    second = ArticleLosses(("a", "c", 1), (1, 2, 3), np.repeat(two, ARTICLES, 1), np.ones(3))
+    first = ArticleLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(one, ARTICLES, 1))
+    second = ArticleLosses(("a", "c", 1), (1, 2, 3), np.repeat(two, ARTICLES, 1))
     interval = stats.ttest_ind(one[:, 0], two[:, 0], equal_var=False).confidence_interval(0.95)
     assert estimate_change(first, second).interval() == pytest.approx(tuple(interval))
 
@@ -147,8 +147,8 @@ def test_intervals_cover_with_three_seeds():
     covered = 0
     for _ in range(draws):
         nats = random.normal(0, 1, (3, 1)) + random.normal(0, 0.3, (1, ARTICLES))
-        losses = ArticleLosses(("a", "b", 1), seeds, nats, np.ones(3))
-        zero = ArticleLosses(("a", "b", 1), seeds, np.zeros_like(nats), np.ones(3))
+        losses = ArticleLosses(("a", "b", 1), seeds, nats)
+        zero = ArticleLosses(("a", "b", 1), seeds, np.zeros_like(nats))
         low, high = estimate_change(losses, zero).interval()
         covered += low < 0 < high
     assert 0.935 < covered / draws < 0.985
