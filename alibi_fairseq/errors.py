@@ -258,6 +258,7 @@ _OF_THE_MACHINE = {
 _OPTIONAL = {
     **{name: name for name in ("matplotlib", "tensorboard")},
     **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "'alibi-fairseq[huggingface]'"),
+    **dict.fromkeys(("scipy", "statsmodels"), "'alibi-fairseq[study]'"),
     "submitit": "'alibi-fairseq[slurm]'",
     "fairseq_cli": "alibi-fairseq",
 }

@@ -53,10 +53,15 @@ ensure_environment() {
   export PATH="$root/.venv/bin:$PATH"
 }
 
-# The Python that is active if it can train (a cluster's own environment), otherwise .venv.
+# Keep the active Python if it can import torch, fairseq and the given modules (a cluster's own
+# environment). Otherwise use .venv, with an extra.
+#
+#   ensure_training_environment [EXTRA MODULE …]
 ensure_training_environment() {
-  if ! python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "fairseq"))))' 2> /dev/null; then
-    ensure_environment
+  local extra="${1:-}"
+  if ! python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' \
+    torch fairseq "${@:2}" 2> /dev/null; then
+    ensure_environment "$extra"
   fi
   export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 }

@@ -13,9 +13,10 @@ set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "$0")/environment.sh"
-ensure_training_environment
 if [ "${1:-}" = study ]; then
-    cd "$root"
-    exec python -m studies.small_models "${@:2}"
+  ensure_training_environment study scipy statsmodels
+  cd "$root"
+  exec python -m studies.small_models "${@:2}"
 fi
+ensure_training_environment
 exec python -m alibi_fairseq reproduce "$@"

@@ -12,5 +12,6 @@ set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "$0")/environment.sh"
+# shellcheck disable=SC2119  # without an extra
 ensure_training_environment
 exec python -m alibi_fairseq launch "$@"

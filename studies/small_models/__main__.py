@@ -12,9 +12,6 @@ from alibi_fairseq.compare.comparison_config import load
 from alibi_fairseq.data.pipeline import positive
 from alibi_fairseq.runs.runner import execute_experiment, format_dry_run
 
-from .experiment import Study, StudyConfig
-from .page import write_page, write_readme_table
-
 FOLDER = Path(__file__).parent
 
 
@@ -68,6 +65,10 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code, 75 if it was stopped by a signal."""
     args = make_parser().parse_args(arguments)
+    # Imported here, so that a missing package of the extra "study" is reported in one sentence.
+    from .experiment import Study, StudyConfig
+    from .page import write_page, write_readme_table
+
     if not args.corpus:
         print(write_page(args.results))
         if args.readme:

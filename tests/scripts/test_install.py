@@ -107,3 +107,11 @@ def test_failed_install_names_its_log(clone):
     assert str(log) in done.stderr
     assert re.search("^100$", log.read_text(), re.MULTILINE)
     assert ensured(clone)  # an interrupted installation is not taken for a complete one
+
+
+def test_missing_module_installs_extra(clone):
+    line = "source scripts/environment.sh; ensure_training_environment study"
+    assert run(clone, f"{line} json").returncode == 0
+    assert requests(clone) == []
+    assert run(clone, f"{line} not_installed").returncode == 0
+    assert "[study]" in requests(clone)[-1]

@@ -1,0 +1,32 @@
+"""Errors of ``python -m studies.small_models``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# Runs the command in an environment without statsmodels.
+WITHOUT_STATSMODELS = """
+import runpy, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "statsmodels":
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+sys.meta_path.insert(0, Missing())
+runpy.run_module("studies.small_models", run_name="__main__")
+"""
+
+
+def test_missing_package_names_install_command():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STATSMODELS], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "No module named 'statsmodels'" in line
+    assert "pip install 'alibi-fairseq[study]'" in line
