@@ -23,7 +23,7 @@ folder.mkdir(parents=True, exist_ok=True)
 # %%
 results = folder / "early_tokens.json"
 arguments = [str(DATA), "--path", str(CHECKPOINT), "--out", str(results)]
-main(["eval", *arguments, "--lengths", ",".join(map(str, LENGTHS)), "--stride", "full,16"])
+main(["eval", *arguments, "--lengths", ",".join(map(str, LENGTHS)), "--strides", "full,16"])
 
 # %%
 cells = json.loads(results.read_text())["cells"]

@@ -112,7 +112,7 @@ class Commands:
         model, out = Path(value(words, "--path")), Path(value(words, "--out"))
         cells = load_results_file(out)["cells"] if out.exists() else []
         method, n = model.parent.name.split("-")[:2]
-        asked = (value(words, flag).split(",") for flag in ("--lengths", "--stride"))
+        asked = (value(words, flag).split(",") for flag in ("--lengths", "--strides"))
         for length, stride in itertools.product(*asked):
             cells.append(
                 evaluation_cell(

@@ -38,7 +38,7 @@ COMMANDS = {
     "prepare": "prepare text tales --out {out} --vocab-size 500",
     "train": f"launch --cpu 1 bookcorpus/alibi-512 data/data-bin --save-dir {{out}} {_TINY}",
     "train-two": f"launch --cpu 2 bookcorpus/alibi-512 data/data-bin --save-dir {{out}} {_TINY}",
-    "eval": "eval data/data-bin --path model/checkpoint_last.pt --lengths 16,32 --stride full,8 "
+    "eval": "eval data/data-bin --path model/checkpoint_last.pt --lengths 16,32 --strides full,8 "
     "--out {out}/results.json",
     "report": "report model.json --out {out}",
     "export": "export --path model/checkpoint_last.pt --data data/data-bin --out {out}",
@@ -47,7 +47,7 @@ COMMANDS = {
     "study": "study study.yaml --corpus tales=tales --work-dir {out}/work "
     "--results {out}/results --parallel 2",
     "reproduce": "reproduce table15 --scale smoke --cpu 1 --allow-other-text "
-    "--corpus wikitext-103=wikitext --work-dir {out}",
+    "--corpus wikitext-103=wikitext --out {out}",
 }
 STUDY = """
 title: Interrupted

@@ -11,22 +11,47 @@ from ..compare.comparison_config import ComparisonConfig, CorpusConfig, from_map
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import UserInputError, did_you_mean
 from .experiments import ExperimentOptions
-from .options import names, option
+from .options import names, option, option_group
 
 #: Pydantic fields of a comparison and of a corpus, by name.
 FIELDS = ComparisonConfig.__pydantic_fields__ | CorpusConfig.__pydantic_fields__  # type: ignore[attr-defined]
-#: Options by field of the corpus.
-CORPUS_OPTIONS = {"tokenizer": "--tokenizer", "vocabulary": "--vocab-size"}
-#: Options by field of the comparison.
-COMPARISON_OPTIONS = {
-    name: "--" + name.replace("_", "-")
-    for name in (
-        *("methods", "train_lengths", "eval_lengths", "seeds", "strides", "score_from", "score_to"),
-        *("per_document", "arch", "updates", "tokens_per_update", "lr", "tune_share"),
-        *("train_flags", "subset", "title"),
-    )
+#: Fields that are options, with the placeholder of their values, by heading in the help.
+GROUPS = {
+    "text": {"tokenizer": "NAME", "vocabulary": "N"},
+    "models": {"methods": "A,B,…", "train_lengths": "L,…", "seeds": "N,…", "arch": "NAME"},
+    "training": {
+        "updates": "N",
+        "tokens_per_update": "N",
+        "lr": "X,…",
+        "lr_schedule": "NAME",
+        "tune_share": "X",
+        "train_flags": "FLAGS",
+    },
+    "evaluation": {
+        "eval_lengths": "L,…",
+        "strides": "S,…",
+        "subset": "SPLIT",
+        "per_document": "KIND",
+        "score_from": "N",
+        "score_to": "M",
+    },
+    "output": {"title": "TEXT"},
 }
-OPTIONS = COMPARISON_OPTIONS | CORPUS_OPTIONS
+#: Fields that describe the corpus; all others describe the comparison.
+CORPUS_FIELDS = ("tokenizer", "vocabulary")
+
+
+def option_flags() -> dict[str, str]:
+    """Return the flag of each field in :data:`GROUPS`."""
+    flags = {}
+    for fields in GROUPS.values():
+        for name in fields:
+            flags[name] = "--" + name.replace("_", "-")
+    flags["vocabulary"] = "--vocab-size"
+    return flags
+
+
+OPTIONS = option_flags()
 
 
 @dataclass(kw_only=True)
@@ -41,7 +66,8 @@ class CompareCommand(ExperimentOptions):
         "text files or folders; a folder of fairseq's binary data; a YAML file that describes the "
         "comparison (docs/experiments.md); or nothing, with --probes copy",
         nargs="*",
-        metavar="TEXT|DATA_BIN|YAML",
+        metavar="TEXT|DATA|YAML",
+        group="text",
     )
     probes: list[str] = option(
         f"synthetic tasks to train on: {', '.join(PROBES)}; tested at "
@@ -50,21 +76,26 @@ class CompareCommand(ExperimentOptions):
         (),
         type=names,
         metavar="A,B,…",
+        group="text",
     )
     speeds: bool = option(
-        "time training and evaluation of all models at the end, relative to sinusoidal, on an idle "
+        "measure the speed of training and evaluation at the end, relative to sinusoidal, on an idle "
         "machine",
         False,
+        group="evaluation",
     )
-    out: Path = option("output directory", required=True, metavar="FOLDER")
+    out: Path = option("output folder", required=True, metavar="FOLDER", group="output")
     user_dir: str | None = None
     given: dict = field(default_factory=dict)
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        for title in GROUPS:
+            option_group(parser, title)  # in this order
         super().add_arguments(parser)
-        for name, flag in OPTIONS.items():
-            add_option(parser, name, flag)
+        for title, fields in GROUPS.items():
+            for name, metavar in fields.items():
+                add_option(option_group(parser, title), name, metavar)
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
@@ -105,7 +136,7 @@ class CompareCommand(ExperimentOptions):
         if self.probes and not self.sources:
             values["title"] = "Accuracy of probes"
         for name, value in self.given.items():
-            if name in CORPUS_OPTIONS:
+            if name in CORPUS_FIELDS:
                 corpus_values[name] = value
             else:
                 values[name] = value
@@ -131,7 +162,7 @@ class CompareCommand(ExperimentOptions):
         """Return the corpus of the texts or of the folder of binary data, as plain values.
 
         Args:
-            values: values of the options in :data:`CORPUS_OPTIONS` that were passed.
+            values: values of the options in :data:`CORPUS_FIELDS` that were passed.
         """
         first = Path(self.sources[0])
         if not (first / "dict.txt").is_file():
@@ -140,28 +171,24 @@ class CompareCommand(ExperimentOptions):
         if len(self.sources) > 1:
             raise UserInputError(f"{first} is binary data already. Give it alone.")
         if values:
-            flags = ", ".join(CORPUS_OPTIONS[name] for name in values)
+            flags = ", ".join(OPTIONS[name] for name in values)
             raise UserInputError(f"{first} is binary data already. Give it without {flags}.")
         name = first.parent.name if first.name == "data-bin" else first.name
         return {"name": name or "data", "data": str(first)}
 
 
-def add_option(parser: argparse.ArgumentParser, name: str, flag: str) -> None:
+def add_option(group: argparse._ActionsContainer, name: str, metavar: str) -> None:
     """Add the option of a field, with its description and default as help."""
     default = FIELDS[name].default
     help_default = default or "none"
-    type_: Callable = str
-    metavar = "X"
-    if isinstance(default, float | int):
-        metavar = "N"
+    value_type: Callable = str
     if isinstance(default, tuple) and default:
         help_default = ",".join(map(str, default))
-        type_ = names
-        metavar = "A,B,…"
-    parser.add_argument(
-        flag,
+        value_type = names
+    group.add_argument(
+        OPTIONS[name],
         dest=name,
-        type=type_,
+        type=value_type,
         metavar=metavar,
         help=f"{FIELDS[name].description} (default: {help_default})",
     )

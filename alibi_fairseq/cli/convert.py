@@ -18,7 +18,7 @@ class Export(CliCommand):
 
     path: Path = option("checkpoint to export", required=True, metavar="CKPT")
     data: Path = option("folder with the checkpoint's dict.txt", required=True, metavar="DATA")
-    out: Path = option("folder to write", required=True, metavar="DIR")
+    out: Path = option("folder to write", required=True, metavar="FOLDER")
     tokenizer: list[Path] = option(
         "tokenizer, if it is not next to the data: a sentencepiece model, vocab.txt of BERT, or "
         "encoder.json and vocab.bpe of GPT-2",
@@ -40,8 +40,8 @@ class Export(CliCommand):
 class ImportHf(CliCommand):
     """Options of ``alibi-fairseq import-hf``, which converts a Hugging Face model."""
 
-    folder: Path = option("folder of a BLOOM, OPT, XGLM, or GPT-NeoX model", metavar="DIR")
-    out: Path = option("folder to write", required=True, metavar="DIR")
+    folder: Path = option("folder of a BLOOM, OPT, XGLM, or GPT-NeoX model", metavar="FOLDER")
+    out: Path = option("folder to write", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
         from ..huggingface.importing import import_folder
@@ -59,11 +59,14 @@ class ImportHf(CliCommand):
 class ImportCheckpoint(CliCommand):
     """Options of ``alibi-fairseq import-checkpoint``, which converts a released checkpoint."""
 
-    checkpoint: Path = option("checkpoint of the authors' release", metavar="IN.pt")
+    checkpoint: Path = option("checkpoint of the authors' release", metavar="CKPT")
     dictionary: Path = option(
-        "dictionary the checkpoint was trained with", flag="--dict", required=True
+        "dictionary the checkpoint was trained with",
+        flag="--dict",
+        required=True,
+        metavar="DICT_TXT",
     )
-    out: Path = option("folder to write", required=True, metavar="DIR")
+    out: Path = option("folder to write", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
         dictionary = read_dictionary(self.dictionary)

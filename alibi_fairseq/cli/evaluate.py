@@ -96,14 +96,17 @@ class Eval(CliCommand):
         metavar="CKPT",
     )
     lengths: list[int] = option(
-        "evaluation lengths L in tokens, for example 512,1024,3072", required=True, type=lengths
+        "evaluation lengths L in tokens, for example 512,1024,3072",
+        required=True,
+        type=lengths,
+        metavar="L,…",
     )
     strides: list[int | None] = option(
-        "stride S, the tokens scored per window: full (non-overlapping), a number, or several separated "
-        "by commas; scored tokens have at least L - S tokens of context",
+        "strides S, the tokens scored per window, for example full,64; full: the evaluation length "
+        "(non-overlapping windows); context per scored token: at least L - S + 1 tokens",
         "full",
-        flag="--stride",
         type=strides,
+        metavar="S,…",
     )
     documents: str | None = option(
         "document boundaries: results hold the loss of each document, and --score-from counts within "
@@ -128,7 +131,11 @@ class Eval(CliCommand):
         metavar="M",
     )
     subsets: list[str] = option(
-        "splits to evaluate, for example valid,test", "valid", flag="--subset", type=names
+        "splits to evaluate, for example valid,test",
+        "valid",
+        flag="--subset",
+        type=names,
+        metavar="SPLIT,…",
     )
     out: Path = option("results file to write (JSON)", required=True, metavar="FILE")
     precision: str = option(

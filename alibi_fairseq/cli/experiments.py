@@ -15,6 +15,9 @@ from .options import CliCommand, option
 if TYPE_CHECKING:
     from ..runs.runner import Experiment
 
+#: Heading of these options in the help.
+RUNNING = "running"
+
 
 @dataclass(kw_only=True)
 class ExperimentOptions(CliCommand):
@@ -25,14 +28,18 @@ class ExperimentOptions(CliCommand):
         None,
         type=positive,
         metavar="N",
+        group=RUNNING,
     )
-    dry_run: bool = option("print the commands of all runs", False)
-    slurm: bool = option("submit the work as SLURM jobs and exit (docs/cluster.md)", False)
+    dry_run: bool = option("print the commands of all runs", False, group=RUNNING)
+    slurm: bool = option(
+        "submit the work as SLURM jobs and exit (docs/cluster.md)", False, group=RUNNING
+    )
     slurm_option: list[str] = option(
-        "option of sbatch, such as partition=gpu, time=8:00:00 or mem=64G (repeatable)",
+        "option of sbatch, such as partition=gpu, time=8:00:00, or mem=64G (repeatable)",
         (),
         action="append",
         metavar="NAME=VALUE",
+        group=RUNNING,
     )
     job: str | None = option(argparse.SUPPRESS, None)  # name of the job to execute
     arguments: Sequence[str] = ()

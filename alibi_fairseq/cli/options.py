@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.pipeline import option
 
-__all__ = ["CliCommand", "add_fields", "fill_dataclass", "names", "option"]
+__all__ = ["CliCommand", "add_fields", "fill_dataclass", "names", "option", "option_group"]
 
 
 def names(text: str) -> list[str]:
@@ -41,13 +41,17 @@ class CliCommand:
 
 
 def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
-    """Add an option for each field of a dataclass whose metadata has a ``help``."""
+    """Add an option for each field of a dataclass whose metadata has a ``help``.
+
+    The metadata may also have a ``group``, the heading of the option in the help.
+    """
     hints = typing.get_type_hints(kind)
     for field in fields(kind):
         if "help" not in field.metadata:
             continue
         keywords = dict(field.metadata)
         flag = keywords.pop("flag", "--" + field.name.replace("_", "-"))
+        group = option_group(parser, keywords.pop("group", None))
         value_type, several = _value_type(hints[field.name])
         if several and keywords.keys().isdisjoint({"nargs", "action", "type"}):
             keywords["nargs"] = "+"
@@ -57,14 +61,27 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
             keywords.setdefault("type", value_type)
         if field.default is MISSING and "required" not in keywords:
             keywords.setdefault("metavar", field.name.upper())
-            parser.add_argument(field.name, **keywords)
+            group.add_argument(field.name, **keywords)
             continue
         default = None if field.default is MISSING else field.default
         if default == ():
             default = []
         if default and "(default" not in keywords["help"]:
             keywords["help"] += " (default: %(default)s)"
-        parser.add_argument(flag, dest=field.name, default=default, **keywords)
+        group.add_argument(flag, dest=field.name, default=default, **keywords)
+
+
+def option_group(parser: argparse.ArgumentParser, title: str | None) -> argparse._ActionsContainer:
+    """Return the group of options with a title, which is added to the parser if it is new.
+
+    Without a title, it is the parser itself.
+    """
+    if title is None:
+        return parser
+    for group in parser._action_groups:
+        if group.title == title:
+            return group
+    return parser.add_argument_group(title)
 
 
 def fill_dataclass(kind: type, args: object) -> Any:

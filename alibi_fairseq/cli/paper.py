@@ -92,7 +92,7 @@ class Launch(CliCommand):
             )
         if not args.save_dir:
             raise UserInputError(
-                "A folder for the checkpoints is required. Pass --save-dir DIR after the data folder."
+                "A folder for the checkpoints is required. Pass --save-dir FOLDER after the data folder."
             )
         command = [ALIBI[0], *launcher, *ALIBI[1:], "train", *train]
         if self.dry_run:
@@ -157,10 +157,10 @@ class Reproduce(ExperimentOptions):
         "paper",
         choices=list(SCALES),
     )
-    gpus: int | None = option("GPUs per run (default: all; small scales: one)", None)
+    gpus: int | None = option("GPUs per run (default: all; small scales: one)", None, metavar="N")
     cpu: int | None = option("CPU processes per run, instead of GPUs", None, metavar="N")
-    work_dir: Path = option(
-        "working folder, with a subfolder per scale", Path("runs/reproduce"), metavar="FOLDER"
+    out: Path = option(
+        "output folder, with a subfolder per scale", Path("runs/reproduce"), metavar="FOLDER"
     )
 
     def __call__(self) -> int:
@@ -180,7 +180,7 @@ class Reproduce(ExperimentOptions):
                 f"Missing corpus {' and '.join(missing)}. Pass {flags} "
                 f"(data-prep/{missing[0]}/README.md describes how to obtain it)."
             )
-        folder = self.work_dir / self.scale
+        folder = self.out / self.scale
         scale = SCALES[self.scale]
         data = {}
         for name in needed:

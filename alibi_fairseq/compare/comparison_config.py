@@ -246,16 +246,16 @@ class ComparisonConfig:
     tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
         0.25, description="fraction of updates per learning-rate trial"
     )
-    train_flags: Flags = Field((), description="additional options of fairseq-train, in one string")
+    train_flags: Flags = Field((), description="additional options of fairseq-train, as one string")
     subset: str = Field("valid", description="split to evaluate on")
     score_from: PositiveInt | None = Field(
-        None, description="minimum number of earlier tokens of a scored token; see `eval`"
+        None, description="first scored position in the split, or in each document; see `eval`"
     )
     score_to: PositiveInt | None = Field(
-        None, description="number of tokens to score; with --per-document: of each document"
+        None, description="end of the scored positions in the split, or in each document, in tokens"
     )
     per_document: Literal["empty-lines", "titles"] | None = Field(
-        None, description="document boundaries, to sum the loss of each document"
+        None, description="document boundaries: results hold the loss of each document"
     )
     title: str = Field("Perplexity by evaluation length", description="title of table and figure")
     user_dir: str | None = None

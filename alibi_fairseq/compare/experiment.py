@@ -37,8 +37,6 @@ class ComparisonExperiment(Experiment):
     folder: Path
     speeds: bool = False
 
-    folder_option = "--out"
-
     @property
     def prepared(self) -> bool:
         lengths = self.comparison.train_lengths

@@ -236,7 +236,7 @@ class TextCases:
             )
         if remembered and stride < length:
             raise UserInputError(
-                f"'{checkpoint}' has a memory, for which the split is read in order: use --stride full."
+                f"'{checkpoint}' has a memory, for which the split is read in order: use --strides full."
             )
         windows = self.windows(**case)
         if remembered:  # all windows, each with the memory of the one before; the sums choose

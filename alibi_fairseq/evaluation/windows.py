@@ -78,7 +78,7 @@ def check_window(length: int, stride: int) -> None:
     """Raises UserInputError unless 1 ≤ stride ≤ length."""
     if not 1 <= stride <= length:
         raise UserInputError(
-            f"--stride, the number of tokens that a window scores, must be 1 to the length of "
+            f"--strides, the number of tokens that a window scores, must be 1 to the length of "
             f"--lengths, not {stride} of {length}."
         )
 

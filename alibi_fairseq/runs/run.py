@@ -201,7 +201,7 @@ class EvalStep:
         """Build the command that evaluates a run."""
         checkpoint = run.checkpoint_path(self.updates)
         argv = [*ALIBI, "eval", self.data or run.data, "--path", str(checkpoint)]
-        argv += ["--lengths", ",".join(map(str, self.lengths)), "--stride", ",".join(self.strides)]
+        argv += ["--lengths", ",".join(map(str, self.lengths)), "--strides", ",".join(self.strides)]
         argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
         title = f"evaluating {run.name}"
         if self.name:

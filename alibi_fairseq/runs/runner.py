@@ -45,7 +45,7 @@ class Experiment(Protocol):
     """
 
     folder: Path
-    folder_option: str = "--work-dir"
+    folder_option: str = "--out"
     threads: int | None = None
     report_if_incomplete: bool = False
 

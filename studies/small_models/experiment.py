@@ -186,6 +186,7 @@ class Study(Experiment):
     page_folder: Path
     pattern: str = "*"
 
+    folder_option = "--work-dir"
     threads = 1
     report_if_incomplete = True
 

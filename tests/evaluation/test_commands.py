@@ -11,7 +11,7 @@ from alibi_fairseq.results.schema import load_results_file
 
 def test_eval(trained, tmp_path, capsys):
     command = ["eval", str(trained.data), "--path", str(trained("alibi")), "--device", "cpu"]
-    command += ["--lengths", "16,48", "--stride", "full,4", "--subset", "valid,test"]
+    command += ["--lengths", "16,48", "--strides", "full,4", "--subset", "valid,test"]
     command += ["--effective-context", "50"]
     assert main([*command, "--out", str(tmp_path / "results.json")]) == 0
     cells = load_results_file(tmp_path / "results.json")["cells"]
@@ -45,7 +45,7 @@ def test_effective_context_is_the_shortest_window_within_the_band(percent, expec
     "flags",
     [
         *("--lengths 16,x", "--lengths 16,", "--lengths 0"),
-        *("--stride 17", "--stride 0", "--stride half"),
+        *("--strides 17", "--strides 0", "--strides half"),
         *("--model-overrides {'a':1}", "--model-overrides [1]"),
         *("--out /dev/full", "--out /dev/zero"),
         *("--device abacus", "--memory-gb -1", "--effective-context -1"),

@@ -60,7 +60,7 @@ def reproduce(commands, texts, tmp_path):
         given = [f"--corpus={name}={path}" for name, path in texts.items()]
         machine = [] if scale == "smoke" else ["--cpu", "1"]
         words = [item, "--scale", scale, *given, "--allow-other-text", *machine]
-        words += ["--parallel", "1", "--work-dir", str(tmp_path / work)]
+        words += ["--parallel", "1", "--out", str(tmp_path / work)]
         return main(["reproduce", *words, *more]), commands.ran
 
     return run
@@ -105,7 +105,7 @@ class TestDryRun:
 def refused(capsys, tmp_path, commands, *words) -> str:
     """The sentence of a run that ends with 2 before any work; nothing but perhaps the lock is left."""
     work = tmp_path / "work"
-    assert main(["reproduce", *map(str, words), "--work-dir", str(work)]) == 2
+    assert main(["reproduce", *map(str, words), "--out", str(work)]) == 2
     left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
     assert left <= {"lock"} and commands.ran == []
     (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
@@ -125,7 +125,7 @@ def test_a_corpus_that_turns_out_to_be_other_text_stops_before_training(
 ):
     """Plain text for BookCorpus may be the paper's; only its preparation can tell."""
     words = ["table8", "--cpu", "1", "--corpus", f"bookcorpus={texts['cc100-roberta']}"]
-    assert main(["reproduce", *words, "--work-dir", str(tmp_path / "work")]) == 2
+    assert main(["reproduce", *words, "--out", str(tmp_path / "work")]) == 2
     assert "is not the paper's bookcorpus after all" in capsys.readouterr().err
     assert commands.ran == ["prepare"]
 
@@ -287,7 +287,7 @@ def test_only_what_has_changed_is_done_again(reproduce, tmp_path, item, change, 
 
 
 def test_two_at_once_in_one_folder_are_refused(reproduce, tmp_path):
-    with locked(tmp_path / "work" / "smoke" / "lock", "--work-dir", "command"):
+    with locked(tmp_path / "work" / "smoke" / "lock", "--out", "command"):
         assert reproduce() == (2, [])
 
 

@@ -74,7 +74,7 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
     assert not out.exists() and not list(scripts.iterdir())
 
     words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
-    words += ["--corpus", f"bookcorpus={text}", "--work-dir", str(out)]
+    words += ["--corpus", f"bookcorpus={text}", "--out", str(out)]
     assert main([*words, "--slurm", "--dry-run", "--cpu", "1"]) == 0
     output = capsys.readouterr().out
     assert output.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in output

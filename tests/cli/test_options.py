@@ -1,0 +1,71 @@
+"""Names and headings of the options of all commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import pytest
+
+from alibi_fairseq import cli
+from alibi_fairseq.cli import COMMANDS
+from alibi_fairseq.cli.compare import FIELDS, OPTIONS
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            yield action
+    for command in subparsers(parser).values():
+        yield from options_of(command)
+
+
+@pytest.fixture(scope="module")
+def options() -> list[argparse.Action]:
+    """Options of the commands of this package."""
+    actions = []
+    for name in COMMANDS:
+        actions += options_of(subparsers(cli.make_parser([name]))[name])
+    return actions
+
+
+def test_folders_have_one_placeholder(options):
+    metavars = {action.metavar for action in options}
+    assert "FOLDER" in metavars
+    assert not metavars & {"DIR", "PATH", "DIRECTORY"}
+
+
+def test_option_is_not_plural_of_another(options):
+    flags = {flag for action in options for flag in action.option_strings}
+    assert "--strides" in flags
+    assert not {f"{flag}s" for flag in flags - {"--seed"}} & flags
+
+
+def test_option_help_is_noun_phrase(options):
+    for action in options:
+        if action.help != argparse.SUPPRESS:
+            assert action.help, action.dest
+            assert not action.help.endswith("."), action.help
+
+
+def test_compare_groups_options():
+    parser = subparsers(cli.make_parser(["compare"]))["compare"]
+    headings = ["text", "models", "training", "evaluation", "output", "running"]
+    groups = {group.title: group for group in parser._action_groups}
+    assert list(groups)[2:] == headings  # behind those of argparse
+    general = {action.dest for action in groups["options"]._group_actions}
+    assert general <= {"help", "user_dir", "job"}
+    assert "lr" in {action.dest for action in groups["training"]._group_actions}
+    assert "slurm" in {action.dest for action in groups["running"]._group_actions}
+
+
+def test_described_key_of_comparison_is_option():
+    described = {name for name, field in FIELDS.items() if field.description}
+    assert described == set(OPTIONS)
