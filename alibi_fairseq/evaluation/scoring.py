@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserInputError
+from .loss_by_position import LossByPosition
 from .windows import Span, Window
 
 
@@ -75,18 +76,21 @@ def sum_losses(
     stream: SplitTensors,
     batches: list[list[Window]],
     spans: Sequence[Span],
+    positions: LossByPosition,
     progress: Callable[[int], object] = lambda inputs: None,
 ) -> list[Fraction]:
     """The exact sum of −ln p over the tokens of each span, in nats.
 
     Args:
         spans: in the order of the stream; what windows score between them is left out.
+        positions: also receives the loss of these tokens.
         progress: called after each batch with its number of inputs.
     """
     edges = [edge for _, first, last in spans for edge in (first, last)]
     sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
-        cuts = {0, batch[0].scores}  # the columns where a span begins or ends in any window
+        # The columns where a bucket of positions begins, or a span begins or ends in any window.
+        cuts = {0, batch[0].scores, *positions.cuts(batch[0])}
         for _, scored, stop in batch:
             inside = edges[bisect_right(edges, scored) : bisect_left(edges, stop)]
             cuts.update(edge - scored for edge in inside)
@@ -95,6 +99,7 @@ def sum_losses(
                 span, is_inside = divmod(bisect_right(edges, window.scored + begin), 2)
                 if is_inside:
                     sums[span] += Fraction(total)
+                    positions.add(window, begin, end, Fraction(total))
         progress(len(batch) * batch[0].length)
     return sums
 

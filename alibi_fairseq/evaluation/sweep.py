@@ -35,6 +35,7 @@ from ..results.schema import (
 )
 from .checkpoint import LoadedModel, load_checkpoint
 from .data import Split, TextSize, document_starts, load_dictionary, load_split
+from .loss_by_position import LossByPosition
 from .probe import ProbeCases
 from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
 from .windows import (
@@ -250,11 +251,13 @@ class TextCases:
         batches = make_batches(share_start(windows) if model.shares_start else windows, size)
         stream = split.stream(stride, device)
         peak, began = PeakMemory(device), time.perf_counter()
-        nats = sum_losses(model.scorer(), stream, batches, spans, progress)
+        positions = LossByPosition(remembered)
+        nats = sum_losses(model.scorer(), stream, batches, spans, positions, progress)
         seconds = round(time.perf_counter() - began, 6)
 
         tokens = [last - first for _, first, last in spans]
         cell = losses(nats, tokens, split.text_of(spans), self.sweep.documents is not None)
+        cell |= positions.fields()
         cell |= {"longest_window": longest, "windows_per_batch": size, "seconds": seconds}
         cell["tokens_per_second"] = round(cell["tokens"] / seconds, 1)
         cell["peak_memory_mb"] = round(peak.mb(), 1)

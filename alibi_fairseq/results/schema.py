@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
@@ -127,6 +128,9 @@ class ResultRecord(JsonObject):
     bits_per_byte: NotNegative | None = None
     document_tokens: list[NonNegativeInt] = _ABSENT
     document_bits: list[TotalBits] = _ABSENT
+    position_ends: list[PositiveCount] = _ABSENT
+    position_tokens: list[NonNegativeInt] = _ABSENT
+    position_bits: list[TotalBits] = _ABSENT
     processes: PositiveCount = _ABSENT
     parameters: Annotated[PositiveCount, Role.MODEL] = _ABSENT
     layers: Annotated[PositiveCount, Role.MODEL] = _ABSENT
@@ -151,7 +155,10 @@ class ResultRecord(JsonObject):
         if self.loss_bits is not None:
             self._check_loss(self.loss_bits)
         if self.document_tokens is not None and self.document_bits is not None:
-            self._check_documents(self.document_tokens, self.document_bits)
+            self._check_parts("document", self.document_tokens, self.document_bits)
+        positions = (self.position_ends, self.position_tokens, self.position_bits)
+        if positions != (None, None, None):
+            self._check_positions(*positions)
         return self
 
     def _check_loss(self, loss_bits: float) -> None:
@@ -177,12 +184,28 @@ class ResultRecord(JsonObject):
                     f"bits_per_byte must be loss_bits × tokens / bytes, not {self.bits_per_byte!r}"
                 )
 
-    def _check_documents(self, tokens: list[int], bits: list[float]) -> None:
-        """Check that the documents add up to the whole."""
+    def _check_positions(
+        self, ends: list[int] | None, tokens: list[int] | None, bits: list[float] | None
+    ) -> None:
+        """Check that the buckets are in order and add up to the whole."""
+        if ends is None or tokens is None or bits is None:
+            raise ValueError("position_ends, position_tokens, and position_bits need one another")
+        if len(ends) != len(tokens):
+            raise ValueError("position_ends and position_tokens must have the same length")
+        if any(end >= following for end, following in pairwise(ends)):
+            raise ValueError("position_ends must increase")
+        self._check_parts("position", tokens, bits)
+
+    def _check_parts(self, kind: str, tokens: list[int], bits: list[float]) -> None:
+        """Check that documents or positions add up to the whole.
+
+        Args:
+            kind: ``document`` or ``position``.
+        """
         if len(tokens) != len(bits):
-            raise ValueError("document_tokens and document_bits must have the same length")
+            raise ValueError(f"{kind}_tokens and {kind}_bits must have the same length")
         if self.tokens is not None and sum(tokens) != self.tokens:
-            raise ValueError(f"document_tokens must add up to tokens, not to {sum(tokens)}")
+            raise ValueError(f"{kind}_tokens must add up to tokens, not to {sum(tokens)}")
         if self.tokens is None or self.loss_bits is None or not bits:
             return
         # The numbers of a list have the same number of decimals; the last ones may be zeros.
@@ -190,7 +213,7 @@ class ResultRecord(JsonObject):
         total = math.fsum(bits)
         whole = _scaled(_interval(self.loss_bits), self.tokens)
         if not _overlap(whole, (total - rounding, total + rounding)):
-            raise ValueError(f"document_bits must add up to loss_bits × tokens, not to {total!r}")
+            raise ValueError(f"{kind}_bits must add up to loss_bits × tokens, not to {total!r}")
 
 
 def _rounding(value: float) -> float:

@@ -92,7 +92,13 @@ def cell_with_all_losses(decimals: int | None = None) -> dict:
         losses = {key: round(loss, decimals) for key, loss in losses.items()}
         document_bits = [round(bits, decimals) for bits in document_bits]
     documents = {"document_tokens": [500, 100, 400], "document_bits": document_bits}
-    return evaluation_cell() | losses | documents | {"words": 600, "bytes": 3000}
+    positions = {
+        "position_ends": [1, 2, 16],
+        "position_tokens": [100, 400, 500],
+        "position_bits": [document_bits[1], document_bits[2], document_bits[0]],
+    }
+    sizes = {"words": 600, "bytes": 3000}
+    return evaluation_cell() | losses | documents | positions | sizes
 
 
 @pytest.mark.parametrize("decimals", [None, 6, 4, 2, 1])
@@ -110,6 +116,11 @@ def test_rounded_measures_of_a_loss_agree(decimals):
         ("document_bits", [1234.5679, 300.0512, 2766.4322], r"add up to loss_bits × tokens"),
         ("document_bits", [1234.5679, 3065.4322], "same length"),
         ("document_tokens", [500, 100, 401], "add up to tokens, not to 1001"),
+        ("position_bits", [300.0512, 2766.4322, 1234.5679], r"position_bits must add up"),
+        ("position_bits", [3065.4322, 1234.5679], "same length"),
+        ("position_tokens", [100, 400, 499], "position_tokens must add up to tokens, not to 999"),
+        ("position_ends", [1, 16], "same length"),
+        ("position_ends", [1, 2, 2], "position_ends must increase"),
     ],
 )
 def test_measures_that_contradict_the_loss(decimals, key, wrong, rule):
@@ -120,6 +131,14 @@ def test_measures_that_contradict_the_loss(decimals, key, wrong, rule):
     message = str(caught.value)
     assert message.startswith("results.json: cells[1] contradicts itself: ")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("key", ["position_ends", "position_tokens", "position_bits"])
+def test_losses_by_position_need_all_keys(key):
+    incomplete = cell_with_all_losses()
+    del incomplete[key]
+    with pytest.raises(UserInputError, match="need one another"):
+        schema.validate_document(document(incomplete))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""Loss by position, in buckets.
+
+The position of a token is the size of its context: the number of inputs visible to its prediction,
+which is the number of tokens before it in the window. A memory adds the inputs that it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+from .windows import Window
+
+
+def bucket_end(position: int) -> int:
+    """Return the last position of the bucket that a position belongs to.
+
+    Buckets end at 1, 2, 3, 4, 6, 8, 12, 16, …: at the powers of two and halfway between them.
+    """
+    power = 1 << (position - 1).bit_length()
+    halfway = 3 * power // 4
+    return halfway if position <= halfway else power
+
+
+class LossByPosition:
+    """Exact sums of the loss of scored tokens by position.
+
+    Args:
+        memory_length: number of earlier inputs that a model remembers at the start of a window.
+    """
+
+    def __init__(self, memory_length: int = 0):
+        self.memory_length = memory_length
+        self._last_position = 0
+        # By the end of the bucket.
+        self._tokens: Counter[int] = Counter()
+        self._nats: defaultdict[int, Fraction] = defaultdict(Fraction)
+
+    def first_position(self, window: Window) -> int:
+        """Return the position of the first token that a window scores."""
+        remembered = min(window.start, self.memory_length)
+        return remembered + window.scored - window.start + 1
+
+    def cuts(self, window: Window) -> list[int]:
+        """Return the indices of a window's scored tokens where a bucket begins, without 0."""
+        first = self.first_position(window)
+        cuts = []
+        cut = bucket_end(first) + 1 - first
+        while cut < window.scores:
+            cuts.append(cut)
+            cut = bucket_end(first + cut) + 1 - first
+        return cuts
+
+    def add(self, window: Window, begin: int, end: int, nats: Fraction) -> None:
+        """Add the loss of a window's scored tokens ``begin … end - 1``, which share a bucket."""
+        last = self.first_position(window) + end - 1
+        bucket = bucket_end(last)
+        self._tokens[bucket] += end - begin
+        self._nats[bucket] += nats
+        self._last_position = max(self._last_position, last)
+
+    def fields(self) -> dict:
+        """Return the fields of a result record: the buckets up to the last position, in bits."""
+        ends = []
+        tokens = []
+        bits = []
+        position = 1
+        while position <= self._last_position:
+            bucket = bucket_end(position)
+            ends.append(min(bucket, self._last_position))
+            tokens.append(self._tokens[bucket])
+            bits.append(float(self._nats[bucket]) / math.log(2))
+            position = bucket + 1
+        return {"position_ends": ends, "position_tokens": tokens, "position_bits": bits}

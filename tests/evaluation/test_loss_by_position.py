@@ -1,0 +1,134 @@
+"""Loss by position against a naive loop over tokens and windows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from alibi_fairseq.evaluation.loss_by_position import bucket_end
+from alibi_fairseq.evaluation.sweep import TextCases
+
+
+def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
+    """Return tokens and bits of a record by the last position of each bucket."""
+    values = zip(record["position_tokens"], record["position_bits"], strict=True)
+    return dict(zip(record["position_ends"], values, strict=True))
+
+
+def expected_buckets(positions: Counter, nats: Counter) -> dict[int, tuple[int, float]]:
+    """Sum tokens and losses by position into buckets, found by trying all ends in order."""
+    powers = [2**exponent for exponent in range(14)]
+    ends = sorted({*powers, *(power + power // 2 for power in powers)})
+    longest = max(positions)
+    buckets: dict[int, tuple[int, float]] = {}
+    begin = 1
+    for end in ends:
+        members = range(begin, min(end, longest) + 1)
+        tokens = sum(positions[position] for position in members)
+        bits = math.fsum(nats[position] for position in members) / math.log(2)
+        buckets[min(end, longest)] = (tokens, bits)
+        begin = end + 1
+        if begin > longest:
+            break
+    return buckets
+
+
+@pytest.mark.parametrize("position", [*range(1, 100), 511, 512, 513, 768, 769, 3072, 3073])
+def test_bucket_end_is_power_of_two_or_halfway(position):
+    powers = [2**exponent for exponent in range(14)]
+    ends = {*powers, *(3 * power for power in powers)}
+    assert bucket_end(position) == min(end for end in ends if end >= position)
+
+
+@pytest.mark.parametrize(
+    "name, length, stride, changes",
+    [
+        ("alibi", 48, 48, {}),
+        ("alibi", 48, 5, {}),
+        ("alibi", 13, 1, {}),
+        ("rotary", 5000, 5000, {}),  # one window of all tokens
+        ("alibi", 48, 20, {"score_from": 30, "score_to": 200}),
+        ("alibi", 50, 20, {"overrides": {"alibi_scale": "dynamic"}}),
+        ("rotary", 48, 48, {"overrides": {"rotary_scaling": "ntk:dynamic"}, "memory_budget": 1}),
+    ],
+)
+def test_buckets_match_naive_loop(sweep, trained, name, length, stride, changes):
+    (record,) = sweep(name, lengths=[length], strides=[stride], **changes)
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(trained(name))], arg_overrides=changes.get("overrides", {})
+    )
+    task.load_dataset("valid")
+    tokens = torch.cat([line["target"] for line in task.dataset("valid")])
+    inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
+    positions: Counter = Counter()
+    nats: Counter = Counter()
+    stop_all = min(changes.get("score_to", len(tokens)), len(tokens))
+    for first in range(changes.get("score_from", 0), stop_all, stride):
+        start = max(0, first - length + stride)
+        stop = min(first + stride, stop_all)
+        with torch.no_grad():
+            scores = model.eval()(inputs[None, start:stop])[0][0].double().log_softmax(1)
+        for token in range(first, stop):
+            position = token - start + 1
+            positions[position] += 1
+            nats[position] -= scores[token - start, tokens[token]].item()
+    expected = expected_buckets(positions, nats)
+    buckets = buckets_of(record)
+    assert list(buckets) == list(expected)
+    for end, (count, bits) in expected.items():
+        assert buckets[end][0] == count
+        assert buckets[end][1] == pytest.approx(bits, rel=1e-5)
+
+
+@pytest.mark.parametrize("stride", [None, 7])
+def test_buckets_add_up_to_total_loss(sweep, stride):
+    (record,) = sweep(lengths=[48], strides=[stride])
+    assert sum(record["position_tokens"]) == record["tokens"]
+    total = record["loss_bits"] * record["tokens"]
+    assert math.fsum(record["position_bits"]) == pytest.approx(total, rel=1e-14)
+
+
+def test_position_includes_memory(sweep):
+    """With a memory of everything, positions and losses are those of one long window."""
+    records = []
+    for length in (16, 5000):
+        case = {"lengths": [length], "overrides": {"mem_len": 5000}, "out": str(length)}
+        records += sweep("transformer-xl", **case)
+    segments, whole = map(buckets_of, records)
+    assert list(segments) == list(whole)
+    for end, (tokens, bits) in whole.items():
+        assert segments[end] == (tokens, pytest.approx(bits, rel=1e-4))
+
+    (record,) = sweep("transformer-xl", "short-memory", lengths=[16])
+    tokens = record["tokens"]
+    positions = Counter(min(token // 16 * 16, 24) + token % 16 + 1 for token in range(tokens))
+    assert buckets_of(record).keys() == expected_buckets(positions, Counter()).keys()
+    counts = [count for count, _ in expected_buckets(positions, Counter()).values()]
+    assert record["position_tokens"] == counts
+
+
+def test_interrupted_sweep_has_same_buckets(sweep, tmp_path, monkeypatch):
+    case = {"lengths": [8, 16], "strides": [None, 3]}
+    whole = sweep(**case, out="whole")
+
+    def stop_at_third(work, model, measured, *arguments, measure=TextCases.measure):
+        if measured["length"] == 16:
+            raise KeyboardInterrupt
+        return measure(work, model, measured, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TextCases, "measure", stop_at_third)
+        sweep(**case)
+    for record, uninterrupted in zip(sweep(**case), whole, strict=True):
+        for key in ("position_ends", "position_tokens", "position_bits"):
+            assert record[key] == uninterrupted[key]
+
+
+def test_length_past_the_end_repeats_buckets(sweep):
+    one, other = sweep(lengths=[5000, 7000])
+    assert other["position_bits"] == one["position_bits"]
+    assert one["position_ends"][-1] == one["longest_window"] == one["tokens"]
