@@ -50,11 +50,28 @@ def unsupported_reason(
     if q.device.type == "cpu" and mask.document_start is not None:
         # A captured tensor whose sizes change: see _score_modification.
         return "flex on the CPU does not support several documents in a window"
+    if q.device.type == "cpu" and _reads_past_keys(q.shape[-1]):
+        return f"flex on the CPU needs head sizes of at least 24, not {q.shape[-1]}"
     if q.dtype == torch.float64:
         return "flex does not support float64"
     if q.device.type == "cuda" and not 16 <= q.shape[-1] <= 256:
         return f"flex on a GPU needs head sizes from 16 to 256, not {q.shape[-1]}"
     return None
+
+
+def _reads_past_keys(head_dim: int) -> bool:
+    """Return True if PyTorch's C++ kernel may read memory past the end of the keys.
+
+    For head sizes below 24, the kernel that multiplies queries by keys computes complete tiles of 16
+    keys. If the number of keys is no multiple of 16, the last tile can exceed them. It then reads
+    other memory, and with up to 128 keys also overwrites the largest scores of the first queries, so
+    that their outputs are wrong or NaN. With AVX2 this happens at head sizes 8 and 16 if the number
+    of keys modulo 16 is 8.
+
+    Observed in PyTorch 2.13: ``CppMicroGemmFP32Vec`` since
+    https://github.com/pytorch/pytorch/pull/147068. No upstream issue is known.
+    """
+    return head_dim < 24
 
 
 def attend(

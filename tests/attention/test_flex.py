@@ -12,7 +12,7 @@ from attention_calls import Call, all_at_once, reference
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad
 
-from alibi_fairseq.attention import flex
+from alibi_fairseq.attention import FutureMask, attend, flex
 from alibi_fairseq.attention.skipping import certify
 
 #: Small ones and some at and off the edges of blocks.
@@ -98,7 +98,7 @@ def test_values_equal_the_reference(call, monkeypatch):
 @torch.no_grad()
 def test_windows_skip_whole_blocks_and_no_others(cached):
     """Small slopes, so that a block too few or too many would be seen."""
-    call = Call(heads=4, length=700, cached=cached, batch=1)
+    call = Call(heads=4, length=700, cached=cached, batch=1, width=32)
     (q, k, v, _), mask = call.tensors(), call.mask()
     scores = q.double() @ k.double().mT * call.width**-0.5
     scores = scores + all_at_once(call.bias(), q, k, cached)
@@ -108,11 +108,13 @@ def test_windows_skip_whole_blocks_and_no_others(cached):
 
 
 PLAIN = [
-    *(Call(length=n, batch=1) for n in (128, 200, 333, 640)),
-    Call(length=1, cached=40, batch=1),
+    *(Call(length=n, batch=1, width=32) for n in (128, 200, 333, 640)),
+    Call(length=1, cached=40, batch=1, width=32),
 ]
-PLAIN += [Call(length=130, cached=cached, batch=1) for cached in (7, 100, 300)]
-SKIPPING = [Call(length=n, batch=b) for b, n in ((1, 515), (1, 900), (2, 384), (3, 300), (5, 640))]
+PLAIN += [Call(length=130, cached=cached, batch=1, width=32) for cached in (7, 100, 300)]
+SKIPPING = [
+    Call(length=n, batch=b, width=32) for b, n in ((1, 515), (1, 900), (2, 384), (3, 300), (5, 640))
+]
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
@@ -132,3 +134,22 @@ def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
             for windows in (certified(call), torch.full((call.batch, 8), float(call.length))):
                 compare(call, windows)
     assert dynamo.counters["stats"]["unique_graphs"] <= graphs
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
+@pytest.mark.parametrize("head_dim", [8, 16, 24, 32])
+@torch.no_grad()
+def test_supported_head_sizes_ignore_memory_past_the_keys(head_dim):
+    """Queries and the numbers behind the keys are large, so a single product of them is noticed."""
+    for keys in (20, 24, 120, 136):
+        q, k, v, _ = Call(batch=1, heads=2, length=keys, width=head_dim).tensors()
+        q.abs_()
+        longer = torch.full((1, 3, keys, head_dim), 1e4)
+        longer[:, :2] = k
+        k = longer[:, :2]
+        mask = FutureMask(None, keys, keys)
+        if flex.unsupported_reason(q, k, v, mask, 0.0):
+            assert head_dim < 24
+            continue
+        expected, _ = attend(q, k, v, mask, backend="eager")
+        torch.testing.assert_close(flex.attend(q, k, v, mask, 0.0), expected, rtol=0, atol=1e-5)

@@ -104,7 +104,7 @@ def test_heads_without_bias_obey_a_window(name):
 
 @torch.no_grad()
 def test_heads_without_bias_on_flex():
-    call = Call(length=130)
+    call = Call(length=130, width=24)
     q, k, v, _ = call.tensors()
     bias = method(WITHOUT_BIAS).bias(0, call.keys)
     mask = FutureMask(bias, 130, 130)
