@@ -15,7 +15,7 @@ from ..errors import option_errors
 from ..training import progress, save_dir, shutdown
 from ..training.training_record import record
 from . import distributed, patch_method, startup
-from .resumed_training import skip_finished_training
+from .resumed_training import resume_early_stopping, skip_finished_training
 from .safe_loading import replace_eval_in_fairseq
 
 
@@ -62,5 +62,6 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     record(trainer, extra_state)
     shutdown.save_and_stop_on_request(trainer, epochs)
+    resume_early_stopping(trainer, extra_state)
     skip_finished_training(trainer, epochs, extra_state)
     return extra_state, epochs

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq.trainer import Trainer
+from fairseq_cli.train import should_stop_early
 from fairseq_runs import run_train, same_training_state, write_corpus
 
 from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
@@ -161,6 +162,32 @@ def test_finished_training_changes_nothing(data, tmp_path, limit):
     again = run_train(data, tmp_path, *FLAGS, *limit)
     assert files_of(tmp_path) == before
     assert first["optimizer_history"] == again["optimizer_history"]
+
+
+#: A loss that decreases counts as worse, so that the fourth validation ends the training.
+PATIENCE = (
+    *("--max-update", "60", "--validate-interval-updates", "5", "--patience", "3"),
+    "--maximize-best-checkpoint-metric",
+)
+
+
+def test_training_without_patience_left_changes_nothing(data, tmp_path):
+    first = run_train(data, tmp_path, *FLAGS, *PATIENCE)
+    assert first["optimizer_history"][-1]["num_updates"] == 20
+    before = files_of(tmp_path)
+    vars(should_stop_early).clear()  # as in a new process
+    run_train(data, tmp_path, *FLAGS, *PATIENCE)
+    assert files_of(tmp_path) == before
+
+
+def test_resumed_training_keeps_its_patience(monkeypatch, data, tmp_path):
+    undisturbed = run_train(data, tmp_path / "whole", *FLAGS, *PATIENCE)
+    with monkeypatch.context() as patch:
+        signal_at_update(patch, 17, signal.SIGTERM)
+        run_train(data, tmp_path / "stopped", *FLAGS, *PATIENCE)
+    vars(should_stop_early).clear()  # as in a new process
+    resumed = run_train(data, tmp_path / "stopped", *FLAGS, *PATIENCE)
+    assert same_training_state(undisturbed, resumed)
 
 
 def test_finished_training_continues_to_a_higher_limit(whole, data, tmp_path):
