@@ -119,7 +119,7 @@ def capture(path: Path, data: Path, subset: str, length: int) -> tuple[list, obj
     """
     loaded = load_checkpoint(path, data)
     split = load_split(DataFolder.open(data), subset, load_dictionary(data))
-    inputs = split.stream(length, torch.device("cpu")).inputs[:length]
+    inputs = split.tensors(length, torch.device("cpu")).inputs[:length]
     layers: list[tuple[Tensor, Tensor, Tensor]] = []
     biases = []
     attend = self_attention.attend

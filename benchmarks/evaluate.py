@@ -109,7 +109,7 @@ class Ours:
         """As for fairseq."""
         windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
         size = self.model.windows_per_batch(length, DEVICE, None)
-        stream = self.split.stream(stride, DEVICE)
+        stream = self.split.tensors(stride, DEVICE)
         began = time.perf_counter()
         batches, whole = make_batches(windows, size), [Span(0, 0, len(self.split.tokens))]
         sum_losses(self.model.scorer(), stream, batches, whole, LossByPosition())

@@ -20,7 +20,8 @@ from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
-from alibi_fairseq.evaluation.sweep import SweepConfig, run_sweep
+from alibi_fairseq.evaluation.config import SweepConfig
+from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.results import manifest
 
 # Ignored under nohup and in the background of a script, which processes would inherit.
@@ -50,9 +51,8 @@ def sweep(trained, tmp_path):
 
     def run(model="alibi", out="results", data=trained.data, **changes) -> list[dict]:
         checkpoint = trained(model) if isinstance(model, str) else model
-        settings = {"subsets": ["valid"], "lengths": [16], "strides": [None], **changes}
-        given = SweepConfig(data, [checkpoint], out=tmp_path / f"{out}.json", **settings)
-        return run_sweep(given)
+        config = SweepConfig(**{"lengths": (16,), "device": "cpu", **changes})
+        return run_sweep(data, [checkpoint], config, tmp_path / f"{out}.json")
 
     return run
 

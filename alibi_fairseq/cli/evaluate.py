@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..checkpoints.loading import require_file
 from ..errors import UserInputError
-from ..evaluation.checkpoint import PRECISIONS
-from ..evaluation.data import DOCUMENTS
-from ..evaluation.sweep import SweepConfig, run_sweep
+from ..evaluation.config import SweepConfig
+from ..evaluation.sweep import run_sweep
 from ..reporting import markdown
 from ..reporting.probes import accuracy_table
 from ..results.measurements import is_chance
-from .options import CliCommand, fill_dataclass, names, option
+from .options import CliCommand, add_fields, fill_dataclass, option
 
 # Types of options. argparse names the option in front of the error that they raise.
 
@@ -39,51 +36,12 @@ def shortest(text: str) -> Path:
     return Path(text)
 
 
-def lengths(text: str) -> list[int]:
-    """Return ``512,1024`` as [512, 1024]."""
-    return [int(item) for item in names(text)]
-
-
-def strides(text: str) -> list[int | None]:
-    """Return ``full,64`` as [None, 64]."""
-    return [None if item == "full" else int(item) for item in names(text)]
-
-
-def gigabytes(text: str) -> int:
-    """Return a finite number of gigabytes above 0 in bytes."""
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return int(number * 1e9)
-
-
-def json_object(text: str) -> dict:
-    """Return the value of a JSON object."""
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError
-    return value
-
-
-def device(name: str) -> torch.device:
-    """Return a device that exists; ``auto`` is a GPU if there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        named = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError from error
-    counts = {"cpu": 1, "cuda": torch.cuda.device_count()}
-    if (named.index or 0) >= counts.get(named.type, 0):
-        raise ValueError
-    return named
-
-
 @dataclass(kw_only=True)
 class Eval(CliCommand):
     """Options of ``alibi-fairseq eval``.
 
-    Those named like a field of :class:`SweepConfig` are passed to it.
+    Attributes:
+        config: settings of the sweep, whose fields are further options.
     """
 
     data: Path = option("folder written by fairseq-preprocess", type=folder_of, metavar="DATA")
@@ -95,68 +53,7 @@ class Eval(CliCommand):
         type=shortest,
         metavar="CKPT",
     )
-    lengths: list[int] = option(
-        "evaluation lengths L in tokens, for example 512,1024,3072",
-        required=True,
-        type=lengths,
-        metavar="L,…",
-    )
-    strides: list[int | None] = option(
-        "strides S, the tokens scored per window, for example full,64; full: the evaluation length "
-        "(non-overlapping windows); context per scored token: at least L - S + 1 tokens",
-        "full",
-        type=strides,
-        metavar="S,…",
-    )
-    documents: str | None = option(
-        "document boundaries: results hold the loss of each document, and --score-from counts within "
-        "documents; " + "; ".join(f"{kind}: {how}" for kind, how in DOCUMENTS.items()) + " "
-        "(default: empty-lines; a documents.json next to the data takes precedence)",
-        None,
-        flag="--per-document",
-        nargs="?",
-        const="empty-lines",
-        choices=list(DOCUMENTS),
-    )
-    score_from: int | None = option(
-        "first scored position in the split, or in each document: scores only tokens with at least N "
-        "tokens before them, the same ones at every length and stride; no window reaches into the "
-        "previous document",
-        None,
-        metavar="N",
-    )
-    score_to: int | None = option(
-        "end of the scored positions in the split, or in each document, in tokens",
-        None,
-        metavar="M",
-    )
-    subsets: list[str] = option(
-        "splits to evaluate, for example valid,test",
-        "valid",
-        flag="--subset",
-        type=names,
-        metavar="SPLIT,…",
-    )
     out: Path = option("results file to write (JSON)", required=True, metavar="FILE")
-    precision: str = option(
-        "precision of weights and activations", "fp32", choices=list(PRECISIONS)
-    )
-    device: torch.device = option("device: auto, cpu, cuda, cuda:1, …", "auto", type=device)
-    overrides: dict = option(
-        'model options to override, for example \'{"attention_backend": "eager"}\'',
-        "{}",
-        flag="--model-overrides",
-        type=json_object,
-        metavar="JSON",
-    )
-    memory_budget: int | None = option(
-        "memory budget of a forward pass in GB, which determines the batch size (default: 2 on a CPU, "
-        "half the memory of a GPU)",
-        None,
-        flag="--memory-gb",
-        type=gigabytes,
-        metavar="GB",
-    )
     effective_context: float | None = option(
         "tolerance of an additional table with the shortest window whose loss is at most PERCENT higher "
         "than that of the longest (default: 1)",
@@ -165,6 +62,19 @@ class Eval(CliCommand):
         const=1.0,
         metavar="PERCENT",
     )
+    config: SweepConfig
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the command and the settings of the sweep to a parser."""
+        super().add_arguments(parser)
+        add_fields(parser, SweepConfig)
+
+    @classmethod
+    def run(cls, args: argparse.Namespace) -> int | None:
+        """Run the command with parsed options; return its exit code, or None for 0."""
+        args.config = fill_dataclass(SweepConfig, args)
+        return super().run(args)
 
     def __call__(self) -> None:
         """Evaluate the checkpoints, and print a table.
@@ -182,7 +92,7 @@ class Eval(CliCommand):
             raise UserInputError(f"--out {self.out} is not a regular file. Pass a file path.")
         for checkpoint in self.checkpoints:
             require_file(checkpoint)
-        records = run_sweep(fill_dataclass(SweepConfig, self))
+        records = run_sweep(self.data, self.checkpoints, self.config, self.out)
         if "accuracy" in records[0]:
             print(f"{accuracy_table(records)}\nResults: {self.out}")
             return

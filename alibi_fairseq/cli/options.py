@@ -9,17 +9,9 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
-from ..data.pipeline import option
+from ..options import names, option
 
 __all__ = ["CliCommand", "add_fields", "fill_dataclass", "names", "option", "option_group"]
-
-
-def names(text: str) -> list[str]:
-    """Return ``valid,test`` as ["valid", "test"], each name once."""
-    items = [item.strip() for item in text.split(",")]
-    if "" in items:
-        raise ValueError
-    return list(dict.fromkeys(items))
 
 
 class CliCommand:

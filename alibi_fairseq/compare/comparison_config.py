@@ -117,8 +117,20 @@ def as_length(value: object) -> int | str:
     raise ValueError(f"{text[:60]!r} must be a number of tokens, or like 4x or 1x+50")
 
 
+def check_stride(text: str) -> str:
+    """Validate a stride.
+
+    Raises:
+        ValueError: the text is neither ``full`` nor a number of tokens.
+    """
+    if text == "full" or re.fullmatch(r"[1-9]\d*", text):
+        return text
+    raise ValueError(f"{text[:60]!r} must be 'full' or a number of tokens")
+
+
 PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[int | str, BeforeValidator(as_length)]
+Stride = Annotated[str, AfterValidator(check_stride)]
 Rate = Annotated[float, Field(gt=0)]
 Item = TypeVar("Item")
 AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
@@ -225,7 +237,7 @@ class ComparisonConfig:
         description="evaluation lengths; 4x: times the training length, 1x+50: 50 more",
     )
     seeds: Several[int] = Field((1,), description="seeds for initialization and data order")
-    strides: Several[str] = Field(
+    strides: Several[Stride] = Field(
         ("full",), description="tokens scored per window; full: the evaluation length"
     )
     arch: str = Field("alibi_lm_tiny", description="model name; `alibi-fairseq models` lists all")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 import torch
 
 from ..data.probes import MULTIPLES
+from ..evaluation.config import SweepConfig, parse_stride
 from ..files import sha256_file
 from ..positions import METHODS
 from ..results.measurements import model_label
@@ -162,25 +162,21 @@ def eval_steps_of(
         overrides["clamp_learned_positions"] = True
     if corpus.probe:
         lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
-        flags = (*_override_flags(overrides), *_user_dir_flags(comparison))
-        yield ProbeEvalStep(results / "results.json", lengths, flags=flags)
+        probe_config = SweepConfig(lengths=lengths, overrides=overrides)
+        flags = _user_dir_flags(comparison)
+        yield ProbeEvalStep(results / "results.json", probe_config, flags=flags)
         return
 
-    settings = {}
-    shared_flags = list(_user_dir_flags(comparison))
-    for key in ("score_from", "score_to", "per_document"):
-        value = getattr(comparison, key)
-        if value:
-            settings[key] = value
-            shared_flags += [f"--{key.replace('_', '-')}", str(value)]
-    as_trained = EvalStep(
-        results / "results.json",
-        tokens_at(comparison.eval_lengths, spec.train_length),
-        comparison.strides,
-        comparison.subset,
-        settings=settings,
-        flags=(*_override_flags(overrides), *shared_flags),
+    config = SweepConfig(
+        lengths=tokens_at(comparison.eval_lengths, spec.train_length),
+        strides=tuple(parse_stride(stride) for stride in comparison.strides),
+        subsets=(comparison.subset,),
+        documents=comparison.per_document,
+        score_from=comparison.score_from,
+        score_to=comparison.score_to,
+        overrides=overrides,
     )
+    as_trained = EvalStep(results / "results.json", config, flags=_user_dir_flags(comparison))
     yield as_trained
 
     if spec.method != "transformer_xl":  # its windows do not overlap
@@ -188,7 +184,8 @@ def eval_steps_of(
             lengths = tokens_at(eval_lengths, spec.train_length)
             longer = tuple(length for length in lengths if length > stride)
             if longer:
-                yield replace(as_trained, lengths=longer, strides=(str(stride),))
+                sliding = replace(config, lengths=longer, strides=(stride,))
+                yield replace(as_trained, config=sliding)
 
     for name, options in comparison.variants.get(spec.method, {}).items():
         changed = dict(options)
@@ -199,8 +196,7 @@ def eval_steps_of(
             as_trained,
             name=name,
             results=results / f"results-{name}.json",
-            flags=(*_override_flags({**overrides, **changed}), *shared_flags),
-            settings={**settings, "overrides": changed},
+            config=replace(config, overrides={**overrides, **changed}),
         )
 
     for other in comparison.corpora:
@@ -211,12 +207,6 @@ def eval_steps_of(
                 results=results / f"results-on-{other.name}.json",
                 data=str(text_folder(other, folder)),
             )
-
-
-def _override_flags(options: dict) -> tuple[str, ...]:
-    if not options:
-        return ()
-    return ("--model-overrides", json.dumps(options))
 
 
 def _user_dir_flags(comparison: ComparisonConfig) -> tuple[str, ...]:

@@ -17,14 +17,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, MISSING, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ..errors import UserInputError
 from ..files import check_disk, locked
+from ..options import option
 from ..results import manifest as manifests
 from ..results.completion import (
     CompletionMarker,
@@ -144,16 +145,6 @@ def _unfinished(out: Path, settings: dict) -> Iterator[Path]:
             if not (work / _READ).exists():
                 shutil.rmtree(work)
             raise
-
-
-def option(help: str, default: Any = MISSING, **more: Any) -> Any:
-    """A field that is an option of a command, or an argument without default and ``required=True``.
-
-    Args:
-        more: further arguments of ``add_argument``; ``flag`` is the option's name if it is not that
-            of the field. Types are those of the annotation; several values follow each other.
-    """
-    return field(default=default, metadata={"help": help, **more})
 
 
 def positive(text: str) -> int:

@@ -26,9 +26,9 @@ from ..models.decoder import AlibiDecoder, parse_windows
 from ..positions import METHODS, PositionConfig, cycle_over_layers, name_layers
 from ..positions.alibi import SLOPE_KINDS
 from ..results.provenance import STATE_KEY, dictionary_digest
+from .config import PRECISIONS
 from .scoring import Scorer
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: Memory budget of a forward pass on the CPU, in bytes.
 CPU_BUDGET = 2 * 10**9
 #: Inputs per batch beyond which throughput no longer improves.

@@ -20,11 +20,6 @@ from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from .scoring import SplitTensors
 from .windows import Span
 
-#: How documents are told apart.
-DOCUMENTS = {
-    "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
-    "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
-}
 #: Prefix of the first piece of every word in a sentencepiece vocabulary.
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 #: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
@@ -58,7 +53,7 @@ class Split:
     dictionary: Dictionary
     text: TextSize
 
-    def stream(self, stride: int, device: torch.device) -> SplitTensors:
+    def tensors(self, stride: int, device: torch.device) -> SplitTensors:
         """The split for windows that score ``stride`` tokens each.
 
         The input at a position is the previous token, or the end-of-sentence symbol at the start of
@@ -145,7 +140,7 @@ def document_starts(folder: DataFolder, split: Split, kind: str) -> list[int]:
 
     Args:
         folder: data folder, whose ``documents.json`` takes precedence if it names the split.
-        kind: key of ``DOCUMENTS`` that applies otherwise.
+        kind: key of :data:`.config.DOCUMENTS` that applies otherwise.
 
     Raises:
         UserInputError: the split has fewer than two documents, or ``documents.json`` is invalid.

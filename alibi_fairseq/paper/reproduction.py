@@ -130,13 +130,13 @@ class ReproductionExperiment(Experiment):
         self, training: PaperTraining, evaluation: PaperEvaluation, machine: DeviceConfig
     ) -> EvalStep:
         """Create the evaluation step of a run at this scale."""
+        config = evaluation.config
+        if machine.cpu:
+            config = replace(config, device="cpu")
         return EvalStep(
             results=self.results(training, evaluation.subset),
-            lengths=evaluation.lengths,
-            strides=(str(evaluation.stride or "full"),),
-            subset=evaluation.subset,
+            config=config,
             updates=self.scale.updates_of(training.recipe, evaluation.updates),
-            flags=("--device", "cpu") if machine.cpu else (),
         )
 
     def results(self, training: PaperTraining, subset: str) -> Path:
@@ -194,7 +194,7 @@ def printed(item: str) -> list[Measurement]:
     if item != "figure05":
         return measurements
     for evaluation in curve_evaluations():
-        for length in evaluation.lengths:
+        for length in evaluation.config.lengths:
             point = Measurement(
                 position_method=evaluation.recipe.position_method,
                 train_length=evaluation.recipe.train_length,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..errors import UserInputError
+from ..evaluation.config import SweepConfig
 from ..results.measurements import Measurement
 from . import published
 from .recipe import RECIPES, Recipe
@@ -43,23 +44,22 @@ ITEMS = tuple(item for item in _NUMBERED if item not in UNTRAINED)
 #: evaluated: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
 
-#: Updates, split, and stride of an evaluation.
-Case = tuple[int, str, int | None]
+#: Updates, splits, and strides of an evaluation.
+Case = tuple[int, tuple[str, ...], tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
 class PaperEvaluation:
-    """Evaluation of a recipe's model after some updates on a split.
-
-    Attributes:
-        stride: stride of the sliding window; None for non-overlapping windows.
-    """
+    """Evaluation of a recipe's model after some updates on a split, with one stride."""
 
     recipe: Recipe
     updates: int
-    subset: str
-    stride: int | None
-    lengths: tuple[int, ...]
+    config: SweepConfig
+
+    @property
+    def subset(self) -> str:
+        """The split."""
+        return self.config.subsets[0]
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,12 @@ def recipe_of(item: str, point: Measurement) -> Recipe:
     return RECIPES[f"{corpus}/{method}-{point.train_length}"]
 
 
+def _paper_evaluation(recipe: Recipe, case: Case, lengths: tuple[int, ...]) -> PaperEvaluation:
+    updates, subsets, strides = case
+    config = SweepConfig(lengths=lengths, strides=strides, subsets=subsets)
+    return PaperEvaluation(recipe, updates, config)
+
+
 @cache
 def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
@@ -131,10 +137,10 @@ def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
     groups: dict[tuple[str, Case], dict[int, None]] = defaultdict(dict)
     for recipe, point in points(item):
         stride = None if point.nonoverlapping else point.stride
-        case = (point.updates or recipe.updates, point.subset, stride)
+        case = (point.updates or recipe.updates, (point.subset,), (stride,))
         groups[recipe.path, case][point.length] = None
     printed = [
-        PaperEvaluation(RECIPES[path], *case, tuple(lengths))
+        _paper_evaluation(RECIPES[path], case, tuple(lengths))
         for (path, case), lengths in groups.items()
     ]
     if item == "figure05":
@@ -144,12 +150,13 @@ def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
 
 def curve_evaluations() -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of Figure 5's curves at other lengths than the training length."""
-    return tuple(
-        PaperEvaluation(recipe_of("figure05", point), updates, "valid", None, (point.length,))
-        for point in published.points("figure05")
-        if point.length != point.train_length
-        for updates in CURVE_UPDATES
-    )
+    curves = []
+    for point in published.points("figure05"):
+        if point.length != point.train_length:
+            recipe = recipe_of("figure05", point)
+            config = SweepConfig(lengths=(point.length,))
+            curves += [PaperEvaluation(recipe, updates, config) for updates in CURVE_UPDATES]
+    return tuple(curves)
 
 
 def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
@@ -157,13 +164,14 @@ def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
     lengths_by_case: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
     for item in items:
         for evaluation in evaluations(item):
-            case = (evaluation.updates, evaluation.subset, evaluation.stride)
-            lengths_by_case[evaluation.recipe.path][case].update(evaluation.lengths)
+            config = evaluation.config
+            case = (evaluation.updates, config.subsets, config.strides)
+            lengths_by_case[evaluation.recipe.path][case].update(config.lengths)
     trainings = []
     for path, cases in lengths_by_case.items():
         recipe = RECIPES[path]
         merged = [
-            PaperEvaluation(recipe, *case, tuple(sorted(lengths)))
+            _paper_evaluation(recipe, case, tuple(sorted(lengths)))
             for case, lengths in cases.items()
         ]
         trainings.append(PaperTraining(recipe, tuple(merged)))

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..data import probes
 from ..errors import UserInputError
+from ..evaluation.config import SweepConfig, TextCase, format_stride
 from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
 from ..results.schema import load_results_file
 from .child_process import DEFAULT_SLOT, ChildProcess, Slot
@@ -173,36 +174,51 @@ class Run:
 
 @dataclass(frozen=True)
 class EvalStep:
-    """Evaluation of one split at several lengths and strides: one ``alibi-fairseq eval``.
+    """Evaluation sweep of a run's model: one ``alibi-fairseq eval``.
 
     Attributes:
         results: results file, which several steps of a run may share.
-        lengths: evaluation lengths in tokens.
-        strides: tokens scored per window; ``full`` is the whole window.
-        subset: split to evaluate.
+        config: settings of the sweep.
         updates: update count of the checkpoint (default: all).
-        flags: further options of ``alibi-fairseq eval``.
-        name: distinguishes steps of a run with the same split and strides.
+        flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
+        name: distinguishes steps of a run with the same splits and strides.
         data: corpus to evaluate, if it is not the corpus of the run.
-        settings: JSON values of the flags that determine the results.
     """
 
     results: Path
-    lengths: tuple[int, ...]
-    strides: tuple[str, ...] = ("full",)
-    subset: str = "valid"
+    config: SweepConfig
     updates: int | None = None
     flags: tuple[str, ...] = ()
     name: str = ""
     data: str = ""
-    settings: dict = field(default_factory=dict)
+
+    @property
+    def is_variant(self) -> bool:
+        """True if the step overrides options of the model that the run was trained with."""
+        return bool(self.name) and not self.data
+
+    @property
+    def settings(self) -> dict:
+        """Settings that determine the results, besides split, lengths, and strides.
+
+        Overrides that all steps of a run share are left out.
+        """
+        settings: dict = {}
+        if self.config.score_from is not None:
+            settings["score_from"] = self.config.score_from
+        if self.config.score_to is not None:
+            settings["score_to"] = self.config.score_to
+        if self.config.documents is not None:
+            settings["per_document"] = self.config.documents
+        if self.is_variant:
+            settings["overrides"] = self.config.overrides
+        return settings
 
     def command(self, run: Run) -> ChildProcess:
         """Build the command that evaluates a run."""
         checkpoint = run.checkpoint_path(self.updates)
         argv = [*ALIBI, "eval", self.data or run.data, "--path", str(checkpoint)]
-        argv += ["--lengths", ",".join(map(str, self.lengths)), "--strides", ",".join(self.strides)]
-        argv += ["--subset", self.subset, "--out", str(self.results), *self.flags]
+        argv += [*self.config.arguments(), "--out", str(self.results), *self.flags]
         title = f"evaluating {run.name}"
         if self.name:
             title += f" {self.name}"
@@ -231,14 +247,17 @@ class EvalStep:
 
     def _marker(self, run: Run) -> CompletionMarker:
         checkpoint = run.checkpoint_path(self.updates)
-        name_parts = ["evaluated", checkpoint.stem, self.subset, ",".join(self.strides)]
+        splits = ",".join(self.config.subsets)
+        strides = ",".join(map(format_stride, self.config.strides))
+        name_parts = ["evaluated", checkpoint.stem, splits, strides]
         if self.name:
             name_parts.append(self.name)
         sources = [checkpoint]
         for folder in (self.data or run.data).split(":"):
-            split = Path(folder) / f"{self.subset}.bin"
-            if split.is_file():
-                sources.append(split)
+            for subset in self.config.subsets:
+                split = Path(folder) / f"{subset}.bin"
+                if split.is_file():
+                    sources.append(split)
         path = run.folder / f"{'-'.join(name_parts)}.json"
         return CompletionMarker(path, self.settings, sources)
 
@@ -260,14 +279,9 @@ class EvalStep:
         ]
 
     @property
-    def points(self) -> set[tuple[str, int, int]]:
+    def points(self) -> set[TextCase]:
         """Split, length, and stride of each measurement."""
-        points = set()
-        for length in self.lengths:
-            for stride in self.strides:
-                tokens = length if stride == "full" else int(stride)
-                points.add((self.subset, length, tokens))
-        return points
+        return set(self.config.cases())
 
     def load_results(self) -> dict:
         """Return the results file without the records of other steps.
@@ -276,7 +290,7 @@ class EvalStep:
         """
         results = load_results_file(self.results)
         records = [record for record in results["cells"] if point_of(record) in self.points]
-        if self.name and not self.data:
+        if self.is_variant:
             records = [{**record, "label": self.name} for record in records]
         return {**results, "cells": records}
 
@@ -285,15 +299,16 @@ class ProbeEvalStep(EvalStep):
     """Evaluation of a probe, with test sequences of the given lengths."""
 
     def _marker(self, run: Run) -> CompletionMarker:
-        settings = {"lengths": self.lengths, "flags": self.flags}
+        flags = (*self.config.override_arguments(), *self.flags)
+        settings = {"lengths": self.config.lengths, "flags": flags}
         sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.SETTINGS_FILE]
         return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results])
 
 
-def point_of(record: dict) -> tuple[str, int, int]:
+def point_of(record: dict) -> TextCase:
     """Return split, length, and stride of a result record. Probe records have neither split nor stride."""
     length = record["length"]
-    return (record.get("subset", "valid"), length, record.get("stride", length))
+    return TextCase(record.get("subset", "valid"), length, record.get("stride", length))
 
 
 def all_trials(runs: Iterable[Run]) -> list[Run]:

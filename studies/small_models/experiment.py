@@ -112,9 +112,10 @@ class StudyRun(TunedRun):
         data = {"train.bin": self.settings["train"], "dict.txt": self.settings["dictionary"]}
         evaluations = []
         for step in self.evaluations:
-            file = Path(step.data or self.data) / f"{step.subset}.bin"
-            name = f"{step.name} {file.name}" if step.data else file.name
-            data[name] = sha256_if_present(file)
+            for subset in step.config.subsets:
+                file = Path(step.data or self.data) / f"{subset}.bin"
+                name = f"{step.name} {file.name}" if step.data else file.name
+                data[name] = sha256_if_present(file)
             points = sorted(step.points)
             evaluations.append({"name": step.name, "points": points, **step.settings})
         return {"options": options, "evaluations": evaluations, "data": data}

@@ -13,7 +13,7 @@ from alibi_fairseq.data import probes
 from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary
-from alibi_fairseq.evaluation.probe import correct
+from alibi_fairseq.evaluation.probe_cases import correct_symbols
 from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
 from alibi_fairseq.results.schema import load_results_file
 
@@ -108,7 +108,7 @@ def checks_accuracy(data, checkpoint):
     """Compare the accuracy with a full forward pass per symbol."""
     model = load_checkpoint(checkpoint, data)
     rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
-    right = correct(model, torch.from_numpy(rows), COPY.size)
+    right = correct_symbols(model, torch.from_numpy(rows), COPY.size)
     for row, found in zip(rows.tolist(), right.tolist()):
         for n, place in enumerate(range(len(row) - 1 - COPY.size, len(row) - 1)):
             scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))

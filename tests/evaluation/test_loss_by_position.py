@@ -10,7 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from alibi_fairseq.evaluation.loss_by_position import bucket_end
-from alibi_fairseq.evaluation.sweep import TextCases
+from alibi_fairseq.evaluation.text_cases import TextCases
 
 
 def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
@@ -53,7 +53,7 @@ def test_bucket_end_is_power_of_two_or_halfway(position):
         ("rotary", 5000, 5000, {}),  # one window of all tokens
         ("alibi", 48, 20, {"score_from": 30, "score_to": 200}),
         ("alibi", 50, 20, {"overrides": {"alibi_scale": "dynamic"}}),
-        ("rotary", 48, 48, {"overrides": {"rotary_scaling": "ntk:dynamic"}, "memory_budget": 1}),
+        ("rotary", 48, 48, {"overrides": {"rotary_scaling": "ntk:dynamic"}, "memory_gb": 1e-9}),
     ],
 )
 def test_buckets_match_naive_loop(sweep, trained, name, length, stride, changes):

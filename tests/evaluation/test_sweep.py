@@ -9,9 +9,9 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation import sweep as sweep_module
-from alibi_fairseq.evaluation.probe import ProbeCases
-from alibi_fairseq.evaluation.sweep import TextCases
+from alibi_fairseq.evaluation import text_cases
+from alibi_fairseq.evaluation.probe_cases import ProbeCases
+from alibi_fairseq.evaluation.text_cases import TextCases
 from alibi_fairseq.results.schema import load_results_file
 
 
@@ -35,7 +35,7 @@ def test_what_a_cell_says(sweep):
 
 def test_batches_do_not_change_the_loss(sweep):
     for stride in (2, None):
-        (one,) = sweep(strides=[stride], memory_budget=1, out=f"one{stride}")
+        (one,) = sweep(strides=[stride], memory_gb=1e-9, out=f"one{stride}")
         (many,) = sweep(strides=[stride])
         assert one["windows_per_batch"] == 1 and many["windows_per_batch"] > 8
         assert one["loss_bits"] == pytest.approx(many["loss_bits"], abs=1e-6)
@@ -71,11 +71,11 @@ def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
 def test_lengths_past_the_end_are_measured_once(sweep, monkeypatch):
     scored = []
 
-    def counting(*arguments, sum_losses=sweep_module.sum_losses):
+    def counting(*arguments, sum_losses=text_cases.sum_losses):
         scored.append(arguments)
         return sum_losses(*arguments)
 
-    monkeypatch.setattr(sweep_module, "sum_losses", counting)
+    monkeypatch.setattr(text_cases, "sum_losses", counting)
     (whole,) = sweep(lengths=[5000])
     tokens = whole["tokens"]
     assert whole["longest_window"] == tokens < 5000

@@ -13,7 +13,8 @@ from fairseq_runs import run_eval_lm, run_train, write_corpus
 
 from alibi_fairseq.attention import BACKENDS
 from alibi_fairseq.criterions.linear_cross_entropy import linear_cross_entropy
-from alibi_fairseq.evaluation.sweep import SweepConfig, run_sweep
+from alibi_fairseq.evaluation.config import SweepConfig
+from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.positions import METHODS
 
 ON_GPU = torch.cuda.is_available()
@@ -144,11 +145,8 @@ def test_resuming_gives_the_uninterrupted_run(data, tmp_path):
 def test_evaluation_finds_the_loss_of_fairseq_eval_lm(data, tmp_path, flags):
     train(data, tmp_path, *flags)
     checkpoint = tmp_path / "checkpoint_last.pt"
-    sweep = SweepConfig(
-        data, [checkpoint], out=tmp_path / "results.json", subsets=["valid"], lengths=[16, 48],
-        strides=[None],
-    )  # fmt: skip
-    for cell in run_sweep(sweep):
+    config = SweepConfig(lengths=(16, 48))
+    for cell in run_sweep(data, [checkpoint], config, tmp_path / "results.json"):
         options = ["--gen-subset", "valid", "--tokens-per-sample", str(cell["length"])]
         theirs = run_eval_lm(data, checkpoint, *options, device=" ".join(CPU_FLAG))["loss"]
         assert cell["loss_bits"] == pytest.approx(float(theirs), abs=1e-3)

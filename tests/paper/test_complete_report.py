@@ -51,7 +51,7 @@ def evaluations(corpus: str) -> dict:
             cell = evaluation_cell(point.perplexity or 99.0, **case, **SPEEDS)
             cells.setdefault(tuple(case.values()), cell | {"model": model})
     for wanted in curve_evaluations() if corpus == "cc100-roberta" else ():
-        [length] = wanted.lengths
+        [length] = wanted.config.lengths
         recipe = wanted.recipe
         case = {"position_method": recipe.position_method, "train_length": recipe.train_length}
         case |= {"length": length, "stride": length, "subset": "valid", "updates": wanted.updates}

@@ -37,10 +37,10 @@ SIZES = {
 
 def cells(runs) -> set[tuple]:
     return {
-        (run.recipe.path, m.updates, m.subset, length, m.stride or length)
+        (run.recipe.path, evaluation.updates, *case)
         for run in runs
-        for m in run.evaluations
-        for length in m.lengths
+        for evaluation in run.evaluations
+        for case in evaluation.config.cases()
     }
 
 
@@ -79,7 +79,7 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
     curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
     assert stops("figure05")["cc100-roberta/alibi-1024"] == curve
     [run] = [r for r in tables.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
-    at_2048 = {m.updates for m in run.evaluations if 2048 in m.lengths}
+    at_2048 = {m.updates for m in run.evaluations if 2048 in m.config.lengths}
     assert at_2048 == set(curve)
 
 

@@ -73,10 +73,8 @@ def test_models_are_listed_once_in_order(texts):
     runs = {run.name: run for run in study.runs}
     flags = runs["tales-t5-16-seed1"].settings["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
-    names = [(each.name, each.strides) for each in runs["tales-alibi-16-seed1"].evaluations]
-    assert names == [
-        *(("", ("full",)), ("", ("1",)), ("limited", ("full",)), ("on wiki", ("full",)))
-    ]
+    names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].evaluations]
+    assert names == [*(("", (None,)), ("", (1,)), ("limited", (None,)), ("on wiki", (None,)))]
     *trials, alibi = make_work_items(study, study.runs)[:3]  # a model's trials come right before it
     assert alibi.name == "tales-alibi-16-seed1"
     assert alibi.after == tuple(trial.name for trial in trials)

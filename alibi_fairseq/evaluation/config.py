@@ -1,0 +1,239 @@
+"""Settings of an evaluation sweep, as values and as options of ``alibi-fairseq eval``."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import torch
+
+from ..options import names, option
+
+#: Types of weights and activations by name.
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+#: Document boundaries by name.
+DOCUMENTS = {
+    "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
+    "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
+}
+_DOCUMENTS_HELP = "; ".join(f"{kind}: {rule}" for kind, rule in DOCUMENTS.items())
+
+# Types of options. argparse names the option in front of the error that they raise.
+
+
+def parse_splits(text: str) -> tuple[str, ...]:
+    """Return ``valid,test`` as ("valid", "test")."""
+    return tuple(names(text))
+
+
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """Return ``512,1024`` as (512, 1024)."""
+    return tuple(int(item) for item in names(text))
+
+
+def parse_strides(text: str) -> tuple[int | None, ...]:
+    """Return ``full,64`` as (None, 64)."""
+    return tuple(parse_stride(item) for item in names(text))
+
+
+def parse_stride(text: str) -> int | None:
+    """Return None for ``full``, and other strides as a number.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    return None if text == "full" else int(text)
+
+
+def format_stride(stride: int | None) -> str:
+    """Return ``full`` for None, and other strides as digits."""
+    return "full" if stride is None else str(stride)
+
+
+def parse_gigabytes(text: str) -> float:
+    """Return a finite number above 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def parse_overrides(text: str) -> dict:
+    """Return the value of a JSON object."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError
+    return value
+
+
+def parse_device(name: str) -> str:
+    """Return the name of a device that exists on this machine."""
+    find_device(name)
+    return name
+
+
+def find_device(name: str) -> torch.device:
+    """Return a device of this machine. ``auto`` is a GPU if there is one.
+
+    Raises:
+        ValueError: the device does not exist.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError from error
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count()}
+    if (device.index or 0) >= counts.get(device.type, 0):
+        raise ValueError
+    return device
+
+
+class TextCase(NamedTuple):
+    """Measurement on a text, by keys of its result record; ``stride`` is in tokens."""
+
+    subset: str
+    length: int
+    stride: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """Settings of an evaluation sweep: what to measure, and how.
+
+    Each field is an option of ``alibi-fairseq eval``, which its help describes. A sweep measures
+    every combination of split, length, and stride.
+
+    Attributes:
+        strides: tokens scored per window. None stands for the whole window.
+        documents: key of :data:`DOCUMENTS`, or None to treat a split as one document.
+        device: ``auto``, or the name of a device in torch.
+        memory_gb: memory budget in 10^9 bytes, or None for the default of the device.
+    """
+
+    lengths: tuple[int, ...] = option(
+        "evaluation lengths L in tokens, for example 512,1024,3072",
+        required=True,
+        type=parse_lengths,
+        metavar="L,…",
+    )
+    strides: tuple[int | None, ...] = option(
+        "strides S, the tokens scored per window, for example full,64; full: the evaluation length "
+        "(non-overlapping windows); context per scored token: at least L - S + 1 tokens (default: full)",
+        (None,),
+        type=parse_strides,
+        metavar="S,…",
+    )
+    subsets: tuple[str, ...] = option(
+        "splits to evaluate, for example valid,test (default: valid)",
+        ("valid",),
+        flag="--subset",
+        type=parse_splits,
+        metavar="SPLIT,…",
+    )
+    documents: str | None = option(
+        "document boundaries: results hold the loss of each document, and --score-from counts within "
+        f"documents; {_DOCUMENTS_HELP} (default: empty-lines; a documents.json next to the data takes "
+        "precedence)",
+        None,
+        flag="--per-document",
+        nargs="?",
+        const="empty-lines",
+        choices=list(DOCUMENTS),
+    )
+    score_from: int | None = option(
+        "first scored position in the split, or in each document: scores only tokens with at least N "
+        "tokens before them, the same ones at every length and stride; no window reaches into the "
+        "previous document",
+        None,
+        metavar="N",
+    )
+    score_to: int | None = option(
+        "end of the scored positions in the split, or in each document, in tokens",
+        None,
+        metavar="M",
+    )
+    precision: str = option(
+        "precision of weights and activations", "fp32", choices=list(PRECISIONS)
+    )
+    device: str = option("device: auto, cpu, cuda, cuda:1, …", "auto", type=parse_device)
+    overrides: dict | None = option(
+        'model options to override, for example \'{"attention_backend": "eager"}\'',
+        None,
+        flag="--model-overrides",
+        type=parse_overrides,
+        metavar="JSON",
+    )
+    memory_gb: float | None = option(
+        "memory budget of a forward pass in GB, which determines the batch size (default: 2 on a CPU, "
+        "half the memory of a GPU)",
+        None,
+        type=parse_gigabytes,
+        metavar="GB",
+    )
+
+    @property
+    def memory_budget(self) -> int | None:
+        """Bytes that a forward pass may take, or None for the default of the device."""
+        if self.memory_gb is None:
+            return None
+        return int(self.memory_gb * 1e9)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if only a range of positions is scored, so that windows start anew in each document."""
+        return self.score_from is not None or self.score_to is not None
+
+    def cases(self) -> list[TextCase]:
+        """Return split, length, and stride of each measurement on a text, each once."""
+        cases: dict[TextCase, None] = {}
+        for subset, length, stride in product(self.subsets, self.lengths, self.strides):
+            cases[TextCase(subset, length, length if stride is None else stride)] = None
+        return list(cases)
+
+    def arguments(self) -> list[str]:
+        """Return the options of ``alibi-fairseq eval`` that stand for these settings."""
+        arguments = ["--lengths", ",".join(map(str, self.lengths))]
+        arguments += ["--strides", ",".join(map(format_stride, self.strides))]
+        arguments += ["--subset", ",".join(self.subsets)]
+        arguments += self.override_arguments()
+        if self.documents is not None:
+            arguments += ["--per-document", self.documents]
+        if self.score_from is not None:
+            arguments += ["--score-from", str(self.score_from)]
+        if self.score_to is not None:
+            arguments += ["--score-to", str(self.score_to)]
+        if self.precision != "fp32":
+            arguments += ["--precision", self.precision]
+        if self.device != "auto":
+            arguments += ["--device", self.device]
+        if self.memory_gb is not None:
+            arguments += ["--memory-gb", str(self.memory_gb)]
+        return arguments
+
+    def override_arguments(self) -> list[str]:
+        """Return the part of :meth:`arguments` that overrides options of the model."""
+        if not self.overrides:
+            return []
+        return ["--model-overrides", json.dumps(self.overrides)]
+
+    def record_keys(self) -> dict:
+        """Return the keys that all result records of the sweep share.
+
+        Records leave out the keys whose value is None.
+        """
+        overrides = None
+        if self.overrides:
+            overrides = json.dumps(self.overrides, sort_keys=True)
+        return {
+            "precision": self.precision,
+            "device": find_device(self.device).type,
+            "model_overrides": overrides,
+            "documents": self.documents,
+            "score_from": self.score_from,
+            "score_to": self.score_to,
+        }

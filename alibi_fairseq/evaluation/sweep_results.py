@@ -1,0 +1,130 @@
+"""Results file of a sweep, which is valid after every measurement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import UserInputError
+from ..files import sha256_file
+from ..results.data_folder import DataFolder
+from ..results.provenance import collect_provenance
+from ..results.schema import (
+    TRAINING_FILE,
+    identity,
+    load_results_file,
+    merge_results_files,
+    new_results_file,
+    save_results_file,
+)
+from .config import SweepConfig
+from .probe_cases import ProbeCases
+from .text_cases import TextCases
+
+
+class SweepResults:
+    """Results of a sweep: those of its output file, if that exists, and new ones.
+
+    Args:
+        path: results file.
+        checkpoints: checkpoints of the sweep.
+        config: settings of the sweep.
+        cases: measurements of the sweep.
+        folder: data folder.
+
+    Raises:
+        UserInputError: the file is not a results file, or was measured with other settings.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        checkpoints: list[Path],
+        config: SweepConfig,
+        cases: TextCases | ProbeCases,
+        folder: DataFolder,
+    ):
+        self._path = path
+        self._shared_keys = config.record_keys()
+        self._began = time.monotonic()
+        self._hashes = {checkpoint: sha256_file(checkpoint) for checkpoint in checkpoints}
+        provenance = collect_provenance(
+            seconds=0, precision=config.precision, data=folder.path, subsets=cases.subsets
+        )
+        if folder.text_summary is not None:
+            provenance["text"] = folder.text_summary
+        self._new = new_results_file(cases.kind, cases.corpus, provenance, [])
+        self._files = [self._new]
+        if path.exists():
+            existing = load_results_file(path)
+            self._check_settings(existing)
+            self._files.insert(0, existing)
+
+    def find(self, checkpoint: Path, case: dict) -> dict | None:
+        """Return the record of a measurement, or None if it has not been made yet.
+
+        Raises:
+            UserInputError: the record belongs to another checkpoint of the same name.
+        """
+        keys = {**self._shared_keys, "checkpoint": str(checkpoint), **case}
+        wanted = set(identity(keys))
+        for record in self._records():
+            if not wanted <= set(identity(record)):
+                continue
+            if record.get("checkpoint_sha256") != self._hashes[checkpoint]:
+                raise UserInputError(
+                    f"'{self._path}' contains results of another checkpoint with the name "
+                    f"'{checkpoint}'. Choose another --out, or remove the file."
+                )
+            return record
+        return None
+
+    def of_checkpoint(self, checkpoint: Path) -> list[dict]:
+        """Return all records of a checkpoint with its present contents, also of earlier sweeps."""
+        sha256 = self._hashes[checkpoint]
+        return [
+            record
+            for record in self._records()
+            if record.get("checkpoint") == str(checkpoint)
+            and record.get("checkpoint_sha256") == sha256
+        ]
+
+    def add(self, checkpoint: Path, record: dict) -> None:
+        """Complete a new record and write it to disk."""
+        record["checkpoint_sha256"] = self._hashes[checkpoint]
+        # The training may have written a record next to its checkpoints.
+        with suppress(UserInputError):
+            training = load_results_file(checkpoint.parent / TRAINING_FILE)
+            record["train_command"] = training["provenance"]["command"]
+        for key, value in self._shared_keys.items():
+            if value is not None:
+                record[key] = value
+        self._new["cells"].append(record)
+        self._new["provenance"]["seconds"] = round(time.monotonic() - self._began, 3)
+        save_results_file(merge_results_files(self._files), self._path)
+
+    def _records(self) -> Iterator[dict]:
+        """Yield the existing records, then the new ones."""
+        for results in self._files:
+            yield from results["cells"]
+
+    def _check_settings(self, existing: dict) -> None:
+        """Check that existing results were measured with the settings of this sweep."""
+        expected = {
+            "kind": self._new["kind"],
+            "corpus": self._new["corpus"],
+            "data_sha256": self._new["provenance"]["data_sha256"],
+            "dictionary_sha256": self._new["provenance"]["dictionary_sha256"],
+            **self._shared_keys,
+        }
+        for record in existing["cells"]:
+            actual = {**existing, **existing["provenance"], **record}
+            for key, value in expected.items():
+                if actual.get(key) != value:
+                    raise UserInputError(
+                        f"'{self._path}' contains results of another sweep, with {key} "
+                        f"{actual.get(key)} instead of {value}. Choose another --out, or remove the "
+                        "file."
+                    )

@@ -1,0 +1,216 @@
+"""Loss of a model on splits of a text, by length and stride."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+from ..errors import UserInputError
+from ..results.data_folder import DataFolder
+from .checkpoint import LoadedModel
+from .config import SweepConfig, find_device
+from .data import Split, TextSize, document_starts, load_dictionary, load_split
+from .loss_by_position import LossByPosition
+from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
+from .windows import (
+    Span,
+    Window,
+    context_of,
+    effective_window,
+    make_batches,
+    plan_windows,
+    share_start,
+    spans_of,
+)
+
+
+class TextCases:
+    """Measurements of a sweep on splits of a text: the loss at a length and stride.
+
+    Attributes:
+        kind: kind of the results file.
+        subsets: splits whose hash the results file records.
+        corpus: name of the corpus in the results file.
+        cases: split, length, and stride of each measurement, by their keys in result records.
+
+    Raises:
+        UserInputError: a split is missing, or nothing in it is scored.
+    """
+
+    kind = "evaluation"
+
+    def __init__(self, config: SweepConfig, folder: DataFolder):
+        self._config = config
+        self._device = find_device(config.device)
+        self.subsets = sorted(config.subsets)
+        self.corpus = folder.corpus
+        self.cases = [case._asdict() for case in config.cases()]
+        self._splits: dict[str, Split] = {}
+        self._spans: dict[str, list[Span]] = {}
+        dictionary = load_dictionary(folder.path)
+        for name in config.subsets:
+            split = load_split(folder, name, dictionary)
+            starts = [0]
+            if config.documents is not None:
+                starts = document_starts(folder, split, config.documents)
+            self._splits[name] = split
+            self._spans[name] = spans_of(
+                len(split.tokens), starts, config.score_from, config.score_to
+            )
+
+    def inputs(self, case: dict) -> int:
+        """Return the number of inputs of a case, for the progress bar."""
+        windows = self._plan(case["subset"], case["length"], case["stride"])
+        return sum(window.length for window in share_start(windows))
+
+    def measure(
+        self,
+        model: LoadedModel,
+        case: dict,
+        earlier: list[dict],
+        progress: Callable[[int], object],
+    ) -> dict:
+        """Measure a case, unless an ``earlier`` record of the model has the same windows.
+
+        Lengths beyond the end of the text have the windows of a shorter length. Their records repeat
+        its measurement, and ``longest_window`` is the number of tokens in the longest window.
+
+        Args:
+            model: the model.
+            case: an entry of ``cases``.
+            earlier: result records of the model.
+            progress: called with numbers of inputs when they are done.
+
+        Returns:
+            Keys of the result record.
+
+        Raises:
+            UserInputError: the model cannot compute the windows, or a loss is not finite.
+        """
+        self._check(model, case)
+        length = case["length"]
+        stride = case["stride"]
+        split = self._splits[case["subset"]]
+        spans = self._spans[case["subset"]]
+        if model.memory_length:
+            # Each window passes its memory to the next, so none is left out. The sums select tokens.
+            windows = plan_windows(len(split.tokens), length, stride)
+        else:
+            windows = self._plan(case["subset"], length, stride)
+        longest_window = max(window.length for window in windows)
+        for record in earlier:
+            if self._has_same_windows(record, case, model):
+                progress(self.inputs(case))
+                repeated = {key: value for key, value in record.items() if key not in case}
+                return {**repeated, "longest_window": longest_window}
+
+        batch_size = model.windows_per_batch(length, self._device, self._config.memory_budget)
+        passes = share_start(windows) if model.shares_start else windows
+        batches = make_batches(passes, batch_size)
+        tensors = split.tensors(stride, self._device)
+        peak = PeakMemory(self._device)
+        began = time.perf_counter()
+        positions = LossByPosition(model.memory_length)
+        nats = sum_losses(model.scorer(), tensors, batches, spans, positions, progress)
+        seconds = round(time.perf_counter() - began, 6)
+
+        tokens = [span.last - span.first for span in spans]
+        per_document = self._config.documents is not None
+        measured = loss_measures(nats, tokens, split.text_of(spans), per_document)
+        measured.update(positions.fields())
+        measured["longest_window"] = longest_window
+        measured["windows_per_batch"] = batch_size
+        measured["seconds"] = seconds
+        measured["tokens_per_second"] = round(measured["tokens"] / seconds, 1)
+        measured["peak_memory_mb"] = round(peak.mb(), 1)
+        if model.memory_length:
+            measured["memory_length"] = model.memory_length
+        elif stride == length:
+            speed = measured["tokens_per_second"]
+            if batch_size > 1:
+                speed = speed_of_single_windows(model.scorer(), tensors, batches)
+            measured["tokens_per_second_batch_1"] = speed
+        if not (model.memory_length and self._config.is_cut):
+            visible = self._plan(case["subset"], length + model.memory_length, stride)
+            measured["min_context"], measured["mean_context"] = context_of(visible)
+        return measured
+
+    def _plan(self, subset: str, length: int, stride: int) -> list[Window]:
+        """Return the windows of a split, which start anew in each document of a scored range."""
+        spans = self._spans[subset] if self._config.is_cut else None
+        return plan_windows(len(self._splits[subset].tokens), length, stride, spans)
+
+    def _check(self, model: LoadedModel, case: dict) -> None:
+        """Check that a model can compute the windows of a case."""
+        checkpoint = model.facts["checkpoint"]
+        if case["length"] > model.max_length:
+            raise UserInputError(
+                f"'{checkpoint}' supports windows of at most {model.max_length} tokens, not "
+                f"{case['length']}, because of its positions ({model.facts['position_method']}). "
+                "Reduce --lengths."
+            )
+        if model.memory_length and case["stride"] < case["length"]:
+            raise UserInputError(
+                f"'{checkpoint}' uses memory, which requires in-order windows. Pass --strides full."
+            )
+
+    def _has_same_windows(self, record: dict, case: dict, model: LoadedModel) -> bool:
+        """Return True if a result record was measured with the windows of a case."""
+        subset = case["subset"]
+        if record["subset"] != subset:
+            return False
+        if self._config.is_cut and not model.memory_length:
+            spans = self._spans[subset]
+        else:
+            spans = [Span(0, 0, len(self._splits[subset].tokens))]
+        requested = effective_window(case["length"], case["stride"], spans)
+        return requested == effective_window(record["length"], record["stride"], spans)
+
+
+def loss_measures(
+    nats: list[Fraction], tokens: list[int], text: TextSize, per_document: bool
+) -> dict:
+    """Return the measures of the loss, by their keys in result records.
+
+    Args:
+        nats: sum of the losses of each document.
+        tokens: number of scored tokens of each document.
+        text: size of the text of all scored tokens.
+        per_document: also return the sums of each document, the input to a bootstrap.
+    """
+    total_nats = float(sum(nats))
+    total_tokens = sum(tokens)
+    mean = total_nats / total_tokens
+    measures: dict = {
+        "tokens": total_tokens,
+        "loss_bits": mean / math.log(2),
+        "perplexity": math.exp(mean),
+    }
+    if per_document:
+        measures["document_tokens"] = tokens
+        measures["document_bits"] = [round(float(loss) / math.log(2), 4) for loss in nats]
+    if text.words:
+        measures["words"] = text.words
+        measures["word_perplexity"] = math.exp(total_nats / text.words)
+    if text.bytes:
+        measures["bytes"] = text.bytes
+        measures["bits_per_byte"] = total_nats / math.log(2) / text.bytes
+    return measures
+
+
+def speed_of_single_windows(
+    score: Scorer, tensors: SplitTensors, batches: list[list[Window]]
+) -> float:
+    """Return the tokens per second at batch size 1, as in the paper's Tables 2 to 4.
+
+    One window in twenty is timed, at most eight, after one window to warm up.
+    """
+    windows = [window for batch in batches for window in batch]
+    timed = windows[: min(8, 1 + len(windows) // 20)]
+    list(losses_of(score, tensors, [windows[:1]]))
+    began = time.perf_counter()
+    list(losses_of(score, tensors, [[window] for window in timed]))
+    seconds = time.perf_counter() - began
+    return round(sum(window.scores for window in timed) / seconds, 1)

@@ -1,0 +1,48 @@
+"""Settings of a sweep, against the options of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+
+import pytest
+
+from alibi_fairseq.cli.options import add_fields, fill_dataclass
+from alibi_fairseq.evaluation.config import SweepConfig
+
+#: Settings that differ from the default, by field.
+CHANGES: dict[str, object] = {
+    "lengths": (16, 1024),
+    "strides": (None, 8),
+    "subsets": ("valid", "test"),
+    "documents": "titles",
+    "score_from": 0,
+    "score_to": 80,
+    "precision": "bf16",
+    "device": "cpu",
+    "overrides": {"attention_backend": "eager", "note": "with 'quotes' and spaces"},
+    "memory_gb": 0.5,
+}
+
+
+def parse(arguments: list[str]) -> SweepConfig:
+    """Return the settings that the command line reads from options."""
+    parser = argparse.ArgumentParser()
+    add_fields(parser, SweepConfig)
+    return fill_dataclass(SweepConfig, parser.parse_args(arguments))
+
+
+def test_config_changes_cover_every_field():
+    assert [field.name for field in fields(SweepConfig)] == list(CHANGES)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_config_arguments_are_read_back(name):
+    config = SweepConfig(**{"lengths": (16,), name: CHANGES[name]})
+    assert config != SweepConfig(lengths=(16,))
+    assert parse(config.arguments()) == config
+
+
+def test_config_lists_each_case_once():
+    config = SweepConfig(lengths=(16, 8), strides=(None, 8), subsets=("valid",))
+    assert config.cases() == [("valid", 16, 16), ("valid", 16, 8), ("valid", 8, 8)]
