@@ -1,1 +1,1 @@
-"""What this project's speed and memory are, measured against named baselines (see README.md)."""
+"""Benchmarks of speed and memory against named baselines (see README.md)."""

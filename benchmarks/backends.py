@@ -1,9 +1,9 @@
-"""Which backend is fastest for which call: ``python -m benchmarks.backends``.
+"""Fastest attention backend by shape of the call: ``python -m benchmarks.backends``.
 
-ALiBi attention alone on the CPU, forward and backward, and forward alone for evaluation, with one thread
-and with two. Queries and keys are random, in two sizes: "random" as fairseq initialises a model,
-"trained" as large as those of the trained models measured by ``benchmarks.attention --path``, so that
-less can be skipped.
+Times ALiBi attention alone on the CPU, with one thread and with two: forward and backward, and
+forward alone as in evaluation. Queries and keys are random, in two sizes. "random" has the size
+under fairseq's initialization. "trained" has the size in the trained models measured by
+``benchmarks.attention --path``, so that less can be skipped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from alibi_fairseq.attention.skipping import typical_fraction
 from alibi_fairseq.positions.alibi import LinearBias
 
 from . import common
-from .attention import kept_share
+from .attention import kept_fraction
 
 CANDIDATES = ("sdpa", "fold", "skipping")
-#: |q|·|k|/√D of a typical query and key: what a score can exceed another one by.
-REACH = {"random": 4.0, "trained": 10.0}
-HEADS, TOKENS = 8, 3072
-THREADS, WIDTHS, LENGTHS = (1, 2), (16, 32, 64, 128), (512, 1024, 2048, 4096)
+#: |q|·|k|/√D of a typical query and key, a bound on the difference between two scores.
+SCORE_SIZES = {"random": 4.0, "trained": 10.0}
+HEADS = 8
+TOKENS = 3072
+THREADS = (1, 2)
+HEAD_SIZES = (16, 32, 64, 128)
+LENGTHS = (512, 1024, 2048, 4096)
 
 
 def main() -> None:
@@ -32,19 +35,23 @@ def main() -> None:
 
 
 def measure(args) -> Iterator[dict]:
-    """One cell per number of threads, shape, kind of weights, phase and backend."""
+    """Return one result record per thread count, shape, kind of weights, phase, and backend."""
     before = torch.get_num_threads()
-    for threads, width, length, weights in product(THREADS, WIDTHS, LENGTHS, REACH):
+    for threads, head_size, length, weights in product(THREADS, HEAD_SIZES, LENGTHS, SCORE_SIZES):
         torch.set_num_threads(threads)
-        yield from measure_shape(args, width, length, weights)
+        yield from measure_shape(args, head_size, length, weights)
     torch.set_num_threads(before)
 
 
-def measure_shape(args, width: int, length: int, weights: str) -> Iterator[dict]:
-    shape = (max(1, TOKENS // length), HEADS, length, width)
-    size = (REACH[weights] / width**0.5) ** 0.5
-    q, k, v = (scale * torch.randn(shape) for scale in (size, size, 1.0))
-    leaves, grad = [x.clone().requires_grad_() for x in (q, k, v)], torch.randn_like(v)
+def measure_shape(args, head_size: int, length: int, weights: str) -> Iterator[dict]:
+    """Return one result record per phase and backend."""
+    shape = (max(1, TOKENS // length), HEADS, length, head_size)
+    scale = (SCORE_SIZES[weights] / head_size**0.5) ** 0.5
+    q = scale * torch.randn(shape)
+    k = scale * torch.randn(shape)
+    v = torch.randn(shape)
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    grad = torch.randn_like(v)
     bias = LinearBias(HEADS)
 
     def attend(name: str, tensors) -> torch.Tensor:
@@ -57,15 +64,22 @@ def measure_shape(args, width: int, length: int, weights: str) -> Iterator[dict]
         return torch.no_grad()(lambda: attend(name, (q, k, v)))
 
     typical = typical_fraction(bias.slopes(q.device).tolist(), length, length)
-    case = {"weights": weights, "length": length, "batch": shape[0], "heads": HEADS}
-    case |= {"head_size": width, "threads": torch.get_num_threads()}
-    case |= {"kept_share": round(kept_share(q, k, bias), 3), "typical_share": round(typical, 3)}
+    case = {
+        "weights": weights,
+        "length": length,
+        "batch": shape[0],
+        "heads": HEADS,
+        "head_size": head_size,
+        "threads": torch.get_num_threads(),
+        "kept_share": round(kept_fraction(q, k, bias), 3),
+        "typical_share": round(typical, 3),
+    }
     for phase, make in (("train", training), ("evaluate", evaluation)):
         functions = {name: make(name) for name in CANDIDATES}
-        for cell in common.compare(
-            functions, args.rounds, "attention", "sdpa", phase=phase, **case
-        ):
-            yield cell | {"milliseconds": round(1000 * cell.pop("seconds"), 3)}
+        records = common.compare(functions, args.rounds, "attention", "sdpa", phase=phase, **case)
+        for record in records:
+            record["milliseconds"] = round(1000 * record.pop("seconds"), 3)
+            yield record
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Timing in turns, peaks, and results with provenance, for every benchmark."""
+"""Timing in alternation, memory peaks, and results files for all benchmarks."""
 
 from __future__ import annotations
 
@@ -19,43 +19,48 @@ from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_results_file, save_results_file
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
-#: What the models read: no benchmark needs data, so each runs from a bare checkout.
+#: Input of the models. Benchmarks need no data, so that they run from a bare checkout.
 CORPUS = "random tokens"
+PRECISION_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
 def device() -> torch.device:
-    """The GPU if there is one."""
+    """Return the GPU if there is one, and the CPU otherwise."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def precision(where: torch.device) -> torch.dtype:
-    """bf16 on a GPU, fp32 on the CPU: what each trains in."""
-    return torch.bfloat16 if where.type == "cuda" else torch.float32
+def precision(device: torch.device) -> torch.dtype:
+    """Return the usual training precision: bf16 on a GPU, fp32 on the CPU."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def synchronise() -> None:
+def synchronize() -> None:
+    """Wait for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def seconds_in_turns(
+def time_in_alternation(
     functions: dict[str, Callable[[], object]], rounds: int, label: str = ""
 ) -> dict[str, list[float]]:
-    """Seconds of every function in every round, A B C A B C …, after one call each to warm up.
+    """Time every function once per round, A B C A B C …, after one warm-up round.
 
-    What else the machine does then falls on all of them, and ratios within a round are fair.
+    Other load on the machine then affects all functions, and ratios within a round are fair.
+
+    Returns:
+        Seconds per round, by function.
     """
     times: dict[str, list[float]] = {name: [] for name in functions}
     total = (rounds + 1) * len(functions)
     with tqdm(total=total, desc=label, leave=False, disable=not sys.stderr.isatty()) as bar:
-        for turn in range(rounds + 1):
+        for round_number in range(rounds + 1):
             for name, function in functions.items():
-                synchronise()
-                began = time.perf_counter()
+                synchronize()
+                start = time.perf_counter()
                 function()
-                synchronise()
-                if turn > 0:
-                    times[name].append(time.perf_counter() - began)
+                synchronize()
+                if round_number > 0:
+                    times[name].append(time.perf_counter() - start)
                 bar.update()
     return times
 
@@ -68,77 +73,111 @@ def compare(
     tokens: int = 0,
     **case,
 ) -> list[dict]:
-    """Time functions in turns; one cell for each, also printed.
+    """Time functions in alternation and return one result record per function.
 
-    ``ratio`` is how many times as fast as the baseline it is: the median over rounds of the ratio within
-    a round.
+    The key ``ratio`` is the speed relative to the baseline: the median over rounds of the ratio
+    within a round. Each record is also printed.
 
     Args:
-        label: what the functions do, for the cells' names.
-        tokens: number of tokens that one call takes, for the speed; 0 leaves it out.
-        case: further keys of every cell.
+        functions: the functions to time, by variant.
+        rounds: number of timed calls of each function.
+        label: task of the functions, for the names of the records.
+        baseline: variant that the ratios refer to.
+        tokens: number of tokens that one call processes; 0 omits the speed in tokens per second.
+        case: further keys of every record.
     """
-    shown = ", ".join(str(case[key]) for key in ("phase", "weights", "length") if key in case)
-    times = seconds_in_turns(functions, rounds, f"{label} ({shown})")
-    cells = []
-    for name, seconds in times.items():
+    case_values = [str(case[key]) for key in ("phase", "weights", "length") if key in case]
+    description = ", ".join(case_values)
+    times = time_in_alternation(functions, rounds, f"{label} ({description})")
+    records = []
+    for variant, seconds in times.items():
+        ratios = [base / own for base, own in zip(times[baseline], seconds)]
+        ratio = statistics.median(ratios)
         median = statistics.median(seconds)
-        ratio = statistics.median(slow / fast for slow, fast in zip(times[baseline], seconds))
-        cell = {"name": f"{label}, {name}", "variant": name, **case, "rounds": len(seconds)}
-        cell |= {"baseline": baseline, "ratio": round(ratio, 4), "seconds": round(median, 6)}
+        record = {
+            "name": f"{label}, {variant}",
+            "variant": variant,
+            **case,
+            "rounds": len(seconds),
+            "baseline": baseline,
+            "ratio": round(ratio, 4),
+            "seconds": round(median, 6),
+        }
         if tokens:
-            cell["tokens_per_second"] = round(tokens / median, 1)
-        print(f"{cell['name']} ({shown}): {1000 * median:.1f} ms, {ratio:.2f} x {baseline}")
-        cells.append(cell)
-    return cells
+            record["tokens_per_second"] = round(tokens / median, 1)
+        print(f"{record['name']} ({description}): {1000 * median:.1f} ms, {ratio:.2f} x {baseline}")
+        records.append(record)
+    return records
 
 
-def matmul_peak(where: torch.device, dtype: torch.dtype) -> float:
-    """The machine's own matrix-product peak in FLOP/s: the best of several large products."""
-    size = 8192 if where.type == "cuda" else 2048
-    a, b = (torch.randn(size, size, device=where, dtype=dtype) for _ in range(2))
-    times = seconds_in_turns({"product": lambda: a @ b}, rounds=8)["product"]
+def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """Return the FLOP/s of the fastest of several large matrix products."""
+    size = 8192 if device.type == "cuda" else 2048
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    b = torch.randn(size, size, device=device, dtype=dtype)
+    times = time_in_alternation({"product": lambda: a @ b}, rounds=8)["product"]
     return 2 * size**3 / min(times)
 
 
-def in_new_process(function: Callable, *arguments: object):
-    """What ``function(*arguments)`` returns in a fresh interpreter."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-        return fresh.submit(function, *arguments).result()
+def run_in_new_process(function: Callable, *arguments: object):
+    """Return ``function(*arguments)``, computed in a fresh interpreter."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def run(
     doc: str, name: str, measure: Callable[[argparse.Namespace], Iterable[dict]], **options: dict
 ) -> None:
-    """Parse the command line, measure, and write the cells with their provenance.
+    """Parse the command line, measure, and write the results file.
 
-    ``options`` are those that only this benchmark has, with what ``add_argument`` takes.
+    Args:
+        doc: description of the benchmark.
+        name: name of its module.
+        measure: function from the parsed arguments to result records.
+        options: further options of this benchmark, with keyword arguments of ``add_argument``.
     """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="fewer lengths and rounds")
-    parser.add_argument("--rounds", type=int, help="timed rounds (default: 9, or 5 with --quick)")
-    parser.add_argument("--out", type=Path, help=f"default: results/benchmarks/{name}-….json")
-    for option, values in options.items():
-        parser.add_argument("--" + option.replace("_", "-"), **values)
+    parser.add_argument("--quick", action="store_true", help="use fewer lengths and rounds")
+    parser.add_argument(
+        "--rounds", type=int, help="number of timed rounds (default: 9, or 5 with --quick)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"results file (default: results/benchmarks/{name}-cpu.json or {name}-cuda.json)",
+    )
+    for option, keywords in options.items():
+        parser.add_argument("--" + option.replace("_", "-"), **keywords)
     args = parser.parse_args()
-    args.rounds = args.rounds or (5 if args.quick else 9)
+    if not args.rounds:
+        args.rounds = 5 if args.quick else 9
     torch.manual_seed(1)
-    began, where = time.time(), device()
+    start = time.time()
     try:
-        cells = list(measure(args))
+        records = list(measure(args))
     except UserInputError as error:
         parser.error(str(error))
-    path = args.out or RESULTS / f"{name}-{where.type}.json"
+    path = args.out or RESULTS / f"{name}-{device().type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Where files lie on this machine is of no use to others.
-    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
     provenance = collect_provenance(
-        seconds=time.time() - began,
-        precision={torch.float32: "fp32", torch.bfloat16: "bf16"}[precision(where)],
+        seconds=time.time() - start,
+        precision=PRECISION_NAMES[precision(device())],
         seed=1,
-        command=["python", "-m", f"benchmarks.{name}", *words],
+        command=["python", "-m", f"benchmarks.{name}", *arguments_without_folders()],
     )
-    save_results_file(new_results_file("benchmark", CORPUS, provenance, cells), path)
+    save_results_file(new_results_file("benchmark", CORPUS, provenance, records), path)
     print(f"written to {path}")
+
+
+def arguments_without_folders() -> list[str]:
+    """Return the command-line arguments, with absolute paths reduced to their names.
+
+    The folders of this machine are of no use to readers of the results.
+    """
+    arguments = []
+    for argument in sys.argv[1:]:
+        path = Path(argument)
+        arguments.append(path.name if path.is_absolute() else argument)
+    return arguments

@@ -1,13 +1,14 @@
-"""Our evaluator beside ``fairseq-eval-lm``: ``python -m benchmarks.evaluate``.
+"""Our evaluator compared with ``fairseq-eval-lm``: ``python -m benchmarks.evaluate``.
 
-Both evaluate the same checkpoint on the same tokens in one process, in turns (A B A B …), so that
-what else the machine does falls on both. Timed is the evaluation of tokens: loading is left out.
-Sliding windows are timed where all of them are full, since the first ones are shorter for fairseq
-and shared for us. A second part measures the memory that one window of 16,384 tokens takes beyond
-the weights under the paper's output layer for 267,744 words, in a narrow model: what grows with the
-vocabulary or with the square of the length does not depend on the width.
+Both evaluate the same checkpoint on the same tokens in one process, in alternation (A B A B …), so
+that other load on the machine affects both. The time excludes loading. With sliding windows, only
+full windows are timed, since the first windows are shorter in fairseq and shared here.
 
-The models are as initialised, and the text is random; neither changes the time.
+A second part measures the memory of one window of 16,384 tokens beyond the weights, under the
+paper's output layer for 267,744 words. The model is narrow: memory that grows with the vocabulary
+or with the square of the length does not depend on the width.
+
+Weights and text are random, which does not change the time.
 """
 
 from __future__ import annotations
@@ -44,47 +45,50 @@ WIDTH = 64
 
 
 def make_data(folder: Path, words: int, tokens: int) -> Path:
-    """A data-bin with ``words`` words whose valid split has ``tokens`` random ones."""
-    generator = np.random.default_rng(1)
-    vocabulary = [f"w{number}" for number in range(words)]
+    """Binarize a vocabulary of ``words`` words and a valid split of ``tokens`` random tokens."""
+    rng = np.random.default_rng(1)
+    vocabulary = [f"w{index}" for index in range(words)]
     (folder / "train.txt").write_text("\n".join(vocabulary) + "\n")
-    drawn = generator.integers(words, size=tokens)
-    starts = range(0, tokens, 25)  # lines of 24 words and their end
-    lines = [" ".join(vocabulary[i] for i in drawn[j : min(j + 24, tokens - 1)]) for j in starts]
+    indices = rng.integers(words, size=tokens)
+    lines = []
+    for start in range(0, tokens, 25):  # a line has 24 words and the end-of-sentence symbol
+        end = min(start + 24, tokens - 1)
+        lines.append(" ".join(vocabulary[index] for index in indices[start:end]))
     (folder / "valid.txt").write_text("\n".join(lines) + "\n")
     data = folder / "data-bin"
     prefixes = [f"--{split}pref={folder}/{split}.txt" for split in ("train", "valid")]
-    _command("preprocess", "--only-source", f"--destdir={data}", *prefixes)
+    run_fairseq("preprocess", "--only-source", f"--destdir={data}", *prefixes)
     return data
 
 
-def make_checkpoint(data: Path, folder: Path, architecture: str, *more: str) -> Path:
-    """A model of that architecture after one update, as ``fairseq-train`` saves it."""
-    options = (
+def make_checkpoint(data: Path, folder: Path, architecture: str, *options: str) -> Path:
+    """Train a model for one update and return its checkpoint."""
+    fixed = (
         "--task language_modeling --tokens-per-sample 64 --max-tokens 64 --max-update 1 --cpu "
         "--optimizer sgd --lr 0.0001 --disable-validation --no-epoch-checkpoints --seed 1"
     )
-    where = ["--arch", architecture, "--save-dir", str(folder)]
-    _command("train", str(data), *options.split(), *where, *more)
+    model = ["--arch", architecture, "--save-dir", str(folder)]
+    run_fairseq("train", str(data), *fixed.split(), *model, *options)
     return folder / "checkpoint_last.pt"
 
 
-def _command(*arguments: str) -> None:
+def run_fairseq(*arguments: str) -> None:
+    """Run ``python -m alibi_fairseq`` without output."""
     command = [sys.executable, "-m", "alibi_fairseq", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-class Fairseq:
-    """``fairseq-eval-lm`` with one worker and one window at a time, as its context needs it."""
+class FairseqEvaluator:
+    """``fairseq-eval-lm`` with one window at a time, which its option for context requires."""
 
     def __init__(self, data: Path, checkpoint: Path):
-        (self.model,), self.cfg, self.task = checkpoint_utils.load_model_ensemble_and_task(
+        ensemble, self.cfg, _ = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides={"data": str(data)}
         )
-        self.model.to(DEVICE)
+        self.model = ensemble[0].to(DEVICE)
 
     def seconds(self, length: int, stride: int, skipped: int) -> float:
-        """Time of all windows but the first ``skipped``."""
+        """Return the time of all windows except the first ``skipped``."""
         self.cfg.task.tokens_per_sample = stride
         task = tasks.setup_task(self.cfg.task)
         task.load_dataset("valid")
@@ -92,13 +96,14 @@ class Fairseq:
             task.dataset("valid"), batch_size=1, num_workers=0, context_window=length - stride
         )
         batches = itertools.islice(iterator, skipped, None)
-        batches = itertools.chain([next(batches)], batches)  # the workers have started
-        began = time.perf_counter()
+        first = next(batches)  # starts the data loader before the clock
+        batches = itertools.chain([first], batches)
+        start = time.perf_counter()
         eval_lm.eval_lm([self.model], task.source_dictionary, batches, device=DEVICE)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
 
-class Ours:
+class OurEvaluator:
     """``alibi-fairseq eval``."""
 
     def __init__(self, data: Path, checkpoint: Path):
@@ -106,26 +111,31 @@ class Ours:
         self.split = load_split(DataFolder.open(data), "valid", load_dictionary(data))
 
     def seconds(self, length: int, stride: int, skipped: int) -> float:
-        """As for fairseq."""
+        """Return the time of all windows except the first ``skipped``."""
         windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
         size = self.model.windows_per_batch(length, DEVICE, None)
         stream = self.split.tensors(stride, DEVICE)
-        began = time.perf_counter()
-        batches, whole = make_batches(windows, size), [Span(0, 0, len(self.split.tokens))]
-        sum_losses(self.model.scorer(), stream, batches, whole, LossByPosition())
-        return time.perf_counter() - began
+        span = Span(0, 0, len(self.split.tokens))
+        batches = make_batches(windows, size)
+        start = time.perf_counter()
+        sum_losses(self.model.scorer(), stream, batches, [span], LossByPosition())
+        return time.perf_counter() - start
 
 
 def compare(data: Path, checkpoint: Path, architecture: str, stride: int, rounds: int) -> dict:
-    """Both evaluators in turns; the cell of the median ratio."""
-    fairseq, ours = Fairseq(data, checkpoint), Ours(data, checkpoint)
+    """Time both evaluators in alternation and return the record of the median ratio."""
+    fairseq = FairseqEvaluator(data, checkpoint)
+    ours = OurEvaluator(data, checkpoint)
     skipped = (LENGTH - stride) // stride + 1 if stride < LENGTH else 0
     scored = len(ours.split.tokens) - skipped * stride
-    seconds = [
-        (fairseq.seconds(LENGTH, stride, skipped), ours.seconds(LENGTH, stride, skipped))
-        for _ in range(rounds)
-    ]
-    ratio = statistics.median(theirs / own for theirs, own in seconds)
+    our_seconds = []
+    ratios = []
+    for _ in range(rounds):
+        fairseq_time = fairseq.seconds(LENGTH, stride, skipped)
+        our_time = ours.seconds(LENGTH, stride, skipped)
+        our_seconds.append(our_time)
+        ratios.append(fairseq_time / our_time)
+    ratio = statistics.median(ratios)
     print(f"{architecture}, stride {stride}: {ratio:.2f} x fairseq-eval-lm")
     return {
         "name": "evaluation, non-overlapping" if stride == LENGTH else "evaluation, sliding",
@@ -137,18 +147,19 @@ def compare(data: Path, checkpoint: Path, architecture: str, stride: int, rounds
         "tokens": scored,
         "rounds": rounds,
         "ratio": ratio,
-        "tokens_per_second": scored / statistics.median(own for _, own in seconds),
+        "tokens_per_second": scored / statistics.median(our_seconds),
     }
 
 
-def long_window(folder: Path) -> dict:
-    """Memory of one window of 16,384 tokens under the paper's adaptive softmax, narrow model."""
+def measure_long_window(folder: Path) -> dict:
+    """Measure the memory of one long window under the paper's adaptive softmax."""
     architecture = "alibi_lm_wiki103"
     data = make_data(folder, ADAPTIVE_WORDS, LONG)
     options = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
     options += ["--decoder-layers", "2", "--decoder-embed-dim", str(WIDTH)]
     options += ["--decoder-ffn-embed-dim", str(4 * WIDTH)]
-    ours = Ours(data, make_checkpoint(data, folder / architecture, architecture, *options))
+    checkpoint = make_checkpoint(data, folder / architecture, architecture, *options)
+    ours = OurEvaluator(data, checkpoint)
     resident = PeakMemory(DEVICE).mb()
     peak = PeakMemory(DEVICE)
     seconds = ours.seconds(LONG, LONG, 0)
@@ -167,7 +178,7 @@ def long_window(folder: Path) -> dict:
     }
 
 
-#: Model, stride, tokens: enough full windows for seconds of work at each turn.
+#: Architecture, stride, and number of tokens: enough full windows for seconds of work per round.
 CASES = [
     ("alibi_lm_tiny", 1, LENGTH + 113),
     ("alibi_lm_tiny", LENGTH, 16 * LENGTH),
@@ -177,14 +188,15 @@ CASES = [
 
 
 def main() -> None:
-    common.run(__doc__, "evaluate", cells)
+    common.run(__doc__, "evaluate", measure)
 
 
-def cells(args) -> Iterator[dict]:
-    """One cell per case, and that of the long window."""
+def measure(args) -> Iterator[dict]:
+    """Return one result record per case, and one for the long window."""
+    cases = CASES[:2] if args.quick else CASES
     with tempfile.TemporaryDirectory() as folder:
-        for number, (architecture, stride, tokens) in enumerate(CASES[: 2 if args.quick else 4]):
-            work = Path(folder) / str(number)
+        for index, (architecture, stride, tokens) in enumerate(cases):
+            work = Path(folder) / str(index)
             work.mkdir()
             data = make_data(work, WORDS, tokens)
             checkpoint = make_checkpoint(data, work / "model", architecture)
@@ -192,8 +204,8 @@ def cells(args) -> Iterator[dict]:
         if not args.quick:
             work = Path(folder) / "long"
             work.mkdir()
-            # What earlier cells let go would hide what this one takes.
-            yield common.in_new_process(long_window, work)
+            # Memory freed by earlier cases would hide the memory of this one.
+            yield common.run_in_new_process(measure_long_window, work)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Generation with cached keys: ``python -m benchmarks.generate [--quick]``.
 
-Tokens per second of greedy decoding after a prompt, stock fairseq's sinusoidal model beside ours
-with sinusoidal positions and with ALiBi, in turns. Weights are as initialised.
+Measures tokens per second of greedy decoding after a prompt, in alternation: stock fairseq's
+sinusoidal model, and ours with sinusoidal positions and with ALiBi. Weights are random.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from alibi_fairseq.models.decoder import AlibiDecoder
 
 from . import common, models
 
+BATCH = 4
 VARIANTS = ("stock", "sinusoidal", "alibi")
-#: Tokens of the prompt, and new ones.
+#: Number of prompt tokens and of new tokens.
 PROMPTS = {
     "quick": ((64, 32), (512, 32)),
     "full": ((64, 128), (512, 128), (2048, 128)),
@@ -28,13 +29,13 @@ def main() -> None:
 
 
 @torch.no_grad()
-def decode(model, tokens: torch.Tensor, new: int) -> torch.Tensor:
-    """Append the most probable next token, ``new`` times."""
+def decode(model, tokens: torch.Tensor, new_tokens: int) -> torch.Tensor:
+    """Append the most probable next token to (B, T) tokens, ``new_tokens`` times."""
     state: dict = {}
-    # Stock fairseq's cache takes one new token per call; ours takes the prompt in one.
-    first = tokens.shape[1] if isinstance(model.decoder, AlibiDecoder) else 1
     prompt = tokens.shape[1]
-    for end in range(first, prompt + new):
+    # Stock fairseq's cache takes one new token per call. Ours takes the whole prompt in one call.
+    first = prompt if isinstance(model.decoder, AlibiDecoder) else 1
+    for end in range(first, prompt + new_tokens):
         scores, _ = model(tokens[:, :end], incremental_state=state)
         if end >= prompt:
             logits = model.get_normalized_probs((scores[:, -1:], None), log_probs=True, sample=None)
@@ -43,18 +44,28 @@ def decode(model, tokens: torch.Tensor, new: int) -> torch.Tensor:
 
 
 def measure(args) -> Iterator[dict]:
-    """One cell per prompt and variant."""
-    where, shape = common.device(), models.shape()
-    for prompt, new in PROMPTS["quick" if args.quick else "full"]:
+    """Return one result record per prompt and variant."""
+    device = common.device()
+    shape = models.default_shape()
+    for prompt, new_tokens in PROMPTS["quick" if args.quick else "full"]:
         functions = {}
         for name in VARIANTS:
-            model, dictionary = models.build(name, shape, prompt + new)
-            model.to(where, common.precision(where)).eval()
-            tokens = models.sample(dictionary, 4, prompt, where)["net_input"]["src_tokens"]
-            functions[name] = partial(decode, model, tokens, new)
-        case = {"model": shape.name, "weights": "random", "prompt": prompt, "new_tokens": new}
+            model, dictionary = models.build(name, shape, prompt + new_tokens)
+            model.to(device, common.precision(device)).eval()
+            sample = models.make_sample(dictionary, BATCH, prompt, device)
+            tokens = sample["net_input"]["src_tokens"]
+            functions[name] = partial(decode, model, tokens, new_tokens)
         yield from common.compare(
-            functions, args.rounds, "generation", "stock", 4 * new, **case, batch=4
+            functions,
+            args.rounds,
+            "generation",
+            "stock",
+            BATCH * new_tokens,
+            model=shape.name,
+            weights="random",
+            prompt=prompt,
+            new_tokens=new_tokens,
+            batch=BATCH,
         )
 
 

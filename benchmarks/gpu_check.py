@@ -1,8 +1,9 @@
-"""Everything that only a GPU can prove, in order of worth: ``scripts/gpu_check.sh`` runs this.
+"""Tests and benchmarks that require a GPU: ``scripts/gpu_check.sh`` runs this module.
 
-Tests marked ``gpu`` come first, then the benchmarks. Each part is a process of its own with a time
-limit, and a benchmark writes its JSON when it is done; a part that fails or runs out of time does not stop the
-others. With ``--rehearse`` the same parts run on the CPU, at the smallest size.
+The parts run in order of importance: tests marked ``gpu`` first, then the benchmarks. Each part is a
+separate process with a time limit, and a benchmark writes its JSON when it ends. If a part fails or
+exceeds its limit, the others still run. With ``--rehearse``, the same parts run on the CPU at the
+smallest size.
 """
 
 from __future__ import annotations
@@ -24,34 +25,41 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.runs.child_process import kill_all
 
-#: The most of the remaining time that a part may take, unless it is the last one.
-SHARE = 0.5
-#: A part is not started with less time than this.
-LEAST_SECONDS = 20
-#: Seconds to end after an interruption.
-GRACE = 15
+#: Limit of a part as a fraction of the remaining time. The last part may use all of it.
+TIME_FRACTION = 0.5
+#: Least remaining time in seconds to start a part.
+MIN_SECONDS = 20
+#: Seconds between the interruption and the end of the tests.
+GRACE_SECONDS = 15
 
 
 @dataclass(frozen=True)
 class Part:
-    """One process."""
+    """Tests or benchmark that run in one process.
+
+    Attributes:
+        name: module of the benchmark, or ``tests``.
+        description: subject, which is printed when the part starts.
+        options: options on a GPU.
+        rehearsal: options on the CPU.
+    """
 
     name: str
-    proves: str
+    description: str
     options: str = "--quick"
-    rehearsal: str = "--quick --rounds 1"  # its options on a CPU
+    rehearsal: str = "--quick --rounds 1"
 
 
 PARTS = (
-    Part("tests", "values, gradients, training, resuming and evaluation against references"),
+    Part("tests", "values, gradients, training, resuming, and evaluation against references"),
     Part(
         "train",
-        "training steps beside stock fairseq and the authors' mask",
+        "training steps compared with stock fairseq and the authors' mask",
         rehearsal="--rounds 1 --lengths 512 --no-memory",
     ),
     Part(
         "attention",
-        "attention alone, beside the causal kernel without bias",
+        "attention alone, compared with the causal kernel without bias",
         rehearsal="--rounds 1 --lengths 512",
     ),
     Part(
@@ -60,7 +68,7 @@ PARTS = (
         options="--quick --rounds 3",
         rehearsal="--rounds 1 --lengths 512 --methods sinusoidal alibi",
     ),
-    Part("evaluate", "our evaluator beside fairseq-eval-lm"),
+    Part("evaluate", "our evaluator compared with fairseq-eval-lm"),
     Part("generate", "generation with cached keys"),
     Part(
         "output_layer",
@@ -72,7 +80,14 @@ PARTS = (
 
 @dataclass
 class Outcome:
-    """How a part ended: ``state`` is ``proven``, ``FAILED`` or ``left out``."""
+    """Outcome of a part.
+
+    Attributes:
+        part: the part.
+        state: ``passed``, ``FAILED``, or ``skipped``.
+        detail: counts of tests, results file, or reason.
+        seconds: duration.
+    """
 
     part: Part
     state: str
@@ -80,117 +95,172 @@ class Outcome:
     seconds: float = 0.0
 
     def line(self) -> str:
+        """Return the line of the summary."""
         return f"{self.state:9s} {self.part.name:13s} {self.seconds:5.0f} s  {self.detail}"
 
 
-def main() -> int:
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line. Without a GPU, ``--rehearse`` is required."""
     parser = argparse.ArgumentParser(
         prog="scripts/gpu_check.sh",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--minutes", type=float, default=9, help="time for all parts (default: 9)")
-    parser.add_argument("--out", type=Path, default=Path("runs/gpu-check"), metavar="DIR")
-    parser.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], metavar="PART",
-                        help="only these, such as the ones that an earlier call left out")  # fmt: skip
-    parser.add_argument("--tests", metavar="EXPRESSION",
-                        help="names of the tests to run, as in pytest -k (default: all)")  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, default=9, help="time limit of all parts (default: 9)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/gpu-check"),
+        metavar="DIR",
+        help="output directory (default: runs/gpu-check)",
+    )
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=[part.name for part in PARTS],
+        metavar="PART",
+        help="parts to run, such as those skipped by an earlier call (default: all)",
+    )
+    parser.add_argument(
+        "--tests",
+        metavar="EXPRESSION",
+        help="names of the tests to run, as in pytest -k (default: all)",
+    )
     parser.add_argument("--rehearse", action="store_true", help="run on the CPU")
     args = parser.parse_args()
     if not args.rehearse and not torch.cuda.is_available():
-        parser.error("PyTorch sees no GPU here; --rehearse runs the same parts on the CPU.")
+        parser.error("PyTorch finds no GPU. Pass --rehearse to run the same parts on the CPU.")
+    return args
+
+
+def main() -> int:
+    """Run the parts and return 1 if one failed, and 0 otherwise."""
+    args = parse_arguments()
     args.out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * args.minutes
     outcomes: list[Outcome] = []
-    chosen = [part for part in PARTS if not args.parts or part.name in args.parts]
-    for part in chosen:
-        print(f"== {part.name}: {part.proves}", flush=True)
-        share = 1.0 if part is chosen[-1] else SHARE
-        outcomes.append(run(part, args, share * (deadline - time.monotonic())))
-        with atomic_write(args.out / "summary.txt") as file:
-            file.write(summary(outcomes) + "\n")
+    selected = [part for part in PARTS if not args.parts or part.name in args.parts]
+    for part in selected:
+        print(f"== {part.name}: {part.description}", flush=True)
+        fraction = 1.0 if part is selected[-1] else TIME_FRACTION
+        limit = fraction * (deadline - time.monotonic())
+        outcomes.append(run_part(part, args, limit))
+        with atomic_write(args.out / "summary.txt") as stream:
+            stream.write(summary(outcomes) + "\n")
     print(summary(outcomes))
     return int(any(outcome.state == "FAILED" for outcome in outcomes))
 
 
-def run(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
+def run_part(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
     """Run one part for at most ``limit`` seconds."""
-    if limit < LEAST_SECONDS:
-        return Outcome(part, "left out", "no time was left")
-    # Beside the folder: what comes back from a borrowed machine is few files.
-    log = args.out.with_name(f"{args.out.name}.log")
+    if limit < MIN_SECONDS:
+        return Outcome(part, "skipped", "no time was left")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     if args.rehearse:
-        environment |= {"CUDA_VISIBLE_DEVICES": "", "ALIBI_GPU_REHEARSAL": "1"}
-    began = time.monotonic()
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+        environment["ALIBI_GPU_REHEARSAL"] = "1"
+    # Next to the output directory, which holds few files so that it is easy to copy.
+    log = args.out.with_name(f"{args.out.name}.log")
+    start = time.monotonic()
     with log.open("a+", encoding="utf-8") as stream:
         print(f"== {part.name}", file=stream, flush=True)
-        words, start = command(part, args, limit), stream.tell()
-        process = subprocess.Popen(words, env=environment, stdout=stream, stderr=subprocess.STDOUT)
-        try:
-            code: int | None = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            code = None
-            if part.name == "tests":  # interrupted, pytest reports the tests that it has run
-                process.send_signal(signal.SIGINT)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(GRACE)
-        finally:
-            kill_all(process.pid)  # with what it has started, if it still runs
-            process.wait()
-        stream.seek(start)
+        log_start = stream.tell()
+        process = subprocess.Popen(
+            command(part, args, limit), env=environment, stdout=stream, stderr=subprocess.STDOUT
+        )
+        code = wait(process, limit, interrupt=part.name == "tests")
+        stream.seek(log_start)
         lines = stream.read().rstrip().splitlines() or ["no message"]
     if part.name == "tests":
         state, detail = outcome_of_tests(lines, code)
-    elif code is None:
-        state, detail = "left out", "it did not end in time"
-    elif code != 0:
-        state, detail = "FAILED", lines[-1].strip()[:200]
     else:
-        state, detail = "proven", f"{part.name}.json"
+        state, detail = outcome_of_benchmark(part, lines, code)
     if state == "FAILED":
         print("\n".join(lines[-20:]))
-    return Outcome(part, state, detail, time.monotonic() - began)
+    return Outcome(part, state, detail, time.monotonic() - start)
+
+
+def wait(process: subprocess.Popen, limit: float, interrupt: bool) -> int | None:
+    """Return the exit code of a process, or None if it was stopped after ``limit`` seconds.
+
+    Args:
+        process: leader of the processes to stop.
+        limit: time limit in seconds.
+        interrupt: whether to send SIGINT first. pytest then reports the tests that it has run.
+    """
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        if interrupt:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_SECONDS)
+        return None
+    finally:
+        kill_all(process.pid)
+        process.wait()
 
 
 def command(part: Part, args: argparse.Namespace, limit: float) -> list[str]:
-    """The process of a part, which is killed after ``limit`` seconds."""
+    """Return the command of a part that is killed after ``limit`` seconds."""
     if part.name == "tests":
-        # pytest sums up when it ends: let it stop by itself, between two tests.
+        # pytest reports when it ends. This limit stops it between two tests, before the kill.
         options = "-q -rfE --no-header -m gpu -p no:cacheprovider tests/gpu "
         options += f"tests/models/test_every_method.py --session-timeout={0.8 * limit:.0f}"
         words = options.split()
         if args.tests:
             words += ["-k", args.tests]
         return [sys.executable, "-m", "pytest", *words]
-    options = (part.rehearsal if args.rehearse else part.options).split()
-    options += ["--out", str(args.out / f"{part.name}.json")]
-    return [sys.executable, "-m", f"benchmarks.{part.name}", *options]
+    options = part.rehearsal if args.rehearse else part.options
+    out = args.out / f"{part.name}.json"
+    return [sys.executable, "-m", f"benchmarks.{part.name}", *options.split(), "--out", str(out)]
 
 
 def outcome_of_tests(lines: list[str], code: int | None) -> tuple[str, str]:
-    """State and detail from what pytest printed and its exit code, None if it was interrupted."""
-    counts = re.search(r"(?:\d+ [a-z]+, )*\d+ [a-z]+(?= in [\d.]+s)", lines[-1])
+    """Return the state and detail of the tests.
+
+    Args:
+        lines: output of pytest.
+        code: its exit code, or None if it was stopped.
+    """
+    match = re.search(r"(?:\d+ [a-z]+, )*\d+ [a-z]+(?= in [\d.]+s)", lines[-1])
+    counts = match[0] if match else lines[-1][:200]
     failures = [line[:200] for line in lines if line.startswith(("FAILED ", "ERROR "))]
-    if failures or not counts or " passed" not in counts[0]:
-        return "FAILED", "; ".join([counts[0] if counts else lines[-1][:200], *failures[:5]])
-    rest = "" if code == 0 else "; the others were not reached in time"
-    return "proven", counts[0] + rest
+    if failures or not match or " passed" not in counts:
+        return "FAILED", "; ".join([counts, *failures[:5]])
+    if code != 0:
+        counts += "; the others were not reached in time"
+    return "passed", counts
+
+
+def outcome_of_benchmark(part: Part, lines: list[str], code: int | None) -> tuple[str, str]:
+    """Return the state and detail of a benchmark."""
+    if code is None:
+        return "skipped", "it did not end in time"
+    if code != 0:
+        return "FAILED", lines[-1].strip()[:200]
+    return "passed", f"{part.name}.json"
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """One screen: what was proven, what failed and with which line, what was left out."""
-    source = collect_provenance(seconds=0, command=["scripts/gpu_check.sh"])
-    machine = source["hardware"]["gpu"] or f"{source['hardware']['cpu']}: A REHEARSAL WITHOUT A GPU"
-    versions = f"torch {source['versions']['torch']}, Python {source['versions']['python']}"
-    commit = (source["git_commit"] or "unknown")[:10]
-    lines = [machine, f"commit {commit}, {versions}, {source['date'][:10]}"]
-    lines += [outcome.line() for outcome in outcomes]
-    ran = {outcome.part.name for outcome in outcomes}
-    missing = (part for part in PARTS if part.name not in ran)
-    lines += [
-        f"left out  {part.name:13s}          not asked for, or not reached" for part in missing
+    """Return the machine, the versions, and one line per part."""
+    provenance = collect_provenance(seconds=0, command=["scripts/gpu_check.sh"])
+    hardware = provenance["hardware"]
+    machine = hardware["gpu"] or f"{hardware['cpu']}: A REHEARSAL WITHOUT A GPU"
+    versions = provenance["versions"]
+    commit = (provenance["git_commit"] or "unknown")[:10]
+    date = provenance["date"][:10]
+    lines = [
+        machine,
+        f"commit {commit}, torch {versions['torch']}, Python {versions['python']}, {date}",
     ]
+    lines += [outcome.line() for outcome in outcomes]
+    completed = {outcome.part.name for outcome in outcomes}
+    for part in PARTS:
+        if part.name not in completed:
+            lines.append(f"{'skipped':9s} {part.name:13s}          not selected, or not reached")
     return "\n".join(lines)
 
 

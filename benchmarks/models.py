@@ -1,9 +1,11 @@
-"""The models that are compared, and one training step of each, as ``fairseq-train`` takes it.
+"""Models of the benchmarks, and their training steps as in ``fairseq-train``.
 
-- ``stock``: fairseq's own ``transformer_lm`` with sinusoidal positions;
-- ``materialised``: ALiBi on it as the authors do it, a (B·H, T, T) mask with +m·j written into it;
-- ``no bias``: our decoder without positions, the ideal of a dense causal kernel;
-- any of our position methods, with the backend that ``auto`` takes.
+Variants:
+
+- ``stock``: fairseq's ``transformer_lm`` with sinusoidal positions.
+- ``materialised``: the authors' ALiBi in ``transformer_lm``, a (B·H, T, T) mask with +m·j added.
+- ``no bias``: our decoder without positions, the ideal of a dense causal kernel.
+- Any of our position methods, with the backend selected by ``auto``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,16 @@ from . import common
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a model and of a training step."""
+    """Size of a model and of a training step.
+
+    Attributes:
+        name: name in the results.
+        words: size of the vocabulary.
+        flags: model options of every variant.
+        stock_flags: further options of ``stock`` and ``materialised``.
+        criterion: registered name of the criterion.
+        tokens: tokens per update.
+    """
 
     name: str
     words: int
@@ -43,10 +54,11 @@ class Shape:
     tokens: int
 
     def batch(self, length: int) -> int:
+        """Return the number of sequences per update."""
         return max(1, self.tokens // length)
 
     def paper_passes(self, length: int) -> int:
-        """Passes per update in the paper: one sequence each at L = 3072, one pass otherwise."""
+        """Return the passes per update in the paper: one per sequence at L = 3072, else one."""
         return self.batch(length) if length == 3072 else 1
 
 
@@ -64,7 +76,7 @@ _WIKI = (
     "--adaptive-softmax-dropout 0.2 --tie-adaptive-weights --tie-adaptive-proj"
 )
 
-#: 4 layers, d=512, 8 heads, FFN 2048, 8 thousand words, 3,072 tokens per step.
+#: 4 layers, d=512, 8 heads, FFN 2048, 8,192 words, 3,072 tokens per step.
 SMALL = Shape(
     "4 layers, d=512",
     8192,
@@ -94,17 +106,18 @@ DENSE_16 = Shape(
 )
 
 
-def shape() -> Shape:
-    """The size that is measured on this machine: the paper's on a GPU."""
+def default_shape() -> Shape:
+    """Return the size to measure on this machine: the paper's on a GPU, a small one on the CPU."""
     return WIKI103 if common.device().type == "cuda" else SMALL
 
 
-class MaterialisedDecoder(TransformerDecoder):
-    """fairseq's decoder with the authors' mask: built once, kept for all steps of a length."""
+class MaterializedDecoder(TransformerDecoder):
+    """fairseq's decoder with the authors' mask, which is built once per shape."""
 
     _alibi_mask: torch.Tensor | None = None
 
     def buffered_future_mask(self, tensor):
+        """Return the causal mask with ALiBi, (B·H, T, T)."""
         length, batch, _ = tensor.shape  # (T, B, C)
         heads = self.args_heads
         shape = (batch * heads, length, length)
@@ -117,31 +130,32 @@ class MaterialisedDecoder(TransformerDecoder):
         return mask
 
 
-@register_model("benchmark_materialised", dataclass=TransformerLanguageModelConfig)
-class MaterialisedModel(TransformerLanguageModel):
-    """The authors' method on stock fairseq."""
+@register_model("benchmark_materialized", dataclass=TransformerLanguageModelConfig)
+class MaterializedModel(TransformerLanguageModel):
+    """Stock fairseq with the authors' ALiBi mask."""
 
     @classmethod
     def build_model(cls, args, task):
+        """Build a model without position embeddings."""
         args.no_token_positional_embeddings = True
         stock = super().build_model(args, task)
         embed = stock.decoder.embed_tokens
-        decoder = MaterialisedDecoder(args, task.target_dictionary, embed, no_encoder_attn=True)
+        decoder = MaterializedDecoder(args, task.target_dictionary, embed, no_encoder_attn=True)
         decoder.args_heads = args.decoder_attention_heads
         return cls(decoder)
 
 
 def build(name: str, shape: Shape, length: int, attention_dropout: float = 0.0):
-    """A model with random weights for samples of ``length`` tokens, and its dictionary."""
+    """Return a model with random weights for samples of ``length`` tokens, and its dictionary."""
     dictionary = Dictionary()
-    for word in range(shape.words - len(dictionary)):
-        dictionary.add_symbol(f"w{word}")
+    for index in range(shape.words - len(dictionary)):
+        dictionary.add_symbol(f"w{index}")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     flags = ["data", "--task", "language_modeling", "--tokens-per-sample", str(length)]
     flags += [*shape.flags, "--attention-dropout", str(attention_dropout)]
-    if name in ("stock", "materialised"):
-        arch = {"stock": "transformer_lm", "materialised": "benchmark_materialised"}[name]
-        flags += ["--arch", arch, *shape.stock_flags]
+    stock_architectures = {"stock": "transformer_lm", "materialised": "benchmark_materialized"}
+    if name in stock_architectures:
+        flags += ["--arch", stock_architectures[name], *shape.stock_flags]
     else:
         method = "none" if name == "no bias" else name
         assert method in METHODS, name
@@ -154,118 +168,148 @@ def build(name: str, shape: Shape, length: int, attention_dropout: float = 0.0):
     return model, dictionary
 
 
-def sample(dictionary: Dictionary, batch: int, length: int, where: torch.device) -> dict:
-    """A batch of random tokens, as frequent as words are (Zipf's law)."""
-    ranks = torch.arange(len(dictionary) - dictionary.nspecial, device=where)
-    drawn = torch.multinomial(1 / (ranks + 2.7), batch * (length + 1), replacement=True)
-    tokens = drawn.view(batch, length + 1) + dictionary.nspecial
+def make_sample(dictionary: Dictionary, batch: int, length: int, device: torch.device) -> dict:
+    """Return a fairseq batch of random tokens with word frequencies as in Zipf's law."""
+    ranks = torch.arange(len(dictionary) - dictionary.nspecial, device=device)
+    words = torch.multinomial(1 / (ranks + 2.7), batch * (length + 1), replacement=True)
+    tokens = words.view(batch, length + 1) + dictionary.nspecial
     return {
         "net_input": {
             "src_tokens": tokens[:, :-1].contiguous(),
-            "src_lengths": torch.full((batch,), length, device=where),
+            "src_lengths": torch.full((batch,), length, device=device),
         },
         "target": tokens[:, 1:].contiguous(),
         "ntokens": batch * length,
     }
 
 
-def training_step(
-    model, dictionary, shape: Shape, length: int, passes: int = 1, optimiser: Callable = Adam
+def make_training_step(
+    model, dictionary, shape: Shape, length: int, passes: int = 1, make_optimizer: Callable = Adam
 ) -> Callable[[], float]:
-    """Forward, loss, backward, clipping and update, on the device the model is on.
+    """Return a function that runs forward, loss, backward, clipping, and update.
 
-    The ``passes`` share the update's tokens (``--update-freq``).
+    Args:
+        model: model on the device to measure.
+        dictionary: its dictionary.
+        shape: its size.
+        length: training length in tokens.
+        passes: forward and backward passes that share the tokens of an update
+            (``--update-freq``).
+        make_optimizer: class of the optimizer.
     """
     parameter = next(model.parameters())
     task = SimpleNamespace(target_dictionary=dictionary)
     criterion = criterions.CRITERION_REGISTRY[shape.criterion](task, False)
-    optimised = optimiser(model.parameters(), lr=1e-4)
+    optimizer = make_optimizer(model.parameters(), lr=1e-4)
     rows = shape.batch(length) // passes
-    batches = [sample(dictionary, rows, length, parameter.device) for _ in range(passes)]
+    batches = [make_sample(dictionary, rows, length, parameter.device) for _ in range(passes)]
     model.train()
 
     def step() -> float:
-        optimised.zero_grad()
-        total, tokens = 0.0, 0
+        optimizer.zero_grad()
+        total = 0.0
+        tokens = 0
         for batch in batches:
             loss, size, _ = criterion(model, batch)
             loss.backward()
-            total, tokens = total + loss.detach(), tokens + size
+            total += loss.detach()
+            tokens += size
         for p in model.parameters():
             if p.grad is not None:
                 p.grad.div_(tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimised.step()
+        optimizer.step()
         return float(total)
 
     return step
 
 
-def stepper(
+def build_training_step(
     variant: str,
     shape: Shape,
     length: int,
     dropout: float = 0.0,
     passes: int = 1,
-    optimiser: Callable = Adam,
-):
-    """A model on this machine's device, and a function that takes one training step."""
-    where = common.device()
+    make_optimizer: Callable = Adam,
+) -> Callable[[], float]:
+    """Build a model on this machine's device and return the function of its training step."""
+    device = common.device()
     model, dictionary = build(variant, shape, length, dropout)
-    model.to(where, common.precision(where))
-    return model, training_step(model, dictionary, shape, length, passes, optimiser)
+    model.to(device, common.precision(device))
+    return make_training_step(model, dictionary, shape, length, passes, make_optimizer)
 
 
 def compare_steps(
     variants: dict[str, tuple], rounds: int, label: str, baseline: str, memory: bool = True, **case
 ) -> list[dict]:
-    """One cell per variant: its training step timed in turns with those of the others, and its peak memory.
+    """Measure training steps in alternation and return one result record per variant.
 
-    ``variants`` are the arguments of :func:`stepper`, for one shape and length.
+    Args:
+        variants: arguments of :func:`build_training_step`, with one shape and length for all.
+        rounds: number of timed steps per variant.
+        label: name of the task in the results.
+        baseline: variant that the ratios refer to.
+        memory: whether to measure peak memory too.
+        case: further keys of every record.
     """
     steps = {}
     for name, arguments in variants.items():
         torch.manual_seed(1)
-        _, steps[name] = stepper(*arguments)
+        steps[name] = build_training_step(*arguments)
     _, shape, length, *_ = variants[baseline]
     batch = shape.batch(length)
-    case = {"model": shape.name, "weights": "random", "length": length, "batch": batch, **case}
-    cells = common.compare(steps, rounds, label, baseline, batch * length, **case)
+    records = common.compare(
+        steps,
+        rounds,
+        label,
+        baseline,
+        batch * length,
+        model=shape.name,
+        weights="random",
+        length=length,
+        batch=batch,
+        **case,
+    )
     steps.clear()
     if memory:
         megabytes = {name: peak_memory(*arguments) for name, arguments in variants.items()}
-        for cell in cells:
-            mb = megabytes[cell["variant"]]
-            cell["peak_memory_mb"] = round(mb, 1)
-            cell["memory_ratio"] = round(mb / megabytes[baseline], 3)
-    return cells
+        for record in records:
+            peak = megabytes[record["variant"]]
+            record["peak_memory_mb"] = round(peak, 1)
+            record["memory_ratio"] = round(peak / megabytes[baseline], 3)
+    return records
 
 
 def peak_memory(*arguments) -> float:
-    """MB at most in use during two training steps of a :func:`stepper`, with its optimiser."""
+    """Return the peak memory of two training steps, in MB, including the optimizer.
+
+    Args:
+        arguments: arguments of :func:`build_training_step`.
+    """
     if common.device().type == "cpu":
-        return common.in_new_process(_peak_memory, *arguments)
+        return common.run_in_new_process(_peak_memory, *arguments)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     return _peak_memory(*arguments)
 
 
 def _peak_memory(*arguments) -> float:
-    _, step = stepper(*arguments)
+    step = build_training_step(*arguments)
     step()
     step()
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e6
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e6
+    kilobytes = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+    return kilobytes * 1024 / 1e6
 
 
-def evaluation_step(variant: str, shape: Shape, length: int) -> Callable[[], None]:
-    """Forward pass to the features, the part of evaluation that positions have a hand in."""
-    where = common.device()
+def build_evaluation_step(variant: str, shape: Shape, length: int) -> Callable[[], None]:
+    """Return a function that computes the features, the part that depends on the positions."""
+    device = common.device()
     model, dictionary = build(variant, shape, length)
-    model.to(where, common.precision(where)).eval()
-    batch = sample(dictionary, shape.batch(length), length, where)
+    model.to(device, common.precision(device)).eval()
+    batch = make_sample(dictionary, shape.batch(length), length, device)
 
     @torch.no_grad()
     def step() -> None:

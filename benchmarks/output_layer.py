@@ -1,12 +1,18 @@
-"""The step around attention beside fairseq's: ``python -m benchmarks.output_layer``.
+"""Training steps by criterion and optimizer: ``python -m benchmarks.output_layer``.
 
-The same model with the same weights, in turns in one process: with fairseq's loss, with our chunked
-one, and with the chunked one and ``--optimizer fused_adam``. Peak memory is that of
-one model in a process of its own (on a GPU: of its own allocations).
+Compares three variants of one model with the same weights, in alternation in one process: fairseq's
+criterion, our chunked criterion, and our chunked criterion with ``--optimizer fused_adam``. Peak
+memory is measured with one model per process (on a GPU, from its allocations).
 
-On the CPU: 3 layers of width 192 with an adaptive softmax over 120,180 words, 8,192 tokens per step,
-and the small model of ``benchmarks.train`` with a softmax over 8,192 words, fp32. On a GPU: the
-paper's WikiText-103 model and a softmax over 50,257 words, 9,216 tokens per step, bf16.
+On the CPU, in fp32:
+
+- 3 layers of width 192 with an adaptive softmax over 120,180 words, 8,192 tokens per step
+- the small model of ``benchmarks.train`` with a softmax over 8,192 words
+
+On a GPU, in bf16, 9,216 tokens per step:
+
+- the paper's WikiText-103 model
+- 16 layers of width 1024 with a softmax over 50,257 words
 """
 
 from __future__ import annotations
@@ -42,24 +48,29 @@ def main() -> None:
     common.run(__doc__, "output_layer", measure, no_memory=no_memory)
 
 
-def variants(shape: models.Shape) -> dict[str, tuple]:
-    """Arguments of :func:`models.stepper`: fairseq's criterion, ours, and ours with an option."""
-    ours = f"chunked_{shape.criterion}"
-    chunked = replace(shape, criterion=ours)
+def default_shapes() -> tuple[models.Shape, ...]:
+    """Return the models to measure on this machine."""
+    if common.device().type == "cuda":
+        return (models.WIKI103, models.DENSE_16)
+    return (LARGE_VOCABULARY, models.SMALL)
+
+
+def make_variants(shape: models.Shape) -> dict[str, tuple]:
+    """Return the arguments of :func:`models.build_training_step`, by variant."""
+    chunked = f"chunked_{shape.criterion}"
+    chunked_shape = replace(shape, criterion=chunked)
     return {
         shape.criterion: ("alibi", shape, LENGTH),
-        ours: ("alibi", chunked, LENGTH),
-        f"{ours}, --optimizer fused_adam": ("alibi", chunked, LENGTH, 0.0, 1, fused_adam),
+        chunked: ("alibi", chunked_shape, LENGTH),
+        f"{chunked}, --optimizer fused_adam": ("alibi", chunked_shape, LENGTH, 0.0, 1, fused_adam),
     }
 
 
 def measure(args) -> Iterator[dict]:
-    """One cell per model and variant."""
-    on_gpu = common.device().type == "cuda"
-    on_cpu = (LARGE_VOCABULARY, models.SMALL)
-    for shape in (models.WIKI103, models.DENSE_16) if on_gpu else on_cpu:
+    """Return one result record per model and variant."""
+    for shape in default_shapes():
         yield from models.compare_steps(
-            variants(shape), args.rounds, "training step", shape.criterion, not args.no_memory
+            make_variants(shape), args.rounds, "training step", shape.criterion, not args.no_memory
         )
 
 

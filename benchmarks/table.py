@@ -16,46 +16,58 @@ HEAD = """# Benchmarks
 
 <!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
 
-`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json` (`--out FILE` for another
-machine's), and `python -m benchmarks.table` this page. `--quick` takes fewer lengths and rounds. Variants run in turns (A B A B …), and
-ratios are medians over rounds of the ratio within a round, so that what else the machine does falls on
-both sides; above 1 is faster. Memory is the peak of one model in a process of its own. Commands, versions,
-speeds in tokens per second and everything else that was measured are in the JSON.
+`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json`. `--out FILE` selects another
+file, for example for the results of another machine. `--quick` uses fewer lengths and rounds. `python -m benchmarks.table`
+writes this page.
 
-Not on this page: `backends` (every backend on calls of many shapes, which the choice of `auto` follows).
+Variants run in alternation (A B A B …). Ratios are medians over rounds of the ratio within a round, so that other load on the
+machine affects both sides. Above 1 is faster. Memory is the peak of one model in a separate process. The JSON files hold
+commands, versions, speeds in tokens per second, and all other measurements.
+
+The benchmark `backends` is not on this page. It times every backend on calls of many shapes; `auto` selects by its results.
 """
 
 
 class Table(NamedTuple):
-    """A table of the page."""
+    """Table of the page.
+
+    Attributes:
+        heading: heading of its section.
+        note: text above the table.
+        rows: keys that identify a row. Keys with the same value in all records are omitted.
+        column_groups: keys whose combinations of values have separate columns.
+        columns: heading, key, and format of each column in a group.
+    """
 
     heading: str
     note: str
-    rows: tuple[str, ...]  # keys that name a row; those with one value in all cells are left out
-    across: tuple[str, ...]  # every combination of their values has columns of its own
-    values: tuple[tuple[str, str, str], ...]  # heading, key and format of each column
+    rows: tuple[str, ...]
+    column_groups: tuple[str, ...]
+    columns: tuple[tuple[str, str, str], ...]
 
 
 TABLES = {
     "train": Table(
         "Training steps",
-        "Forward, loss, backward, clipping and Adam, beside fairseq's own `transformer_lm` and the "
-        "authors' mask on it (`materialised`).",
+        "Forward, loss, backward, clipping, and Adam, compared with fairseq's `transformer_lm` "
+        "(`stock`) and with the authors' mask in it (`materialised`).",
         ("variant", "attention_dropout"),
         ("length",),
         (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
     "attention": Table(
         "Attention alone, forward and backward",
-        "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger than random "
-        "ones, so that less can be skipped; these are of `./scripts/demo.sh --methods alibi`.",
+        "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger than "
+        "random ones, so that less can be skipped. The trained ones come from "
+        "`./scripts/demo.sh --methods alibi`.",
         ("variant",),
         ("weights", "length"),
         (("", "ratio", "{:.2f}"),),
     ),
     "methods": Table(
         "The paper's Table 1",
-        "Ratios to sinusoidal, ours and the paper's (one V100): training, evaluation and peak memory.",
+        "Ratios to sinusoidal, ours and the paper's (one V100): training speed, evaluation speed, "
+        "and peak memory.",
         ("position_method", "length"),
         (),
         (
@@ -75,22 +87,23 @@ TABLES = {
         (("speed", "ratio", "{:.2f}"), ("memory", "memory_ratio", "{:.2f}")),
     ),
     "peers": Table(
-        "Training steps beside other libraries' ALiBi",
-        "How many times as long a step takes as ours.",
+        "Training steps compared with other libraries' ALiBi",
+        "Duration of a step relative to ours.",
         ("variant", "version"),
         ("length",),
         (("", "ours_is_faster", "{:.2f}"),),
     ),
     "generate": Table(
         "Generation with cached keys",
-        "Greedy decoding of 4 sequences, by length of the prompt: ratios to fairseq's own model.",
+        "Greedy decoding of 4 sequences, by prompt length: ratios to fairseq's model.",
         ("variant",),
         ("prompt",),
         (("", "ratio", "{:.2f}"),),
     ),
     "evaluate": Table(
         "Evaluation",
-        "`alibi-fairseq eval` beside `fairseq-eval-lm`, and the memory of one long window beyond the weights.",
+        "`alibi-fairseq eval` compared with `fairseq-eval-lm`, and the memory of one long window "
+        "beyond the weights.",
         ("name", "model", "length", "stride"),
         (),
         (("× fairseq-eval-lm", "ratio", "{:.1f}"), ("MB", "peak_memory_mb", "{:.0f}")),
@@ -101,66 +114,96 @@ TABLES = {
 def main() -> None:
     parts = [HEAD]
     for name, table in TABLES.items():
-        documents = {
-            path: load_results_file(path)
-            for path in sorted(RESULTS.glob("*.json"))
-            if path.stem.split("-")[0] == name
-        }
-        if documents:
-            parts.append(section(table, documents))
-    with atomic_write(PAGE) as file:
-        file.write("\n".join(parts))
+        files = load_benchmark(name)
+        if files:
+            parts.append(section(table, files))
+    with atomic_write(PAGE) as stream:
+        stream.write("\n".join(parts))
     print(f"written to {PAGE}")
 
 
-def machine(document: dict) -> str:
-    """The GPU, or the processor and the number of threads."""
-    source = document["provenance"]
-    if source["hardware"]["gpu"]:
-        return source["hardware"]["gpu"]
-    parts = source.get("parts", [source])
-    threads = " and ".join(dict.fromkeys(str(part["threads"]) for part in parts))
-    return f"{source['hardware']['cpu']}, {threads} thread{'s' * (threads != '1')}"
+def load_benchmark(name: str) -> dict[Path, dict]:
+    """Return the results files of a benchmark, one per machine, by path."""
+    files = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        if path.stem.split("-")[0] == name:
+            files[path] = load_results_file(path)
+    return files
 
 
-def section(table: Table, documents: dict[Path, dict]) -> str:
-    """Heading and note, and for each machine where it was measured and the table."""
+def machine(provenance: dict) -> str:
+    """Return the GPU, or the processor and the number of threads."""
+    hardware = provenance["hardware"]
+    if hardware["gpu"]:
+        return hardware["gpu"]
+    parts = provenance.get("parts", [provenance])
+    counts = dict.fromkeys(str(part["threads"]) for part in parts)
+    threads = " and ".join(counts)
+    unit = "thread" if threads == "1" else "threads"
+    return f"{hardware['cpu']}, {threads} {unit}"
+
+
+def section(table: Table, files: dict[Path, dict]) -> str:
+    """Return heading and note, then the provenance and the table of each results file."""
     lines = [f"## {table.heading}", "", table.note, ""]
-    for path, document in documents.items():
-        source = document["provenance"]
+    for path, results in files.items():
+        provenance = results["provenance"]
         link = f"[{path.name}](../results/benchmarks/{path.name})"
-        where = (machine(document), source["precision"], source["date"][:10], link)
-        lines += ["; ".join(filter(None, where)) + ":", ""]
-        lines += [*rows_of(table, document["cells"]), ""]
+        facts = [machine(provenance), provenance["precision"], provenance["date"][:10], link]
+        lines += ["; ".join(filter(None, facts)) + ":", ""]
+        lines += table_lines(table, results["cells"])
+        lines.append("")
     return "\n".join(lines)
 
 
-def rows_of(table: Table, cells: list[dict]) -> list[str]:
-    """The lines of a table: a row per value of ``rows``, columns per value of ``across``."""
-    named = [key for key in table.rows if len({cell.get(key) for cell in cells}) > 1]
-    groups = list(dict.fromkeys(tuple(cell[key] for key in table.across) for cell in cells))
-    values: dict[tuple, dict[tuple, str]] = {}
-    for cell in cells:
-        row = values.setdefault(tuple(shown(cell.get(key)) for key in named), {})
-        group = tuple(cell[key] for key in table.across)
-        for _, key, style in table.values:
-            row[group, key] = shown(cell.get(key), style)
-    columns = [
-        (", ".join(filter(None, (heading, *map(str, group)))), (group, key))
-        for group in sorted(groups)
-        for heading, key, _ in table.values
-        if any(cell.get(key) is not None for cell in cells)
+def table_lines(table: Table, records: list[dict]) -> list[str]:
+    """Return the lines of a Markdown table.
+
+    Rows are combinations of values of ``table.rows``, and groups of columns are combinations of
+    values of ``table.column_groups``.
+    """
+    row_keys = [key for key in table.rows if len({record.get(key) for record in records}) > 1]
+    groups = sorted({group_of(table, record) for record in records})
+    columns = [column for column in table.columns if has_values(records, column)]
+    rows: dict[tuple, dict[tuple, str]] = {}
+    for record in records:
+        row = tuple(format_value(record.get(key)) for key in row_keys)
+        entries = rows.setdefault(row, {})
+        group = group_of(table, record)
+        for _, key, style in columns:
+            entries[group, key] = format_value(record.get(key), style)
+    header = [key.replace("_", " ") for key in row_keys]
+    for group in groups:
+        for heading, _, _ in columns:
+            header.append(", ".join(filter(None, [heading, *map(str, group)])))
+    lines = [
+        markdown_row(header),
+        "|---" * len(row_keys) + "|--:" * (len(header) - len(row_keys)) + "|",
     ]
-    header = [*(key.replace("_", " ") for key in named), *(heading for heading, _ in columns)]
-    body = [
-        [*row, *(entries.get(column, "–") for _, column in columns)]
-        for row, entries in values.items()
-    ]
-    rule = "|---" * len(named) + "|--:" * len(columns) + "|"
-    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(r) + " |" for r in body)]
+    for row, entries in rows.items():
+        values = [entries.get((group, key), "–") for group in groups for _, key, _ in columns]
+        lines.append(markdown_row([*row, *values]))
+    return lines
 
 
-def shown(value: object, style: str = "{}") -> str:
+def group_of(table: Table, record: dict) -> tuple:
+    """Return the values that select the columns of a record."""
+    return tuple(record[key] for key in table.column_groups)
+
+
+def has_values(records: list[dict], column: tuple[str, str, str]) -> bool:
+    """Return True if any record has a value for the column."""
+    _, key, _ = column
+    return any(record.get(key) is not None for record in records)
+
+
+def markdown_row(cells: list[str]) -> str:
+    """Return a line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def format_value(value: object, style: str = "{}") -> str:
+    """Return the text of a table cell, a dash for a missing value."""
     return "–" if value is None else style.format(value)
 
 

@@ -1,4 +1,4 @@
-"""Every benchmark runs from its command line, at toy size, and the page is made of its results."""
+"""Benchmarks at toy size from their command lines, and the page of their results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ TOY = dataclasses.replace(models.SMALL, name="toy", words=64, flags=tuple(SHAPE.
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """Run one benchmark on toy models; returns its cells."""
+    """Return a function that runs one benchmark on toy models and returns its records."""
     monkeypatch.setattr(models, "SMALL", TOY)
     monkeypatch.setattr(common, "RESULTS", tmp_path)
-    monkeypatch.setattr(common, "matmul_peak", lambda where, dtype: 1e9)
-    # Each takes a process of its own.
-    memory = lambda variant, *rest: 100.0 if variant == "sinusoidal" else 150.0  # noqa: E731
-    monkeypatch.setattr(models, "peak_memory", memory)
+    monkeypatch.setattr(common, "matmul_peak", lambda device, dtype: 1e9)
+
+    def fake_peak_memory(variant: str, *arguments: object) -> float:
+        return 100.0 if variant == "sinusoidal" else 150.0
+
+    # The real function starts a process for each model.
+    monkeypatch.setattr(models, "peak_memory", fake_peak_memory)
 
     def run(name: str, *arguments: str) -> list[dict]:
         module = importlib.import_module(f"benchmarks.{name}")
@@ -40,6 +43,7 @@ def bench(tmp_path, monkeypatch):
 
 
 def check(cells: list[dict], variants: set[str], key: str = "variant") -> None:
+    """Check the variants and ratios of all records of a benchmark."""
     assert {cell[key] for cell in cells} == variants
     baselines = [cell for cell in cells if cell[key] == cell["baseline"]]
     assert baselines and all(cell["ratio"] == 1 for cell in baselines)
@@ -57,13 +61,16 @@ def test_attention(bench, trained):
 
 
 def test_backends(bench, monkeypatch):
-    small = {"TOKENS": 128, "HEADS": 2, "THREADS": (1,), "WIDTHS": (16,), "LENGTHS": (128,)}
+    small = {"TOKENS": 128, "HEADS": 2, "THREADS": (1,), "HEAD_SIZES": (16,), "LENGTHS": (128,)}
     for name, value in small.items():
         monkeypatch.setattr(backends, name, value)
     cells = bench("backends", "--rounds", "1")
     check(cells, set(backends.CANDIDATES))
-    assert {(c["phase"], c["weights"]) for c in cells} == {
-        (phase, weights) for phase in ("train", "evaluate") for weights in ("random", "trained")
+    assert {(cell["phase"], cell["weights"]) for cell in cells} == {
+        ("train", "random"),
+        ("train", "trained"),
+        ("evaluate", "random"),
+        ("evaluate", "trained"),
     }
 
 
@@ -95,79 +102,102 @@ def test_output_layer(bench, monkeypatch):
 
 
 @pytest.mark.slow
-def test_peak_memory_is_that_of_a_process_of_its_own():
-    wide = (*TOY.flags, "--decoder-ffn-embed-dim", "200000")
-    small, large = (dataclasses.replace(TOY, tokens=16, flags=flags) for flags in (TOY.flags, wide))
-    before, after = (models.peak_memory("alibi", shape, 16) for shape in (small, large))
-    # Weights, gradients and Adam's two moments in fp32, and some activations.
-    assert 1 < (after - before) / (2 * 200_000 * 16 * 16 / 1e6) < 3
+def test_peak_memory_grows_with_the_model():
+    small = dataclasses.replace(TOY, tokens=16)
+    large = dataclasses.replace(small, flags=(*TOY.flags, "--decoder-ffn-embed-dim", "200000"))
+    before = models.peak_memory("alibi", small, 16)
+    after = models.peak_memory("alibi", large, 16)
+    # Weights, gradients, and Adam's two moments in fp32, and some activations.
+    expected = 2 * 200_000 * 16 * 16 / 1e6  # MB
+    assert 1 < (after - before) / expected < 3
 
 
-def row_of(batch: dict, n: int) -> dict:
-    inputs = {name: tensor[n : n + 1] for name, tensor in batch["net_input"].items()}
-    target = batch["target"][n : n + 1]
+def row_of(batch: dict, index: int) -> dict:
+    """Return one sequence of a batch as a batch."""
+    row = slice(index, index + 1)
+    inputs = {name: tensor[row] for name, tensor in batch["net_input"].items()}
+    target = batch["target"][row]
     return {"net_input": inputs, "target": target, "ntokens": target.numel()}
 
 
-def test_an_update_in_passes_is_the_same_update(monkeypatch):
+def copy_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the state dict of a model."""
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def test_update_is_independent_of_number_of_passes(monkeypatch):
     shape = dataclasses.replace(TOY, flags=(*TOY.flags, "--dropout", "0"))
     model, dictionary = models.build("alibi", shape, 16)
-    whole = models.sample(dictionary, 4, 16, torch.device("cpu"))
-    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    losses, weights = [], []
-    for passes, parts in ((1, [whole]), (4, [row_of(whole, n) for n in range(4)])):
+    batch = models.make_sample(dictionary, 4, 16, torch.device("cpu"))
+    start = copy_state(model)
+
+    def update(samples: list[dict]) -> tuple[float, dict]:
         model.load_state_dict(start)
-        monkeypatch.setattr(models, "sample", lambda *_, drawn=iter(parts): next(drawn))  # noqa: B008
-        losses.append(models.training_step(model, dictionary, shape, 16, passes)())
-        weights.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+        remaining = iter(samples)
+        monkeypatch.setattr(models, "make_sample", lambda *arguments: next(remaining))
+        step = models.make_training_step(model, dictionary, shape, 16, passes=len(samples))
+        loss = step()
+        return loss, copy_state(model)
+
+    loss, weights = update([batch])
+    loss_of_passes, weights_of_passes = update([row_of(batch, index) for index in range(4)])
+    assert loss == pytest.approx(loss_of_passes, rel=1e-5)
     for name in start:
-        assert torch.allclose(weights[0][name], weights[1][name], atol=1e-5), name
-    assert models.WIKI103.paper_passes(3072) == 3 and models.WIKI103.paper_passes(1024) == 1
+        assert torch.allclose(weights[name], weights_of_passes[name], atol=1e-5), name
 
 
-def test_methods_stand_beside_the_paper():
+def test_passes_per_update_follow_the_paper():
+    assert models.WIKI103.paper_passes(3072) == 3
+    assert models.WIKI103.paper_passes(1024) == 1
+
+
+def test_paper_ratios_match_table_1():
     ratios = methods.paper_ratios()
     assert ratios["t5", 3072]["paper_ratio"] == pytest.approx(4_300 / 15_300, abs=1e-3)
     assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
 
 
-def test_greedy_decoding_is_the_same_with_and_without_a_cache():
-    for name in ("stock", "sinusoidal", "alibi"):
-        model, dictionary = models.build(name, TOY, 32)
-        model.eval()
-        tokens = models.sample(dictionary, 2, 8, torch.device("cpu"))["net_input"]["src_tokens"]
-        cached, grown = generate.decode(model, tokens, 6), tokens
-        with torch.no_grad():
-            for _ in range(6):
-                scores = model(grown)[0][:, -1:]
-                grown = torch.cat([grown, scores.argmax(-1)], dim=1)
-        assert torch.equal(cached, grown)
+@pytest.mark.parametrize("name", ["stock", "sinusoidal", "alibi"])
+def test_cached_decoding_matches_full_passes(name):
+    model, dictionary = models.build(name, TOY, 32)
+    model.eval()
+    sample = models.make_sample(dictionary, 2, 8, torch.device("cpu"))
+    prompt = sample["net_input"]["src_tokens"]
+    tokens = prompt
+    with torch.no_grad():
+        for _ in range(6):
+            logits, _ = model(tokens)
+            tokens = torch.cat([tokens, logits[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(generate.decode(model, prompt, 6), tokens)
 
 
-def test_the_page_has_a_table_for_each_result(bench, tmp_path, monkeypatch):
+def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "RESULTS", tmp_path)
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
     variants = {"stock", "materialised", "no bias", "sinusoidal", "alibi"}
     trained = bench("train", "--lengths", "16", "32", "--rounds", "1", "--no-memory")
     check(trained, variants)
-    shared = {"length": 512, "baseline": "ours", "ratio": 1}
-    made = [
-        {"name": f"step, {name}", "variant": name, "ours_is_faster": ratio} | shared
-        for name, ratio in (("ours", 1.0), ("bloom", 3.0))
-    ]
-    save_results_file(document(*made, kind="benchmark"), tmp_path / "peers-cpu.json")
+    ours = {
+        "name": "step, ours",
+        "variant": "ours",
+        "ours_is_faster": 1.0,
+        "length": 512,
+        "baseline": "ours",
+        "ratio": 1,
+    }
+    bloom = {**ours, "name": "step, bloom", "variant": "bloom", "ours_is_faster": 3.0}
+    save_results_file(document(ours, bloom, kind="benchmark"), tmp_path / "peers-cpu.json")
     table.main()
     page = (tmp_path / "page.md").read_text()
-    assert page.index("## Training steps\n") < page.index("## Training steps beside other")
+    assert page.index("## Training steps\n") < page.index("## Training steps compared")
     assert "a processor, 2 threads" in page and ["bloom", "3.00"] in cells_of(page)
     assert ["variant", "× stock, 16", "× stock, 32"] in cells_of(page)
-    (row,) = (row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3)
-    measured = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]
-    assert row == ["alibi", *(f"{ratio:.2f}" for ratio in measured)]
+    rows = [row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3]
+    ratios = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]
+    assert rows == [["alibi", *(f"{ratio:.2f}" for ratio in ratios)]]
 
 
-def test_the_committed_page_is_made_of_the_committed_results(tmp_path, monkeypatch):
+def test_committed_page_matches_committed_results(tmp_path, monkeypatch):
     committed = table.PAGE.read_text(encoding="utf-8")
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
     table.main()
