@@ -116,8 +116,8 @@ class OurEvaluator:
         size = self.model.windows_per_batch(length, DEVICE, None)
         stream = self.split.tensors(stride, DEVICE)
         span = Span(0, 0, len(self.split.tokens))
-        batches = make_batches(windows, size)
         start = time.perf_counter()
+        batches = make_batches(windows, size)
         sum_losses(self.model.scorer(), stream, batches, [span], LossByPosition())
         return time.perf_counter() - start
 

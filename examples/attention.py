@@ -1,8 +1,9 @@
 # %% [markdown]
-# # Where the heads of a trained model look
+# # Attention of a trained model by head and distance
 #
-# Average attention weight by head and distance over a stretch of the validation text, four times as
-# long as the texts in training. Dashed: what the bias alone would give, were all scores equal.
+# This example plots the average attention weight by head and distance on validation text. The text
+# has four times the training length. Dotted lines show the weights of the bias alone, with equal
+# scores.
 
 # %%
 import os
@@ -18,17 +19,20 @@ from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.results.data_folder import DataFolder
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
-CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
+CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
+DATA = RUN / "data-bin"
 
 # %%
 loaded = load_checkpoint(CHECKPOINT, DATA)
 length = loaded.facts["train_length"]
 model = convert(loaded.decoder, "alibi", length).model
-model.set_attn_implementation("eager")  # the one that returns weights
+model.set_attn_implementation("eager")  # the only one that returns weights
 split = load_split(DataFolder.open(DATA), "valid", load_dictionary(DATA))
 tokens = torch.from_numpy(split.tokens[: 4 * length])
 with torch.no_grad():
-    attentions = model(tokens[None], output_attentions=True).attentions  # (1, H, T, S) each
+    attentions = model(
+        tokens[None], output_attentions=True
+    ).attentions  # one (1, H, T, T) per layer
 
 # %%
 slopes = alibi_slopes(model.config.num_attention_heads)
@@ -36,10 +40,10 @@ distance = torch.arange(4 * length)
 expected = (-slopes[:, None] * distance).softmax(-1)
 figure, panels = plt.subplots(1, len(attentions), figsize=(12, 3.2), layout="constrained")
 for layer, (axes, weights) in enumerate(zip(panels, attentions)):
-    for head, of_head in enumerate(weights[0]):
-        by_distance = [of_head.diagonal(-int(d)).mean() for d in distance]
+    for head, head_weights in enumerate(weights[0]):  # (T, T)
+        averages = [head_weights.diagonal(-int(d)).mean() for d in distance]
         color = plt.cm.viridis(head / len(slopes))
-        axes.plot(distance + 1, by_distance, color=color)
+        axes.plot(distance + 1, averages, color=color)
         axes.plot(distance + 1, expected[head], color=color, linestyle=":", linewidth=0.8)
     axes.set(xscale="log", yscale="log", ylim=(1e-5, 1), title=f"layer {layer + 1}")
     axes.set_xlabel("distance + 1")

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # What a position method adds to the attention scores
+# # Score biases of position methods
 #
-# ALiBi, T5 bias, KERPLE and Sandwich add a number to each score that depends on the distance from the
-# query to the key alone. This draws it for every head, at the values that training starts from.
+# ALiBi, T5 bias, KERPLE, and Sandwich add a bias to each attention score. It depends only on the
+# distance from the query to the key. This example plots the initial bias of every head.
 
 # %%
 from pathlib import Path
@@ -12,7 +12,8 @@ import torch
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
 
-HEADS, DISTANCES = 8, 512
+HEADS = 8
+DISTANCES = 512
 torch.manual_seed(1)
 config = PositionConfig(embed_dim=512, num_heads=HEADS, num_layers=1, train_length=DISTANCES)
 

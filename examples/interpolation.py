@@ -1,8 +1,8 @@
 # %% [markdown]
-# # A context extended by interpolation
+# # Context extension by interpolation
 #
-# Dividing ALiBi's slopes by tokens / training length keeps the largest bias at the one seen in
-# training (Al-Khateeb et al. 2023). Nothing is trained.
+# Dividing ALiBi's slopes by tokens / training length limits the bias to values seen in training
+# (Al-Khateeb et al. 2023). This requires no training.
 
 # %%
 import json
@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt
 from alibi_fairseq.cli import main
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
-CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
+CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
+DATA = RUN / "data-bin"
 LENGTHS = (64, 128, 256, 512, 1024)
 folder = Path("runs/examples")
 folder.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,12 @@
-"""A trained model at four times its length: by interpolation, by training on, and by both.
+"""Context extension to four times the training length, by interpolation and by further training.
 
     python examples/longer_context.py runs/demo/python-documentation
 
-Goes on with the demonstration's ALiBi model, trained at 64 tokens, at 64 and at 256 tokens, and evaluates
-all three from 64 to 1,024 tokens, with and without interpolation. Everything is a command that a user
-could type; finished trainings are kept. Takes minutes on a CPU. Writes ``results.json``
-(format of docs/results.md), ``table.md`` and ``figure.png``.
+This example continues the training of the demonstration's ALiBi model, trained at 64 tokens, at 64
+and at 256 tokens. It evaluates all three models from 64 to 1,024 tokens, with and without
+interpolation. Every step is a command that it prints, and completed training runs are skipped. It
+takes minutes on a CPU. It writes ``results.json`` (format of docs/results.md), ``table.md``, and
+``figure.png``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.schema import new_results_file, save_results_file
 
-SHORT, LONG = 64, 256
+SHORT = 64
+LONG = 256
 LENGTHS = (64, 128, 256, 512, 1024)
 SEED = 1
-RATE = 5e-4  # a quarter of the demonstration's
+LEARNING_RATE = 5e-4  # a quarter of the demonstration's
 
-#: Checkpoint of which training run, its name in the table, and the interpolation.
+#: Training run of the checkpoint, its name in the table, and the interpolation.
 ROWS = (
     ("start", f"trained at {SHORT}", "none"),
     ("start", f"trained at {SHORT}", "4"),
@@ -37,65 +39,96 @@ ROWS = (
 )
 
 
-def command(*arguments: object) -> None:
+def run_command(*arguments: object) -> None:
+    """Print and run an ``alibi-fairseq`` command."""
     print("$ alibi-fairseq", *arguments, flush=True)
     subprocess.run([sys.executable, "-m", "alibi_fairseq", *map(str, arguments)], check=True)
 
 
-def go_on(start: Path, data: Path, folder: Path, length: int, updates: int) -> Path:
-    """A checkpoint after so many more updates of 4,096 tokens; one that is there is kept."""
+def continue_training(start: Path, data: Path, folder: Path, length: int, updates: int) -> Path:
+    """Train for further updates of 4,096 tokens, unless the checkpoint exists, and return it."""
     checkpoint = folder / "checkpoint_last.pt"
-    if not checkpoint.is_file():
-        model = "--task language_modeling --arch alibi_lm_tiny --sample-break-mode none"
-        training = f"--optimizer adam --clip-norm 1.0 --lr-scheduler inverse_sqrt --seed {SEED}"
-        running = (
-            "--max-tokens 4096 --num-workers 0 --no-epoch-checkpoints --log-format simple --cpu"
-        )
-        options = [*model.split(), *training.split(), *running.split()]
-        options += ["--tokens-per-sample", length, "--finetune-from-model", start]
-        # fairseq drops batches whose size is no multiple of this: on a short text, all of them.
-        options += ["--required-batch-size-multiple", 1]
-        options += ["--adam-betas", "(0.9, 0.98)", "--lr", RATE]
-        options += ["--max-update", updates, "--warmup-updates", updates // 10]
-        command("train", data, *options, "--save-dir", folder)
+    if checkpoint.is_file():
+        return checkpoint
+    options = (
+        "--task language_modeling --arch alibi_lm_tiny --sample-break-mode none --max-tokens 4096 "
+        f"--optimizer adam --clip-norm 1.0 --lr-scheduler inverse_sqrt --seed {SEED} --cpu "
+        "--num-workers 0 --no-epoch-checkpoints --log-format simple "
+    )
+    # By default, fairseq drops batches whose size is not a multiple of 8. In a short corpus, these
+    # can be all batches.
+    options += "--required-batch-size-multiple 1"
+    run_command(
+        "train",
+        data,
+        *options.split(),
+        "--tokens-per-sample",
+        length,
+        "--finetune-from-model",
+        start,
+        "--adam-betas",
+        "(0.9, 0.98)",
+        "--lr",
+        LEARNING_RATE,
+        "--max-update",
+        updates,
+        "--warmup-updates",
+        updates // 10,
+        "--save-dir",
+        folder,
+    )
     return checkpoint
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="folder of the demonstration")
-    parser.add_argument("--out", type=Path, default=Path("runs/longer-context"))
-    parser.add_argument("--updates", type=int, default=125, help="of each further training")
+    parser.add_argument("run", type=Path, help="output folder of the demonstration")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/longer-context"),
+        help="output folder (default: runs/longer-context)",
+    )
+    parser.add_argument(
+        "--updates", type=int, default=125, help="updates of further training (default: 125)"
+    )
     args = parser.parse_args()
     began = time.monotonic()
-    data, start = args.run / "data-bin", args.run / f"alibi-{SHORT}-seed1" / "checkpoint_last.pt"
-    checkpoints = {"start": start}
-    for name, length in (("short", SHORT), ("long", LONG)):
-        checkpoints[name] = go_on(start, data, args.out / name, length, args.updates)
-
+    data = args.run / "data-bin"
+    start = args.run / f"alibi-{SHORT}-seed1" / "checkpoint_last.pt"
+    checkpoints = {
+        "start": start,
+        "short": continue_training(start, data, args.out / "short", SHORT, args.updates),
+        "long": continue_training(start, data, args.out / "long", LONG, args.updates),
+    }
     cells = []
     for name, label, scale in ROWS:
+        slopes = "slopes as is" if scale == "none" else f"slopes ÷ {scale}"
         results = args.out / f"{name}-{scale}.json"
-        arguments = ["--lengths", ",".join(map(str, LENGTHS)), "--device", "cpu"]
-        if scale != "none":
-            arguments += ["--model-overrides", json.dumps({"alibi_scale": scale})]
-        command("eval", data, "--path", checkpoints[name], *arguments, "--out", results)
-        for cell in json.loads(results.read_text(encoding="utf-8"))["cells"]:
-            cells.append({**cell, "model": f"{label}, slopes ÷ {scale}".replace("÷ none", "as is")})
-    seconds = time.monotonic() - began
+        for cell in evaluate(checkpoints[name], data, scale, results):
+            cells.append({**cell, "model": f"{label}, {slopes}"})
     provenance = collect_provenance(
-        seconds=seconds, seed=SEED, data=data, subsets=["train", "valid"]
+        seconds=time.monotonic() - began, seed=SEED, data=data, subsets=["train", "valid"]
     )
     document = new_results_file("evaluation", args.run.resolve().name, provenance, cells)
     save_results_file(document, args.out / "results.json")
-    with atomic_write(args.out / "table.md") as file:
-        file.write(table(cells))
+    with atomic_write(args.out / "table.md") as stream:
+        stream.write(table(cells))
     print(table(cells))
     draw(cells, args.out / "figure.png")
 
 
+def evaluate(checkpoint: Path, data: Path, scale: str, results: Path) -> list[dict]:
+    """Evaluate a checkpoint at all lengths and return the cells of its results file."""
+    options = ["--lengths", ",".join(map(str, LENGTHS)), "--device", "cpu"]
+    if scale != "none":
+        options += ["--model-overrides", json.dumps({"alibi_scale": scale})]
+    run_command("eval", data, "--path", checkpoint, *options, "--out", results)
+    return json.loads(results.read_text(encoding="utf-8"))["cells"]
+
+
 def perplexities(cells: list[dict]) -> dict[str, dict[int, float]]:
-    """By row and length."""
+    """Return the perplexity by row and length."""
     rows: dict[str, dict[int, float]] = {}
     for cell in cells:
         rows.setdefault(cell["model"], {})[cell["length"]] = cell["perplexity"]
@@ -103,6 +136,7 @@ def perplexities(cells: list[dict]) -> dict[str, dict[int, float]]:
 
 
 def table(cells: list[dict]) -> str:
+    """Return a Markdown table of perplexities by length."""
     lines = ["| perplexity at | " + " | ".join(map(str, LENGTHS)) + " |"]
     lines.append("|---|" + "--:|" * len(LENGTHS))
     for label, values in perplexities(cells).items():
@@ -111,6 +145,7 @@ def table(cells: list[dict]) -> str:
 
 
 def draw(cells: list[dict], path: Path) -> None:
+    """Plot perplexity by length, one line per row of the table."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,6 +1,6 @@
-"""The examples as notebooks: ``python examples/notebooks.py FOLDER``. The scripts are the source.
+"""Convert the example scripts to notebooks: ``python examples/notebooks.py FOLDER``.
 
-Needs ``pip install 'alibi-fairseq[notebooks]'``.
+Requires ``pip install 'alibi-fairseq[notebooks]'``.
 """
 
 from __future__ import annotations
@@ -15,21 +15,28 @@ HERE = Path(__file__).resolve().parent
 
 
 def notebook(script: str) -> nbformat.NotebookNode:
-    """The notebook of a script whose cells begin with ``# %%``."""
+    """Convert a script whose cells begin with ``# %%``."""
     cells = []
-    for number, part in enumerate(script.split("# %%")[1:]):
-        head, _, body = part.partition("\n")
-        new_cell = new_code_cell
-        if "[markdown]" in head:
-            new_cell = new_markdown_cell
-            body = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.split("\n"))
-        # Numbered, so that the same script always gives the same file.
-        cells.append(new_cell(body.strip(), id=f"cell-{number}"))
+    for index, part in enumerate(script.split("# %%")[1:]):
+        # Fixed IDs, so that the same script always gives the same file.
+        cell_id = f"cell-{index}"
+        marker, _, body = part.partition("\n")
+        if "[markdown]" in marker:
+            cells.append(new_markdown_cell(uncomment(body).strip(), id=cell_id))
+        else:
+            cells.append(new_code_cell(body.strip(), id=cell_id))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
+def uncomment(text: str) -> str:
+    """Remove the comment sign at the start of every line."""
+    lines = [line.removeprefix("#").removeprefix(" ") for line in text.split("\n")]
+    return "\n".join(lines)
+
+
 def main(folder: Path) -> None:
+    """Write the notebooks into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for script in sorted(HERE.glob("*.py")):
         text = script.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Text sampled at 16 times the training length
 #
-# The exported model goes on past its training length with cached keys and values. How sure it is of
-# its own text, by position, tells whether it still works there.
+# The exported model generates past its training length with cached keys and values. The loss on its
+# own text by position shows whether it still works at these lengths.
 
 # %%
 import os

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # An exported model in ten lines of transformers
 #
-# First the export; the ten lines after it are all that somebody without fairseq needs.
+# The first cell exports the model. The ten lines after it do not require fairseq.
 
 # %%
 import os
@@ -10,12 +10,14 @@ from pathlib import Path
 from alibi_fairseq.cli import main
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
-CHECKPOINT, DATA = RUN / "alibi-64-seed1" / "checkpoint_last.pt", RUN / "data-bin"
+CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
+DATA = RUN / "data-bin"
 folder = Path("runs/examples/exported")
 if not folder.exists():
-    tokenizer = os.environ.get("ALIBI_SENTENCEPIECE")  # where it is not beside the data
-    named = ["--tokenizer", tokenizer] if tokenizer else []
-    arguments = ["--path", str(CHECKPOINT), "--data", str(DATA), "--out", str(folder), *named]
+    arguments = ["--path", str(CHECKPOINT), "--data", str(DATA), "--out", str(folder)]
+    tokenizer = os.environ.get("ALIBI_SENTENCEPIECE")  # if it is not next to the data
+    if tokenizer:
+        arguments += ["--tokenizer", tokenizer]
     assert main(["export", *arguments]) == 0
 
 # %%

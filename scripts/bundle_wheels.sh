@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Gather, on a machine with a network, what this project needs on one without, beside the Python,
-# PyTorch and NumPy that are there: a folder of wheels under 30 MB.
+# Collect wheels for a machine without network in a folder of at most 30 MB. That machine must have
+# Python, PyTorch, and NumPy. Run this script on a machine with network.
 #
 #   scripts/bundle_wheels.sh [--python 3.12] [--out FOLDER]
 #
-# --python  the version on the other machine (default 3.12; `python3 --version` there)
-# --out     default wheels-py3.12 and so on
+# --python  Python version of the other machine (default: 3.12)
+# --out     output folder (default: wheels-py3.12, with the version)
 #
-# For Python 3.12 on x86-64 everything is downloaded. For another one fairseq is compiled here, which
-# takes a Python of that version (PYTHON=/path/to/it, or python3.11 and so on from the PATH) and a C++
-# compiler. On the other machine run install_offline.sh, which the folder holds as well.
+# For Python 3.12 on x86-64, all wheels are downloaded. For other versions, fairseq is compiled. This
+# requires that version of Python (PYTHON=/path/to/it, or for example python3.11 in the PATH) and a
+# C++ compiler. The folder includes install_offline.sh; run it on the other machine.
 set -euo pipefail
 
 root="$(cd "$(dirname "$0")/.." && pwd)"
 readonly LIMIT=30000000 # bytes
 
-# From the pinned versions; sacrebleu is an older one, which does not need the 5 MB of lxml.
+# Versions as in constraints.txt. This older sacrebleu does not require lxml (5 MB).
 readonly PINNED=(annotated-types bitarray click cloudpickle colorama hydra-core joblib omegaconf packaging portalocker
   protobuf psutil pydantic pydantic_core PyYAML regex sacremoses sentencepiece tabulate tensorboardX
   tqdm typing-inspection)
@@ -31,7 +31,7 @@ out=""
 while [ $# -gt 0 ]; do
   case "$1" in
     --python | --out)
-      [ $# -ge 2 ] || fail "$1 needs a value."
+      [ $# -ge 2 ] || fail "$1 requires a value."
       if [ "$1" = --out ]; then out=$2; else version=$2; fi
       shift 2
       ;;
@@ -39,12 +39,12 @@ while [ $# -gt 0 ]; do
       sed -n '2,12s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
-    *) fail "there is no option $1; see --help." ;;
+    *) fail "unrecognized option $1. See --help." ;;
   esac
 done
-[[ "$version" =~ ^3\.(1[1-9])$ ]] || fail "--python is 3.11 or later, such as 3.12, not '$version'."
+[[ "$version" =~ ^3\.(1[1-9])$ ]] || fail "--python $version is not supported. Pass 3.11 or later, such as 3.12."
 out="${out:-wheels-py$version}"
-[ ! -e "$out" ] || fail "$out exists; delete it or choose another --out."
+[ ! -e "$out" ] || fail "$out exists. Delete it or pass another --out."
 
 is_of_version() {
   [ "$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)" = "$version" ]
@@ -57,12 +57,12 @@ for candidate in "${PYTHON:-python$version}" python3; do
     break
   fi
 done
-[ -n "$python" ] || fail "no Python with pip was found; set PYTHON=/path/to/python."
+[ -n "$python" ] || fail "no Python with pip was found. Set PYTHON=/path/to/python."
 
-part="$(mktemp -d "$(dirname "$out")/.$(basename "$out").XXXXXX")" || fail "$out cannot be made."
+part="$(mktemp -d "$(dirname "$out")/.$(basename "$out").XXXXXX")" || fail "cannot create $out. Pass another --out."
 source="$(mktemp -d)"
 trap 'rm -rf "$part" "$source"' EXIT
-# The build of fairseq is constrained too; it would fetch another torch otherwise.
+# Without the constraint, the build of fairseq would download another torch.
 export PIP_CONSTRAINT="$root/constraints.txt" PIP_BUILD_CONSTRAINT="$root/constraints.txt"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -81,23 +81,23 @@ download() {
 
 build() {
   "$1" -m pip wheel --quiet --no-deps --wheel-dir "$part" "$2" ||
-    fail "pip could not build $(basename "$2"); its words above say why."
+    fail "pip could not build $(basename "$2"); see its messages above."
 }
 
-echo "Gathering wheels for Python $version on $(uname -m) …"
+echo "Collecting wheels for Python $version on $(uname -m) …"
 wanted=("$SACREBLEU")
 for name in "${PINNED[@]}"; do wanted+=("$(pinned "$name")"); done
-download "${wanted[@]}" || fail "pip could not download the wheels; its words above say why."
+download "${wanted[@]}" || fail "pip could not download the wheels; see its messages above."
 
 fairseq="$(pinned fairseq-fixed)"
 if ! download "$fairseq" 2> /dev/null; then
-  is_of_version "$python" || fail "there is no binary wheel of $fairseq for Python $version on \
-$(uname -m), and no Python $version with pip here to compile it with; set PYTHON=/path/to/it."
+  is_of_version "$python" || fail "$fairseq has no binary wheel for Python $version on $(uname -m), \
+and no Python $version with pip was found to compile it. Set PYTHON=/path/to/it."
   echo "Compiling $fairseq (minutes) …"
   build "$python" "$fairseq"
 fi
 build "$python" "$(pinned antlr4-python3-runtime)"
-# Away from the checkout, where a build leaves files behind.
+# Build outside the checkout, since a build leaves files behind.
 cp -r "$root"/{alibi_fairseq,setup.py,pyproject.toml,README.md,LICENSE} "$source"
 mkdir "$source/results"
 cp -r "$root/results/paper" "$source/results"
@@ -107,7 +107,7 @@ build "$python" "$source"
 cp "$root/scripts/install_offline.sh" "$part"
 (cd "$part" && sha256sum -- * > SHA256SUMS)
 size="$(cat "$part"/* | wc -c)"
-[ "$size" -lt "$LIMIT" ] || fail "the wheels have $size bytes, more than the $LIMIT that a bundle may have."
+[ "$size" -lt "$LIMIT" ] || fail "the wheels have $size bytes, more than the limit of $LIMIT."
 chmod 755 "$part"
 mv "$part" "$out"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Train two small language models on 64 tokens, test them on up to 1,024, and show which one copes.
-# Sets everything up by itself, and downloads no text: the models read the documentation of Python.
-# Run it again to go on after Ctrl-C. Options are those of `alibi-fairseq compare`, besides
+# Train two small language models at length 64 and evaluate them at lengths up to 1,024.
+# Installs the environment if needed. The corpus is the documentation of Python, so that no text is
+# downloaded. Rerun to resume after Ctrl-C. Options are passed to `alibi-fairseq compare`, except
 #
-#   --quick     a short run that shows every step, and trains too little to tell methods apart
+#   --quick     run every step in a short time; the training is too short to distinguish methods
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
@@ -27,5 +27,5 @@ text="$out/python-documentation.txt"
 set -- compare "$text" --methods alibi,sinusoidal --train-lengths 64 --lr 0.002 "${options[@]}" \
   --title "Small models trained on 64 tokens" --out "$out" "$@"
 python -c 'import shlex, sys; print(shlex.join(sys.argv[1:]))' alibi-fairseq "$@"
-echo "The numbers will be perplexities: how many tokens a model hesitates between, so lower is better."
+echo "The results are perplexities. Lower is better."
 exec python -m alibi_fairseq "$@"

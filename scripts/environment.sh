@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the other scripts. Finds or makes the Python environment that they run in.
+# Functions for the other scripts that find or create their Python environment.
 #
 #   ensure_environment [EXTRA]     EXTRA is an extra of setup.py, such as "test"
 
@@ -10,8 +10,8 @@ fail() {
   exit 2
 }
 
-# Identifies what an environment is installed from. scripts/install.sh writes it, and the extras, to
-# the file alibi-fairseq-installed of the environment.
+# Print a checksum of the files that determine an environment. scripts/install.sh writes it, and the
+# extras, to the file alibi-fairseq-installed of the environment.
 installed_from() {
   cat "$root"/{setup.py,constraints.txt,scripts/install.sh} | cksum
 }
@@ -25,7 +25,7 @@ is_installed() {
   [ -z "${2:-}" ] || grep --quiet --line-regexp --fixed-strings "$2" "$stamp"
 }
 
-# Python 3.12 first: fairseq has a binary wheel for it and must be compiled for the others.
+# Print a suitable Python. 3.12 comes first: only for it does fairseq have a binary wheel.
 find_python() {
   local candidate candidates=(python3.12 python3.11 python3 python3.13)
   [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
@@ -36,17 +36,17 @@ find_python() {
       return
     fi
   done
-  fail "${PYTHON:-no command of the PATH} is not Python 3.10, 3.11, 3.12 or 3.13 with the venv module. Install one or set PYTHON=/path/to/python3.12."
+  fail "found no Python 3.10, 3.11, 3.12, or 3.13 with the venv module in ${PYTHON:-the PATH}. Install one or set PYTHON=/path/to/python3.12."
 }
 
-# Put .venv first on the PATH. Make or update it if it is missing or was installed from other files.
+# Put .venv first in the PATH. Create or update it if it is missing or out of date.
 ensure_environment() {
   local extra="${1:-}" python
   if ! is_installed "$root/.venv" "$extra"; then
     if [ ! -x "$root/.venv/bin/python" ]; then
       python="$(find_python)"
-      echo "Making .venv with $("$python" --version)."
-      "$python" -m venv "$root/.venv" || fail "$python could not make a virtual environment."
+      echo "Creating .venv with $("$python" --version)."
+      "$python" -m venv "$root/.venv" || fail "$python could not create a virtual environment."
     fi
     PYTHON="$root/.venv/bin/python" "$root/scripts/install.sh" ${extra:+"$extra"} || exit
   fi

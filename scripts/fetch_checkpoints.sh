@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The authors' eight released WikiText-103 models and their training logs.
+# Download the authors' eight released WikiText-103 models and their training logs.
 #
 #   scripts/fetch_checkpoints.sh                    list the addresses
 #   scripts/fetch_checkpoints.sh --to DIR           download all (checkpoints and logs)
 #   scripts/fetch_checkpoints.sh --to DIR 512 3072  download those trained at these lengths
 #
-# Rerun to resume an interrupted download. What to do with the files: docs/checkpoints.md.
-# The logs settle what the paper leaves open, such as the tokens per update at L = 2048.
+# Rerun to resume an interrupted download. docs/checkpoints.md describes the use of the files. The
+# logs give details missing from the paper, such as the tokens per update at L = 2048.
 set -euo pipefail
 
 readonly BASE=https://dl.fbaipublicfiles.com/train_short_test_long/wt103
@@ -22,7 +22,7 @@ wanted=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --to)
-      [ $# -ge 2 ] || fail "--to needs a folder."
+      [ $# -ge 2 ] || fail "--to requires a folder."
       folder=$2
       shift 2
       ;;
@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     *)
-      [[ " ${LENGTHS[*]} " == *" $1 "* ]] || fail "there is no model of length '$1'; there are ${LENGTHS[*]}."
+      [[ " ${LENGTHS[*]} " == *" $1 "* ]] || fail "no model has length '$1'. Pass one or more of ${LENGTHS[*]}."
       wanted+=("$1")
       shift
       ;;
@@ -46,17 +46,17 @@ if [ -z "$folder" ]; then
   exit 0
 fi
 
-command -v curl > /dev/null || fail "curl is needed to download; install it."
+command -v curl > /dev/null || fail "curl is missing. Install it."
 mkdir -p "$folder"
 for length in "${wanted[@]}"; do
   for suffix in log pt; do
     name=alibi_wt103_L$length.$suffix
-    [ -e "$folder/$name" ] && { echo "$folder/$name is there already."; continue; }
+    [ -e "$folder/$name" ] && { echo "$folder/$name exists."; continue; }
     echo "$BASE/$name"
-    # Under a name of its own until it is complete; --continue-at goes on from what is there.
+    # A separate name until the file is complete. --continue-at resumes a partial download.
     curl --fail --location --retry 5 --continue-at - --progress-bar \
       --output "$folder/$name.part" "$BASE/$name" ||
-      fail "$BASE/$name could not be fetched; run the same command again to go on."
+      fail "$BASE/$name could not be downloaded. Rerun the same command to resume."
     mv "$folder/$name.part" "$folder/$name"
   done
 done

@@ -1,9 +1,10 @@
-"""Write about 2 MB of English technical prose that every Python installation carries.
+"""Write about 2 MB of English technical prose from the Python installation.
 
     python scripts/python_documentation.py FILE
 
-That is ``pydoc_data.topics`` and the docstrings of the standard library, the same for the same Python,
-without empty lines. The sources are parsed, not imported: importing every module has side effects.
+The text consists of ``pydoc_data.topics`` and the docstrings of the standard library, without empty
+lines. It is the same for the same version of Python. The sources are parsed instead of imported,
+because importing every module has side effects.
 """
 
 from __future__ import annotations
@@ -17,30 +18,47 @@ from collections.abc import Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
 
-#: Parts of the standard library's folder that are tests, tools or not part of it.
-LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "dist-packages"}
+#: Folders that hold tests, tools, or packages outside the standard library.
+EXCLUDED_FOLDERS = {
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "turtledemo",
+    "site-packages",
+    "dist-packages",
+}
 
 
 def python_documentation() -> str:
+    """Return the text with normalized spaces."""
     documents = [topics[name] for name in sorted(topics)]
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(root.rglob("*.py")):
-        if not LEFT_OUT & set(path.relative_to(root).parts):
+        if not EXCLUDED_FOLDERS & set(path.relative_to(root).parts):
             documents.append("\n".join(docstrings(path)))
-    # Modules of one kind stand together in the folder; mixed, the held-out part is typical.
+    # Related modules are neighbors in the folder. Shuffled, the held-out part is typical.
     random.Random(0).shuffle(documents)
-    lines = (line for document in documents for line in document.splitlines())
-    return "".join(" ".join(line.split()) + "\n" for line in lines if line.strip())
+    lines = []
+    for document in documents:
+        for line in document.splitlines():
+            words = line.split()
+            if words:
+                lines.append(" ".join(words) + "\n")
+    return "".join(lines)
 
 
 def docstrings(path: Path) -> Iterator[str]:
+    """Yield the docstrings of a source file."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError):  # the library ships some broken files on purpose
+    except (SyntaxError, UnicodeDecodeError):  # some files of the library are broken on purpose
         return
     for node in ast.walk(tree):
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        text = ast.get_docstring(node)
+        if text:
             yield text
 
 

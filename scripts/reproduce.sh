@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Make a table or figure of the paper: prepare the text, train every run it needs, evaluate, report.
+# Reproduce a table or figure of the paper: prepare the corpus, train all runs, evaluate, report.
 #
 #   scripts/reproduce.sh table5 --corpus wikitext-103=wikitext-103-v1.zip
-#   scripts/reproduce.sh all --dry-run                  every command
-#   scripts/reproduce.sh table5 --scale smoke …         the whole chain on the CPU, tiny
+#   scripts/reproduce.sh all --dry-run                  print every command
+#   scripts/reproduce.sh table5 --scale smoke …         test every step on the CPU with tiny models
 #   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip
-#                                                       small models (studies/small_models/protocol.md)
+#                                                       study of small models (studies/small_models/protocol.md)
 #
-# Rerun the same command to resume; SIGTERM, SIGUSR1 and Ctrl-C save first, and the
-# exit code is then 75. --help says what can be chosen, docs/experiments.md what each table takes.
+# Rerun the same command to resume. SIGTERM, SIGUSR1, and Ctrl-C save a checkpoint and exit with code
+# 75. --help lists the options, and docs/experiments.md the cost of each table.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh

@@ -48,7 +48,7 @@ def site_files() -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replace the files of ``docs/`` by those of the site; keep the files of the theme."""
+    """Replace the files of ``docs/`` by the files of the site, and keep the files of the theme."""
     kept = [file for file in files if file.src_dir != config.docs_dir]
     for path in site_files():
         kept.append(File.generated(config, path, abs_src_path=str(ROOT / path)))

@@ -3,7 +3,7 @@
 # The training of alibi-512.yaml, which explains each value.
 #
 # configs/bookcorpus/alibi-512.sh DATA_BIN --save-dir FOLDER [FLAGS]
-# FLAGS are those of fairseq-train and override the ones below.
+# FLAGS are options of fairseq-train and override the ones below.
 set -euo pipefail
 plugin="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../alibi_fairseq" && pwd)"
 

@@ -116,7 +116,7 @@ def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path):
     output, errors = run.communicate()
     assert run.returncode == 0, errors
     assert log(tmp_path)[-2:] == ["told", "requeue 40123"]
-    assert "putting the job back into the queue" in output
+    assert "requeuing the job" in output
 
 
 def test_a_failed_run_is_not_requeued(cluster, tmp_path):
@@ -132,7 +132,7 @@ def test_a_failed_run_is_not_requeued(cluster, tmp_path):
         *((ARGUMENTS, {name: "x"}, name) for name in ("ALIBI_MODULES", "ALIBI_CONDA_ENV")),
         (["wikitext-103/alibi-512"], {}, "--save-dir"),
         (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "--gpus-per-node"),
-        (ARGUMENTS, {SUBMIT: "/"}, "submit from the repository"),
+        (ARGUMENTS, {SUBMIT: "/"}, "Submit from the repository"),
     ],
 )
 def test_mistakes(cluster, tmp_path, arguments, change, named):
