@@ -76,6 +76,8 @@ SIGNAL_EXIT_CODES = {
 }
 #: Suffixes of files whose bytes are compared.
 BYTES = {".bin", ".idx", ".txt", ".model", ".vocab", ".safetensors", ".md"}
+#: Suffixes of files that a second run must not rewrite, even with the same bytes.
+TIMED = {".pt", ".bin", ".idx", ".model", ".safetensors"}
 #: Keys of result records that differ between two runs of the same command.
 VARYING_KEYS = {
     "seconds",
@@ -214,7 +216,7 @@ def files_of(folder: Path) -> dict:
         if not path.is_file() or path.suffix == ".log":
             continue
         modified = None
-        if path.suffix == ".pt" or path.suffix in BYTES:
+        if path.suffix in TIMED:
             modified = path.stat().st_mtime_ns
         files[path.relative_to(folder).as_posix()] = (modified, path.read_bytes())
     return files
