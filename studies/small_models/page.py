@@ -479,25 +479,32 @@ def _disclosure_tables(folder: Path) -> list[str]:
     sections = []
     for part in (PRIMARY, SECONDARY):
         provenance = load_provenance(folder / part)
-        if not provenance:
-            continue
-        by_processor: dict[str, list[str]] = defaultdict(list)
-        dirty = []
-        for name, facts in provenance.items():
-            by_processor[_processor(facts["hardware"])].append(name)
-            if not facts.get("git_clean"):
-                dirty.append(name)
-        rows = [[processor, str(len(names))] for processor, names in by_processor.items()]
-        sections.append(f"Processors of the {part} models:")
-        sections.append(markdown.table(["processor", "models"], rows))
-        if dirty:
-            sections.append(
-                f"{len(dirty)} of {len(provenance)} {part} models come from a work tree with uncommitted "
-                f"changes: {', '.join(f'`{name}`' for name in dirty)}."
-            )
+        if provenance:
+            sections += _provenance_sections(part, provenance)
         tuning = load_tuning(folder / part)
         if tuning:
             sections += [f"Learning rates of the {part} models:", _tuning_table(tuning)]
+    return sections
+
+
+def _provenance_sections(part: str, provenance: Mapping[str, Mapping]) -> list[str]:
+    """Return the processors of a part's models, and the models from an unclean work tree."""
+    by_processor: dict[str, list[str]] = defaultdict(list)
+    dirty = []
+    for name, facts in provenance.items():
+        by_processor[_processor(facts["hardware"])].append(name)
+        if not facts.get("git_clean"):
+            dirty.append(name)
+    rows = [[processor, str(len(names))] for processor, names in by_processor.items()]
+    sections = [
+        f"Processors of the {part} models:",
+        markdown.table(["processor", "models"], rows),
+    ]
+    if dirty:
+        sections.append(
+            f"{len(dirty)} of {len(provenance)} {part} models come from a work tree with uncommitted "
+            f"changes: {', '.join(f'`{name}`' for name in dirty)}."
+        )
     return sections
 
 
