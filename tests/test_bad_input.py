@@ -68,7 +68,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("harm", mostly_slow(DATA, 2))
-def test_damaged_data(data_bin, checkpoint, tmp_path, refuse, harm):
+def test_corrupted_data_is_rejected(data_bin, checkpoint, tmp_path, refuse, harm):
     data = shutil.copytree(data_bin, tmp_path / "data")
     damage, named = DATA[harm]
     damage(data)
@@ -78,7 +78,7 @@ def test_damaged_data(data_bin, checkpoint, tmp_path, refuse, harm):
 
 
 @pytest.mark.parametrize("place", [-8, 10**6])
-def test_an_index_that_leads_outside(tmp_path, place):
+def test_index_past_the_end_is_rejected(tmp_path, place):
     """It would be read beyond the end of the numbers without a word."""
     prefix = str(tmp_path / "valid")
     for kind in ("cached", "mmap"):
@@ -128,7 +128,7 @@ TRAINING = {
 
 
 @pytest.mark.parametrize("flags", mostly_slow(TRAINING, 23))
-def test_options_of_a_training(data_bin, checkpoint, tmp_path, refuse, flags):
+def test_invalid_training_options_are_rejected(data_bin, checkpoint, tmp_path, refuse, flags):
     places = {"CHECKPOINT": checkpoint, "FOLDER": tmp_path}
     words = [places.get(word, word) for word in shlex.split(flags)]
     run = tmp_path / "run"
@@ -146,7 +146,7 @@ UNEXPECTED = (
 
 
 @pytest.mark.parametrize("flags", mostly_slow(UNEXPECTED, 4))
-def test_what_nobody_expected(data_bin, tmp_path, fail, capsys, monkeypatch, flags):
+def test_unexpected_error_saves_traceback(data_bin, tmp_path, fail, capsys, monkeypatch, flags):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code, said = fail("train", data_bin, *SHORT, *flags.split(), "--save-dir", tmp_path / "run")
     assert code in (1, 2) and "Traceback" not in capsys.readouterr().err
@@ -183,7 +183,9 @@ def test_what_nobody_expected(data_bin, tmp_path, fail, capsys, monkeypatch, fla
         ("eval-lm DATA --cpu --path RUN", "RUN/checkpoint_best.pt"),
     ],
 )
-def test_other_options(data_bin, checkpoint, tmp_path, refuse, words, named, monkeypatch):
+def test_invalid_options_are_rejected(
+    data_bin, checkpoint, tmp_path, refuse, words, named, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "names").mkdir()
     Path(tmp_path, "names", "a\udcff.txt").touch()
@@ -205,7 +207,9 @@ ENDLESS = (
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("words", ENDLESS)
 @pytest.mark.parametrize("kind", ["/dev/zero", "pipe"])
-def test_input_is_a_regular_file(data_bin, checkpoint, tmp_path, refuse, words, kind, monkeypatch):
+def test_input_must_be_regular_file(
+    data_bin, checkpoint, tmp_path, refuse, words, kind, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "place"
     for path in (place, tmp_path / "place.yaml"):
@@ -243,7 +247,7 @@ CHECKPOINTS = {
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_damaged_checkpoints(data_bin, checkpoint, tmp_path, refuse, name):
+def test_corrupted_checkpoints_are_rejected(data_bin, checkpoint, tmp_path, refuse, name):
     path, harm = tmp_path / "odd.pt", CHECKPOINTS[name]
     if harm:
         torch.save(harm(torch.load(checkpoint, weights_only=True)), path)
@@ -255,7 +259,7 @@ def test_damaged_checkpoints(data_bin, checkpoint, tmp_path, refuse, name):
     assert [file.name for file in tmp_path.iterdir()] == ["odd.pt"]
 
 
-def test_a_dictionary_of_another_size(data_bin, checkpoint, tmp_path, refuse):
+def test_dictionary_of_different_size_is_rejected(data_bin, checkpoint, tmp_path, refuse):
     dictionary = Dictionary.load(str(data_bin / "dict.txt"))
     dictionary.add_symbol("more")
     dictionary.save(str(tmp_path / "dict.txt"))
@@ -287,7 +291,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_damaged_results(tmp_path, refuse, name):
+def test_corrupted_results_are_rejected(tmp_path, refuse, name):
     content = RESULTS[name]
     path = tmp_path / "results.json"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -298,7 +302,7 @@ def test_damaged_results(tmp_path, refuse, name):
 NASTY = "<script>x</script> | **b** ![i](http://e) `c` $x^{$ " + "long" * 100
 
 
-def test_text_of_results_is_no_markup(tmp_path, arguments_of_pytest_stay):
+def test_results_text_is_escaped(tmp_path, arguments_of_pytest_stay):
     cells = [evaluation_cell(16.0, length=length, model=NASTY) for length in (64, 128)]
     (tmp_path / "results.json").write_text(json.dumps(document(*cells, corpus=NASTY)))
     out = tmp_path / "out"
@@ -315,20 +319,20 @@ def test_text_of_results_is_no_markup(tmp_path, arguments_of_pytest_stay):
     "text",
     ["{", "a: [", "\tx", "2026-99-99", "!!python/object/apply:os.system [x]", "[" * 3000, "?"],
 )
-def test_garbage_instead_of_yaml(tmp_path, refuse, text):
+def test_invalid_yaml_is_rejected(tmp_path, refuse, text):
     path = tmp_path / "comparison.yaml"
     path.write_text(text)
     assert "comparison.yaml" in refuse("compare", path, "--out", tmp_path / "out")
 
 
-def test_an_output_in_a_place_that_cannot_be(tmp_path, refuse):
+def test_impossible_output_path_is_rejected(tmp_path, refuse):
     (tmp_path / "results.json").write_text(with_cell())
     for out in (tmp_path / "results.json" / "below", tmp_path / ("x" * 300)):
         assert str(out)[:200] in refuse("report", tmp_path / "results.json", "--out", out)
 
 
 @pytest.mark.parametrize("place", ["a closed pipe", "/dev/full"])
-def test_an_output_that_takes_nothing(place, monkeypatch, refuse):
+def test_unwritable_stdout_is_reported(place, monkeypatch, refuse):
     if place == "/dev/full":
         stream = os.fdopen(os.open(place, os.O_WRONLY), "w")
     else:
@@ -372,11 +376,11 @@ def test_explain(error, sentence):
     assert found is None if sentence is None else sentence in found
 
 
-class TestProcesses:
+class TestTrainingErrors:
     """Exit code and last words of real ones."""
 
     @pytest.mark.parametrize("spawned", [False, pytest.param(True, marks=pytest.mark.slow)])
-    def test_a_training(self, spawned, data_bin, tmp_path):
+    def test_training_errors_print_one_line(self, spawned, data_bin, tmp_path):
         words = [data_bin, "--user-dir", PACKAGE, *SHORT, "--save-dir", tmp_path / "out"]
         words += ["--position-method", "alibo"]
         command = ["-m", "fairseq_cli.train", *words]
@@ -415,7 +419,7 @@ class TestProcesses:
     @pytest.mark.parametrize(
         "number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))]
     )
-    def test_a_closed_standard_stream(self, number):
+    def test_closed_standard_stream(self, number):
         program = f"import os, sys; os.close({number}); os.execv(sys.executable, "
         program += "[sys.executable, '-m', 'alibi_fairseq', 'models'])"
         done = as_process("-c", program)

@@ -61,7 +61,7 @@ def tokens() -> torch.Tensor:
 
 @pytest.mark.parametrize("cached", [0, 5])
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_backends(gpu, method, cached):
+def test_backends_keep_device(gpu, method, cached):
     """All but flash, and fold with cached keys: torch's CausalBias cannot be a fake tensor."""
     keys = 300 + cached
     with DEVICE:
@@ -87,9 +87,7 @@ CASES += [("alibi", "chunked_adaptive_loss", ADAPTIVE), ("alibi", "cross_entropy
 
 
 @pytest.mark.parametrize("method,criterion,flags", CASES)
-def test_a_training_step_waits_only_where_a_comment_says_why(
-    gpu, method, criterion, flags, monkeypatch
-):
+def test_training_step_synchronizes_only_as_documented(gpu, method, criterion, flags, monkeypatch):
     waits = []
     sizes = [BATCH * LENGTH - 2, 1, 1, BATCH * LENGTH]  # of the clusters, and all targets
     monkeypatch.setattr(FakeTensor, "tolist", lambda tensor: waits.append(1) or sizes)
@@ -104,7 +102,7 @@ def test_a_training_step_waits_only_where_a_comment_says_why(
     assert isinstance(size, int) and isinstance(logs["ntokens"], int)
 
 
-def test_what_would_wait_is_seen_to(gpu):
+def test_synchronizing_operations_are_detected(gpu):
     """fairseq's own adaptive input picks the tokens of each band by a mask."""
     embed = on_gpu(*ADAPTIVE).decoder.embed_tokens
     with pytest.raises(DynamicOutputShapeException):
@@ -115,7 +113,7 @@ def test_what_would_wait_is_seen_to(gpu):
         tokens() + torch.arange(LENGTH)
 
 
-def test_segment_memory(gpu):
+def test_segment_memory_keeps_device(gpu):
     flags = ("--position-method", "transformer_xl", "--mem-len", "16")
     model, memory = on_gpu(*flags, sequential=True).train(), SegmentMemory()
     for number in range(3):
@@ -125,14 +123,14 @@ def test_segment_memory(gpu):
 
 
 @torch.no_grad()
-def test_evaluation(gpu):
+def test_evaluation_keeps_device(gpu):
     decoder, features = on_gpu().eval().decoder, torch.empty(BATCH, LENGTH, 32, device=DEVICE)
     losses = token_losses(decoder, features, tokens())
     assert losses.device == DEVICE and losses.shape == (BATCH, LENGTH)
 
 
 @pytest.mark.parametrize("factor", ["1", "4"])
-def test_every_band_of_adaptive_input_has_fairseqs_values_and_gradients(factor):
+def test_adaptive_input_matches_fairseq(factor):
     """The form that is used on a GPU, compared on the CPU."""
     flags = (*ADAPTIVE, "--adaptive-input-factor", factor, "--adaptive-softmax-factor", factor)
     embed = build_model(*SHAPE, *flags, words=WORDS - 4).decoder.embed_tokens

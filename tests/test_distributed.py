@@ -21,7 +21,7 @@ def torchrun(port, *command):
 
 
 @pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_one_job_that_can_be_resumed(data_bin, tmp_path, port, resumed):
+def test_torchrun_runs_one_resumable_job(data_bin, tmp_path, port, resumed):
     command = ["fairseq_cli.train", data_bin, "--user-dir", PACKAGE, *SHORT]
     command += ["--save-dir", tmp_path, "--log-interval", 1]
     first = torchrun(port, *command)
@@ -127,9 +127,7 @@ def late_gloo(tmp_path_factory):
         (DDP, 1, 0),
     ],
 )
-def test_a_late_gloo_thread_neither_aborts_nor_blocks_the_process(
-    port, late_gloo, body, processes, code
-):
+def test_late_gloo_thread_lets_process_end(port, late_gloo, body, processes, code):
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": processes}
     program = PROGRAM.format(body=body)
     with ThreadPoolExecutor() as pool:

@@ -57,7 +57,7 @@ def documented(*programs: str):
     ]
 
 
-def test_the_readme_runs_as_typed(tmp_path, monkeypatch, capsys, caplog):
+def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     (tmp_path / "texts").mkdir()
@@ -101,7 +101,7 @@ def check_both_evaluators_agree(log: str, results: Path, window: int) -> None:
 
 
 @pytest.mark.parametrize("words", documented("alibi-fairseq"))
-def test_options_of_our_verbs_exist(words):
+def test_documented_options_exist(words):
     verb, *arguments = words[1:]
     if verb in cli.FAIRSEQ_COMMANDS:
         if verb in ("train", "eval-lm"):
@@ -117,7 +117,7 @@ def test_options_of_our_verbs_exist(words):
 
 
 @pytest.mark.parametrize("words", documented("fairseq-train", "fairseq-eval-lm"))
-def test_options_of_fairseqs_commands_exist(words):
+def test_documented_fairseq_options_exist(words):
     check_fairseq_options(words[0].removeprefix("fairseq-"), words[1:])
 
 

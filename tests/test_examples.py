@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_notebooks_hold_the_scripts(folder):
+def test_notebooks_match_scripts(folder):
     import nbformat
 
     assert {path.stem for path in folder.glob("*.ipynb")} == set(SCRIPTS)
@@ -43,7 +43,7 @@ def test_notebooks_hold_the_scripts(folder):
         assert book.cells[0].cell_type == "markdown" and book.cells[0].source.startswith("# ")
 
 
-def test_the_figure_of_biases(tmp_path, monkeypatch):
+def test_bias_example_writes_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples" / "bias.py"))
     assert (tmp_path / "runs" / "examples" / "bias.png").stat().st_size > 10_000
@@ -62,7 +62,7 @@ def trained_run(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
-def test_notebooks_on_a_trained_model(name, folder, trained_run, tmp_path, monkeypatch):
+def test_notebooks_run_on_trained_model(name, folder, trained_run, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="pip install 'alibi-fairseq[notebooks]'")
     import nbformat
 
@@ -78,7 +78,7 @@ def test_notebooks_on_a_trained_model(name, folder, trained_run, tmp_path, monke
 
 
 @pytest.mark.slow
-def test_the_example_that_trains(trained_run, tmp_path):
+def test_longer_context_example(trained_run, tmp_path):
     script, run = ROOT / "examples" / "longer_context.py", trained_run["ALIBI_RUN"]
     arguments = ["--out", tmp_path / "out", "--updates", "10"]
     done = as_process(script, run, *arguments, cwd=tmp_path, PYTHONPATH=ROOT)
@@ -89,7 +89,7 @@ def test_the_example_that_trains(trained_run, tmp_path):
     assert table.count("\n") == 8 and "continued at 256" in table
 
 
-def test_the_committed_table_is_of_the_committed_results():
+def test_committed_table_matches_results():
     folder = ROOT / "results" / "examples" / "longer-context"
     table = longer_context.table(json.loads((folder / "results.json").read_text())["cells"])
     assert table == (folder / "table.md").read_text()

@@ -9,7 +9,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_folder, atomic_write, locked
 
 
-def test_written_file_is_whole_and_alone(tmp_path):
+def test_write_leaves_one_complete_file(tmp_path):
     target = tmp_path / "new folder" / "a.txt"
     with atomic_write(target) as stream:
         stream.write("ä\n")
@@ -18,7 +18,7 @@ def test_written_file_is_whole_and_alone(tmp_path):
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_failed_write_keeps_old_file(tmp_path):
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
     with pytest.raises(KeyboardInterrupt), atomic_write(target, "wb") as stream:
@@ -28,7 +28,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_permissions_follow_the_umask_and_a_symbolic_link_stays(tmp_path):
+def test_write_keeps_umask_and_symbolic_link(tmp_path):
     plain, link = tmp_path / "plain", tmp_path / "link"
     plain.write_text("old")
     mode = os.stat(plain).st_mode
@@ -40,7 +40,7 @@ def test_permissions_follow_the_umask_and_a_symbolic_link_stays(tmp_path):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_only_a_file_is_replaced(tmp_path, make):
+def test_only_regular_file_is_replaced(tmp_path, make):
     make(tmp_path / "there")
     with pytest.raises(UserInputError, match="there"), atomic_write(tmp_path / "there") as stream:
         stream.write("new")
@@ -70,7 +70,7 @@ print(held, overlapped)
 """
 
 
-def test_a_lock_has_one_holder(tmp_path):
+def test_lock_has_one_holder(tmp_path):
     command = [sys.executable, "-c", _HAMMER, tmp_path, "2"]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(4)
@@ -92,7 +92,7 @@ with locked(f"{folder}/.r.json.lock", "--out", "test"):
 """
 
 
-def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
+def test_leftovers_of_killed_writer_are_removed(tmp_path):
     subprocess.run([sys.executable, "-c", _KILLED, tmp_path], cwd=ROOT, check=False)
     assert len(list(tmp_path.iterdir())) == 3
     with locked(tmp_path / ".r.json.lock", "--out", "test"):
@@ -106,7 +106,7 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
     assert (tmp_path / "figure.png").read_text() == "whole"
 
 
-def test_lock_on_a_full_disk_is_removed(tmp_path):
+def test_lock_on_full_disk_is_removed(tmp_path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
     limit += "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     program = limit + "from alibi_fairseq.files import locked\n"

@@ -229,7 +229,7 @@ def read(tmp_path, good, arguments_of_pytest_stay):
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_good_files_are_read(name, read):
+def test_valid_files_are_read(name, read):
     assert read(name)
 
 
@@ -237,7 +237,7 @@ def test_good_files_are_read(name, read):
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, CASES))]
 )
 @pytest.mark.parametrize("name", READERS)
-def test_damaged_files(name, seed, read, tmp_path):
+def test_corrupted_files_are_rejected(name, seed, read, tmp_path):
     chance, mark = random.Random(f"{name} {seed}"), tmp_path / "mark"
     read(name, lambda paths: damage(chance.choice(paths), mark, chance))
     assert not mark.exists(), "code of the file was run"

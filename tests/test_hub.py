@@ -18,7 +18,7 @@ def model(checkpoint, data_bin):
     return AlibiLanguageModel.from_pretrained(folder, name, data_name_or_path=str(data_bin)).eval()
 
 
-def test_scores_are_the_models_own_one_by_one_and_together(model):
+def test_batched_scores_match_model(model):
     sentences = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9 w1"]
     for sentence, hypothesis in zip(sentences, model.score(sentences), strict=True):
         tokens = model.encode(sentence)
@@ -31,7 +31,7 @@ def test_scores_are_the_models_own_one_by_one_and_together(model):
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_sample_goes_on_from_the_text_past_the_training_length(model):
+def test_sample_continues_past_training_length(model):
     text = model.sample("w1 w2 w3", beam=2, max_len_b=40, min_len=40)
     words = text.split()
     assert words[:3] == ["w1", "w2", "w3"]

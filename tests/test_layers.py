@@ -87,7 +87,7 @@ def test_contracts():
     assert done.returncode == 0, done.stdout
 
 
-def test_only_the_glue_imports_fairseq(graph):
+def test_core_does_not_import_fairseq(graph):
     found = {
         module
         for module, imported in imports(graph)
@@ -96,7 +96,7 @@ def test_only_the_glue_imports_fairseq(graph):
     assert not found
 
 
-def test_the_core_imports_torch_alone(graph):
+def test_core_imports_only_torch(graph):
     allowed = {*CORE, "errors", "torch"}
     found = {
         (module, imported)

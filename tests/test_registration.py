@@ -39,29 +39,29 @@ class TestUserDir:
         copy = tmp_path / "site" / "alibi_fairseq"
         return shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
 
-    def test_relative_through_a_link_and_again(self, link):
+    def test_relative_linked_and_repeated_import(self, link):
         done = imported(link, PACKAGE, "alibi_fairseq")
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
     @pytest.mark.slow
-    def test_imported_before_as_an_installed_package_is(self, link, tmp_path):
+    def test_import_as_installed_package(self, link, tmp_path):
         before = "import alibi_fairseq"
         done = imported(link, before=before, cwd=tmp_path, PYTHONPATH=ROOT)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
     @pytest.mark.slow
-    def test_an_installed_copy_that_is_not_imported_does_not_matter(self, second_copy, tmp_path):
+    def test_unimported_installed_copy_is_ignored(self, second_copy, tmp_path):
         done = imported(PACKAGE, cwd=tmp_path, PYTHONPATH=second_copy.parent)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
-    def test_an_installed_copy_that_is_imported_is_named(self, second_copy, tmp_path):
+    def test_imported_installed_copy_is_named(self, second_copy, tmp_path):
         before = "sys.argv[0] = 'fairseq-train'; import alibi_fairseq"
         done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 2
         assert str(second_copy) in last and str(PACKAGE) in last
 
-    def test_under_another_name(self, tmp_path):
+    def test_plugin_under_different_name(self, tmp_path):
         (tmp_path / "renamed").symlink_to(PACKAGE)
         done = imported(tmp_path / "renamed", before="sys.argv[0] = 'fairseq-train'")
         last = done.stderr.strip().splitlines()[-1]
@@ -72,19 +72,19 @@ class TestUserDir:
 class TestFairseq:
     """Not installed, and installed but broken."""
 
-    def test_without_fairseq_the_rest_works(self):
+    def test_core_works_without_fairseq(self):
         script = "import sys; sys.modules['fairseq'] = None; import alibi_fairseq; "
         script += "print(alibi_fairseq.alibi_slopes(2).tolist())"
         done = as_process("-c", script)
         assert done.stdout.strip() == "[0.0625, 0.00390625]", done.stderr
 
-    def test_without_any_package_it_still_imports(self, tmp_path):
+    def test_import_without_packages(self, tmp_path):
         (tmp_path / "fairseq").mkdir()  # a folder of that name is no fairseq
         script = "import alibi_fairseq; print(alibi_fairseq.__version__)"
         done = as_process("-c", script, cwd=tmp_path, python=["-S"], PYTHONPATH=ROOT)
         assert done.stdout.strip() == alibi_fairseq.__version__, done.stderr
 
-    def test_a_broken_one_is_not_hidden(self, tmp_path):
+    def test_broken_fairseq_is_reported(self, tmp_path):
         fault = "raise ValueError('numpy.dtype size changed')"
         (tmp_path / "fairseq" / "data").mkdir(parents=True)
         (tmp_path / "fairseq" / "__init__.py").touch()
@@ -112,7 +112,7 @@ class TestFairseq:
         pytest.param("alibi_fairseq.AlibiLanguageModel", marks=pytest.mark.slow),
     ],
 )
-def test_models_are_registered_when_fairseq_is_needed(statement):
+def test_models_register_on_fairseq_import(statement):
     """Importing it takes seconds, which attention and positions do without."""
     script = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
     script += f"assert 'fairseq' not in sys.modules; {statement}; "
@@ -123,7 +123,7 @@ def test_models_are_registered_when_fairseq_is_needed(statement):
     assert done.stdout.split() == ["True", "True"], done.stderr
 
 
-def test_public_names():
+def test_public_names_are_importable():
     from alibi_fairseq.models import AlibiLanguageModel
     from alibi_fairseq.positions import alibi_slopes
 
@@ -134,7 +134,7 @@ def test_public_names():
 
 
 @pytest.mark.slow
-def test_logging_is_as_the_program_asks():
+def test_logging_configuration_is_kept():
     show = "print(logging.getLogger().level, len(logging.getLogger().handlers))"
     quiet = as_process("-c", f"import logging, alibi_fairseq; {show}")
     assert quiet.stdout.split() == ["30", "0"], quiet.stderr

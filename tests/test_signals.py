@@ -57,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("command", "number"), CASES)
-def test_one_process(data_bin, tmp_path, command, number):
+def test_signal_to_one_process(data_bin, tmp_path, command, number):
     run = start(command, data_bin, tmp_path)
     wait_for_updates(tmp_path / "log", run)
     run.send_signal(number)
@@ -69,7 +69,7 @@ def test_one_process(data_bin, tmp_path, command, number):
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_two_processes_of_which_one_receives_the_signal(data_bin, tmp_path, port, number):
+def test_signal_to_one_of_two_processes(data_bin, tmp_path, port, number):
     """Started as ``srun`` starts them, without torchrun."""
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2}
     runs = [start("train", data_bin, tmp_path, RANK=rank, **job) for rank in range(2)]

@@ -14,7 +14,7 @@ EOS = 2
 
 
 @pytest.mark.parametrize("separator", ["eos", "empty_line"])
-def test_where_documents_begin(separator):
+def test_document_starts(separator):
     tokens = torch.randint(EOS, EOS + 3, (4, 60))
     expected = []
     for row in tokens.tolist():
@@ -33,7 +33,7 @@ def test_where_documents_begin(separator):
     "method, separator", [*((method, "eos") for method in METHODS), ("learned", "empty_line")]
 )
 @torch.no_grad()
-def test_scores_are_those_of_each_document_alone(method, separator):
+def test_packed_documents_match_separate_documents(method, separator):
     model = small_model(method, "--block-diagonal", separator)
     texts = [torch.cat([torch.full((1, 1), EOS), random_tokens(1, n)], 1) for n in (9, 1, 14)]
     if separator == "empty_line":  # the first two are lines of one document
@@ -47,7 +47,7 @@ def test_scores_are_those_of_each_document_alone(method, separator):
 
 @pytest.mark.parametrize("method", METHODS)
 @torch.no_grad()
-def test_one_layer_sees_the_last_tokens_only(method):
+def test_layer_attends_to_window_only(method):
     model = small_model(method, "--decoder-layers", "1", "--attention-window", "5")
     tokens = random_tokens(1, 20)
     changed = tokens.clone()
@@ -67,6 +67,6 @@ def test_one_layer_sees_the_last_tokens_only(method):
         ("alibi", ["--score-scaling", "log"]),
     ],
 )
-def test_bad_input(method, flags):
+def test_invalid_options_are_rejected(method, flags):
     with pytest.raises(UserInputError, match=flags[0]):
         small_model(method, *flags, sequential="--mem-len" in flags)

@@ -35,7 +35,7 @@ def chosen(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwar
     return backend_selection.choose("auto", q, k, v, call.mask(), dropout_p, **kwargs)
 
 
-def test_auto_on_the_cpu():
+def test_auto_on_cpu():
     assert chosen(Call(length=2048, width=64, batch=1)) == "skipping"
     assert chosen(Call(length=128, cached=3000, width=64)) == "skipping"
     assert chosen(Call()) == "sdpa"
@@ -59,7 +59,7 @@ def measured() -> dict[tuple, dict[str, float]]:
     return calls
 
 
-def test_auto_takes_nothing_that_was_measured_to_be_slower(monkeypatch):
+def test_auto_selects_fastest_measured_backend(monkeypatch):
     """Up to what one measurement differs from the next."""
     slower = {}
     for call, milliseconds in measured().items():
@@ -87,14 +87,14 @@ def test_auto_takes_nothing_that_was_measured_to_be_slower(monkeypatch):
         ("t5", 512, 0.0, 0, "flex sdpa"),
     ],
 )
-def test_preferences_on_a_gpu(method, queries, dropout_p, window, expected):
+def test_preferences_on_gpu(method, queries, dropout_p, window, expected):
     """Only the order can be looked at here: what refuses is asked again on the machine."""
     q = types.SimpleNamespace(device=torch.device("cuda"), shape=(1, 8, queries, 64))
     mask = Call(method, window=window).mask()
     assert backend_selection._preferences(q, mask, dropout_p) == tuple(expected.split())
 
 
-def test_it_says_once_which_it_took(caplog):
+def test_auto_logs_backend_once(caplog):
     q, k, v, _ = LONG.tensors()
     with caplog.at_level(logging.INFO, logger="alibi_fairseq"):
         attend(q, k, v, LONG.mask())
@@ -113,7 +113,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("backend", list(REFUSED))
-def test_a_backend_that_cannot_says_why_and_which_can(backend, monkeypatch, caplog):
+def test_unsupported_backend_names_reason_and_alternatives(backend, monkeypatch, caplog):
     """Given on the command line it stops; stored in a checkpoint it is replaced, with one line."""
     monkeypatch.setitem(sys.modules, "flash_attn", None)
     call, dropout_p, reason = REFUSED[backend]
@@ -153,7 +153,7 @@ def flash_calls(monkeypatch):
 
 
 @pytest.mark.parametrize("window", [0, 100])
-def test_flash_attention_is_called_as_its_documentation_says(flash_calls, window):
+def test_flash_attention_call_follows_documentation(flash_calls, window):
     call = Call(cached=50, dtype=torch.bfloat16, window=window)
     q, k, v, _ = call.tensors()
     found = flash.attend(q, k, v, call.mask(), 0.1)
@@ -175,13 +175,13 @@ def test_skipping_with_flash_attention(flash_calls):
     assert torch.equal(torch.cat([seen for *_, seen in flash_calls]), slopes)
 
 
-def test_heads_with_similar_windows_share_a_call():
+def test_heads_with_similar_windows_share_call():
     groups = flash.group_heads([60, 120, 500, 2000, 2100, 4000], keys=4000)
     assert groups == [(0, 3, 512), (3, 6, -1)]
     assert flash.group_heads([4000, 60], keys=4000) == [(0, 1, -1), (1, 2, 128)]
 
 
-def test_flash_refuses_what_it_cannot_do(monkeypatch):
+def test_flash_rejects_unsupported_calls(monkeypatch):
     good = {"device": torch.device("cuda"), "dtype": torch.bfloat16, "shape": (1, 1, 8, 64)}
     bad = {"device": torch.device("cpu"), "dtype": torch.float32, "shape": (1, 1, 8, 512)}
     calls = [
@@ -196,7 +196,7 @@ def test_flash_refuses_what_it_cannot_do(monkeypatch):
     assert refused[0] is None and all(refused[1:])
 
 
-def test_skipping_on_a_gpu_needs_one_of_two_kernels(monkeypatch):
+def test_skipping_on_gpu_requires_kernel(monkeypatch):
     says = {}
     for module in (flash, flex):
         name = module.__name__.rpartition(".")[2]

@@ -71,7 +71,7 @@ def test_values_and_gradients(call):
     ],
     ids=str,
 )  # fmt: skip
-def test_backends_that_compute_a_call_on_a_cpu(call, dropout_p, training, evaluation):
+def test_backends_supporting_calls_on_cpu(call, dropout_p, training, evaluation):
     """Besides the two that compute everything."""
     assert supporting(call, dropout_p) == {"eager", "sdpa", *training.split()}
     with torch.no_grad():
@@ -79,7 +79,7 @@ def test_backends_that_compute_a_call_on_a_cpu(call, dropout_p, training, evalua
 
 
 @pytest.mark.parametrize("method", ["t5", "kerple", "transformer_xl", "fire", "cope", "bam"])
-def test_learned_biases_get_the_gradient_of_the_reference(method):
+def test_bias_gradients_match_reference(method):
     call = Call(method=method, length=600, batch=1, heads=2)
     gradients = []
     for backend in ("eager", "sdpa"):
@@ -110,7 +110,7 @@ LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
     ],
     ids=str,
 )
-def test_a_long_text_costs_no_precision(call):
+def test_long_input_keeps_precision(call):
     """Where absolute positions would be off by 8e-5 in fp32, and FoX's running sum is near −11,000."""
     (q, k, v, _), mask = call.tensors(), call.mask()
     exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
@@ -139,9 +139,7 @@ def peak_memory(backend: str, dropout_p: float, length: int) -> int:
     "backend, dropout_p",
     [("eager", 0.0), ("sdpa", 0.0), ("sdpa", 0.1), ("fold", 0.0), ("skipping", 0.0)],
 )
-def test_no_memory_but_that_of_eager_grows_with_the_square_of_the_length(
-    backend, dropout_p, monkeypatch
-):
+def test_only_eager_memory_grows_quadratically(backend, dropout_p, monkeypatch):
     # The profiler sees this thread.
     monkeypatch.setattr(banded, "run_parallel", lambda tasks: [task() for task in tasks])
     short, long = (peak_memory(backend, dropout_p, length) for length in (1024, 2048))
@@ -163,7 +161,7 @@ def test_extra_dimensions_hold_slopes_and_positions(dtype, width):
     torch.testing.assert_close(found - common, expected, rtol=3e-7, atol=atol)
 
 
-def test_weights_are_those_of_the_reference():
+def test_weights_match_reference():
     call = Call(cached=5)
     q, k, v, _ = call.tensors()
     out, weights = attend(q, k, v, call.mask(), backend="skipping", need_weights=True)
@@ -177,7 +175,7 @@ def test_weights_are_those_of_the_reference():
     [Call("none", cached=40), Call("t5", length=600), Call(documents=True)],
     ids=str,
 )
-def test_dropout_is_that_of_the_reference(call):
+def test_dropout_matches_reference(call):
     """With the same random state, which it also leaves as the reference does."""
 
     def drawn(backend: str, dropout_p: float):
@@ -201,14 +199,14 @@ def test_dropout_is_that_of_the_reference(call):
 
 
 @torch.no_grad()
-def test_dropout_keeps_the_mean():
+def test_dropout_keeps_mean():
     q, k, v, _ = Call(batch=100, length=40, heads=2).tensors()
     q, k, v = (x[:1].expand(100, *x.shape[1:]) for x in (q, k, v))
     plain, drawn = (attend(q, k, v, Call(length=40, heads=2).mask(), p)[0] for p in (0.0, 0.2))
     assert (drawn.mean(0) - plain[0]).abs().mean() < 0.05
 
 
-def test_the_bias_is_computed_once_for_all_blocks_and_layers(monkeypatch):
+def test_bias_is_computed_once_per_model(monkeypatch):
     """Also in training, unless it is learned."""
     computed, at = [], LinearBias.at
     monkeypatch.setattr(LinearBias, "at", lambda *call: computed.append(call) or at(*call))
@@ -222,6 +220,6 @@ def test_the_bias_is_computed_once_for_all_blocks_and_layers(monkeypatch):
 @pytest.mark.parametrize(
     ("heads", "keys", "queries"), [(1, 8192, 256), (1, 8193, 128), (16, 600, 128), (1024, 9999, 16)]
 )
-def test_blocks_fit_into_the_memory_for_scores(heads, keys, queries):
+def test_blocks_respect_score_memory_limit(heads, keys, queries):
     """2^21 of them, as long as a block has more than 16 queries."""
     assert bounded_block(torch.empty(1, heads, 300, 1), keys) == queries

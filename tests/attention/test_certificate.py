@@ -52,7 +52,9 @@ def dense(q, k, v):
     common=st.sampled_from([0.0, 10.0]),
 )
 @example(0, 8, 300, 0, 30.0, True, True, 10.0)
-def test_equal_to_the_dense_result(seed, heads, length, cached, size, outliers, far_match, common):
+def test_skipping_matches_dense_attention(
+    seed, heads, length, cached, size, outliers, far_match, common
+):
     """Also where single keys are huge, or the best match of every query is the farthest key."""
     generator = torch.Generator().manual_seed(seed)
     shape = (1, heads, length + cached, 16)
@@ -81,7 +83,7 @@ def test_equal_to_the_dense_result(seed, heads, length, cached, size, outliers, 
     size=st.sampled_from([0.3, 1.0, 3.0]),
     heads=st.sampled_from([4, 8, 12]),
 )
-def test_keys_outside_the_window_weigh_less_than_rounding(seed, size, heads):
+def test_skipped_keys_weigh_less_than_rounding(seed, size, heads):
     """The statement of the certificate itself, on the exact weights."""
     generator = torch.Generator().manual_seed(seed)
     q, k = (size * torch.randn(2, heads, 400, 16, generator=generator) for _ in range(2))
@@ -101,7 +103,7 @@ def windows_of(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     return certify(q, k, alibi_slopes(8)).windows[0]  # (H,)
 
 
-def test_windows_follow_slopes_types_and_the_head_alone():
+def test_windows_depend_on_slope_type_and_head():
     q, k, _, _ = Call(length=2000, batch=1).tensors()
     found, narrow = windows_of(q, k), windows_of(q.bfloat16(), k.bfloat16())
     assert (found.diff() >= 0).all() and found[0] < 80
@@ -115,7 +117,7 @@ def test_windows_follow_slopes_types_and_the_head_alone():
         assert windows_of(q, k)[3] == 2000
 
 
-def test_the_bound_holds_where_scores_differ_by_rounding_alone():
+def test_bound_holds_for_nearly_equal_scores():
     """All keys are equal, so that no score exceeds the query's own, and all of them are large."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
@@ -123,7 +125,7 @@ def test_the_bound_holds_where_scores_differ_by_rounding_alone():
         assert certify(q, key.expand(1, 1, 50, 16), torch.ones(1)).rise.item() >= 0
 
 
-def test_neighbouring_heads_with_the_same_window_are_computed_together():
+def test_adjacent_heads_with_equal_windows_share_call():
     """Windows in whole blocks of 64; apart from those whose exponents may overflow."""
     windows = torch.tensor([64.0, 1, 65, 100, 128, 900, 301])
     rise = torch.tensor([0.0, 0, 0, 0, math.nan, 0, 0])
@@ -134,7 +136,7 @@ def test_neighbouring_heads_with_the_same_window_are_computed_together():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", [3, 30, 100])
-def test_large_queries_and_keys_in_short_types(size, dtype):
+def test_large_queries_and_keys_in_half_precision(size, dtype):
     """Without subtracting the row's maximum the exponents overflow from a size of about 10 on."""
     generator = torch.Generator().manual_seed(size)
     q, k, v, grad = (torch.randn(1, 8, 400, 16, generator=generator) for _ in range(4))

@@ -46,7 +46,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call, windows", CALLS, ids=str)
-def test_visited_blocks_are_those_with_a_visible_key(call, windows):
+def test_visited_blocks_have_visible_keys(call, windows):
     shown = visible(call, windows)
     per_head = None if windows is None else windows[None]
     found = flex.causal_blocks(call.mask(), torch.device("cpu"), per_head)
@@ -87,7 +87,7 @@ def certified(call: Call) -> torch.Tensor:
     ids=str,
 )
 @torch.no_grad()
-def test_values_equal_the_reference(call, monkeypatch):
+def test_values_match_reference(call, monkeypatch):
     """Not compiled; flex_attention takes the same arguments in the same order."""
     monkeypatch.setattr(flex, "flex_kernel", flex_attention)
     compare(call)
@@ -96,7 +96,7 @@ def test_values_equal_the_reference(call, monkeypatch):
 @pytest.mark.slow  # the C++ compiler takes most of the time
 @pytest.mark.parametrize("cached", [0, 70, 130])
 @torch.no_grad()
-def test_windows_skip_whole_blocks_and_no_others(cached):
+def test_windows_skip_only_hidden_blocks(cached):
     """Small slopes, so that a block too few or too many would be seen."""
     call = Call(heads=4, length=700, cached=cached, batch=1, width=32)
     (q, k, v, _), mask = call.tensors(), call.mask()

@@ -44,7 +44,7 @@ def test_values_and_gradients(kind, heads, dtype):
 
 
 @pytest.mark.parametrize("length", [64, 1024])
-def test_scores_keep_their_size_on_average_at_first(length):
+def test_initial_factors_average_to_one(length):
     factors = ScoreScale("ssmax", 8, 2, length).layers[0]["s"]
     assert (factors * torch.arange(1, length + 1)[:, None].log()).mean().item() == pytest.approx(1)
     if length == 1024:
@@ -52,7 +52,7 @@ def test_scores_keep_their_size_on_average_at_first(length):
 
 
 @torch.no_grad()
-def test_logn_is_the_plain_model_up_to_the_training_length():
+def test_logn_changes_nothing_up_to_training_length():
     plain, logn = small_model("rotary"), small_model("rotary", "--score-scaling", "logn")
     assert plain.state_dict().keys() == logn.state_dict().keys()
     logn.load_state_dict(plain.state_dict())
@@ -61,7 +61,7 @@ def test_logn_is_the_plain_model_up_to_the_training_length():
     assert (logn(tokens)[0] - plain(tokens)[0])[:, 60:].abs().max() > 1e-3
 
 
-def test_keys_outside_of_a_window_and_of_the_document_do_not_count():
+def test_hidden_keys_do_not_count():
     starts = torch.tensor([[0] * 10 + [10] * 20])
     q = torch.ones(1, 1, 30, 4)
     scale = ScoreScale("ssmax", 1, 1, 16)
@@ -70,7 +70,7 @@ def test_keys_outside_of_a_window_and_of_the_document_do_not_count():
     torch.testing.assert_close(seen.exp(), torch.tensor(expected, dtype=torch.float32))
 
 
-def test_it_is_a_method_of_its_own_in_results_and_not_exported():
+def test_scaling_has_separate_name_and_no_export():
     model = small_model("alibi", "--score-scaling", "logn")
     assert position_method(model.decoder.args) == "alibi_logn"
     with pytest.raises(UserInputError, match="--score-scaling"):

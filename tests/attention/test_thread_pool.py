@@ -18,7 +18,7 @@ def threads(request):
     torch.set_num_threads(before)
 
 
-def test_every_task_runs_once_and_the_threads_of_others_stay_as_they_were(threads):
+def test_tasks_run_once_and_keep_thread_count(threads):
     done, seen, x = [], set(), torch.ones(3, requires_grad=True)
     tiny = torch.tensor([1e-30])  # its square is below the normal numbers
 
@@ -39,14 +39,14 @@ def test_every_task_runs_once_and_the_threads_of_others_stay_as_they_were(thread
     assert later == [threads, threads]
 
 
-def test_tasks_may_change_tensors_of_inference_mode(threads):
+def test_tasks_change_inference_tensors(threads):
     with torch.inference_mode():
         x = torch.ones(3)
         run_parallel([lambda i=i: x[i : i + 1].add_(i) for i in range(3)])
     assert x.tolist() == [1, 2, 3]
 
 
-def test_an_error_reaches_the_caller(threads):
+def test_error_reaches_caller(threads):
     def fail():
         raise ZeroDivisionError("of a task")
 
@@ -55,7 +55,7 @@ def test_an_error_reaches_the_caller(threads):
     run_parallel([lambda: None])
 
 
-def test_a_forked_process_has_threads_of_its_own(threads):
+def test_forked_process_has_separate_threads(threads):
     run_parallel([lambda: None, lambda: None])
     child = os.fork()
     if child == 0:
@@ -65,6 +65,6 @@ def test_a_forked_process_has_threads_of_its_own(threads):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 
 
-def test_skipping_is_the_same_on_any_number_of_threads(threads):
+def test_skipping_matches_reference_on_any_thread_count(threads):
     call = Call(batch=1, heads=3, length=700)
     assert_close(results(call, "skipping"), reference(call), 1e-5)

@@ -22,7 +22,7 @@ from alibi_fairseq.fairseq_patches import libraries
 
 
 @pytest.mark.skipif(hasattr(numpy, "compat"), reason="NumPy 1 has it")
-def test_numpy(monkeypatch):
+def test_token_blocks_without_numpy_compat(monkeypatch):
     def sentences():
         tokens = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])]
         return TokenBlockDataset(tokens, [3, 2], None, pad=1, eos=2, break_mode="eos")
@@ -56,7 +56,7 @@ def older_checkpoint(path, **more) -> str:
     return str(path)
 
 
-def test_older_checkpoints(tmp_path):
+def test_older_checkpoints_load(tmp_path):
     path = older_checkpoint(tmp_path / "old.pt")
     load = checkpoint_utils.load_checkpoint_to_cpu
     with pytest.raises(pickle.UnpicklingError, match="Weights only"):
@@ -72,7 +72,7 @@ def test_older_checkpoints(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
-def test_bf16(flag):
+def test_bf16_does_not_imply_tpu(flag):
     def parsed(parse, *flags):
         command = ["data", "--arch", "alibi_lm_tiny", "--task", "language_modeling", *flags]
         return parse(options.get_training_parser(), command)
@@ -83,7 +83,7 @@ def test_bf16(flag):
     assert parsed(options.parse_args_and_arch, flag, "--tpu").tpu
 
 
-def test_a_copy_that_is_interrupted_leaves_the_old_file(monkeypatch, tmp_path):
+def test_interrupted_copy_keeps_old_file(monkeypatch, tmp_path):
     new, last = tmp_path / "checkpoint_1_100.pt", tmp_path / "checkpoint_last.pt"
     copy = file_io.PathManager.copy
     new.write_bytes(b"new")
@@ -106,7 +106,7 @@ def test_a_copy_that_is_interrupted_leaves_the_old_file(monkeypatch, tmp_path):
     assert last.read_bytes() == b"new"
 
 
-def test_programs_of_users_keep_their_warnings_and_logging(monkeypatch):
+def test_user_programs_keep_warnings_and_logging(monkeypatch):
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [logging.StreamHandler()])
     root.handlers[0].setFormatter(logging.Formatter("%(message)s"))

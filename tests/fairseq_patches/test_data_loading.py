@@ -64,7 +64,7 @@ def test_failed_loader_process_raises(read, workers):
         list(found)
 
 
-def test_errors_of_a_dataset_stay():
+def test_dataset_errors_are_kept():
     def read(index):
         raise RuntimeError("of the data")
 
@@ -118,7 +118,7 @@ def test_dead_worker_keeps_checkpoint(data_bin, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_too_few_file_descriptors_end_a_training(data_bin, tmp_path):
+def test_too_few_file_descriptors_end_training(data_bin, tmp_path):
     """The run resumes from its checkpoint, and the limit changes no file."""
     command = ["alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path / "run"]
     assert as_process("-m", *command).returncode == 0

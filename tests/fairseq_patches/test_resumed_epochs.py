@@ -32,12 +32,12 @@ def whole(corpora, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("folders", "stop"), [(1, 8), (1, 11), (2, 11)])
-def test_resumed_in_a_later_epoch(corpora, whole, tmp_path, folders, stop):
+def test_training_resumes_in_later_epoch(corpora, whole, tmp_path, folders, stop):
     train(corpora[:folders], tmp_path, stop)
     resumed = train(corpora[:folders], tmp_path, LAST)
     assert same_training_state(resumed, whole[folders])
 
 
-def test_the_same_command_gives_the_same_bits(corpora, whole, tmp_path):
+def test_rerun_is_bitwise_identical(corpora, whole, tmp_path):
     """Determinism: the same seed on the same machine."""
     assert same_training_state(train(corpora[:1], tmp_path, LAST), whole[1])

@@ -72,7 +72,7 @@ def test_wrong_options_are_named(tmp_path, make, program, flag, value):
     prepare(make(tmp_path, "--required-batch-size-multiple", "1"), program)
 
 
-class TestProcesses:
+class TestDistributedStartup:
     def test_one_process_stays_one(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SLURM_NTASKS", "4")  # a batch script is no step
         cfg = training(tmp_path)
@@ -80,9 +80,7 @@ class TestProcesses:
         assert prepare(cfg, "train") == before
 
     @pytest.mark.parametrize("gpus", [0, 2])
-    def test_torchrun_keeps_the_fast_backends_where_there_are_gpus(
-        self, tmp_path, torchrun, monkeypatch, gpus
-    ):
+    def test_torchrun_keeps_fast_backends_on_gpus(self, tmp_path, torchrun, monkeypatch, gpus):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
         job = prepare(training(tmp_path), "train")
         backends = ("nccl", "pytorch_ddp") if gpus else ("gloo", "legacy_ddp")
@@ -91,29 +89,29 @@ class TestProcesses:
         joined = (job.distributed_init_method, job.distributed_rank, job.distributed_no_spawn)
         assert joined == ((None, 0, False) if gpus else ("env://", 1, True))
 
-    def test_by_hand_without_gpu(self, tmp_path, no_gpu):
+    def test_manual_launch_without_gpu(self, tmp_path, no_gpu):
         flags = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://h:1"]
         job = prepare(training(tmp_path, *flags), "train")
         assert (job.distributed_backend, job.ddp_backend) == ("gloo", "legacy_ddp")
 
     @pytest.mark.parametrize("rank", ["-1", "2"])
-    def test_a_rank_that_the_others_would_wait_for(self, tmp_path, torchrun, monkeypatch, rank):
+    def test_invalid_rank_is_rejected(self, tmp_path, torchrun, monkeypatch, rank):
         monkeypatch.setenv("RANK", rank)
         with pytest.raises(UserInputError, match=f"RANK={rank} .*WORLD_SIZE=2"):
             prepare(training(tmp_path), "train")
 
     @pytest.mark.parametrize("program", ["eval_lm", "generate", "interactive"])
-    def test_torchrun_is_refused_where_nothing_adds_up(self, tmp_path, torchrun, program):
+    def test_torchrun_is_rejected_without_aggregation(self, tmp_path, torchrun, program):
         with pytest.raises(UserInputError, match="fairseq-" + program.replace("_", "-")):
             prepare(evaluation(tmp_path), program)
 
-    def test_srun_without_a_world_size_is_refused(self, tmp_path, monkeypatch):
+    def test_srun_without_world_size_is_rejected(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
         with pytest.raises(UserInputError, match="--distributed-world-size 4"):
             prepare(training(tmp_path), "train")
         prepare(training(tmp_path, "--distributed-world-size", "4"), "train")
 
-    def test_cpu_on_a_machine_with_gpus_is_one_process(self, tmp_path, two_gpus):
+    def test_cpu_on_gpu_machine_is_one_process(self, tmp_path, two_gpus):
         flags = ["--cpu", "--distributed-world-size", "8"]  # what fairseq takes for the default
         assert prepare(training(tmp_path, *flags), "train").distributed_world_size == 1
 
@@ -127,7 +125,7 @@ class TestProcesses:
         assert distributed.rank_of(cfg) == 5
 
 
-def test_only_a_save_folder_made_for_nothing_goes(tmp_path):
+def test_only_unused_new_save_folder_is_removed(tmp_path):
     (tmp_path / "there").mkdir()
     for name, file in (("there", ""), ("used", "file"), ("new", "")):
         folder = tmp_path / name

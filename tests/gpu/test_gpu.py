@@ -127,7 +127,7 @@ def test_training_learns(data, tmp_path, flags):
     assert state["val_loss"] < 4  # bits; a guess among 24 words has 4.6
 
 
-def test_resuming_gives_the_uninterrupted_run(data, tmp_path):
+def test_resumed_run_matches_uninterrupted_run(data, tmp_path):
     """Also the memory of a recurrent model."""
     memory = ["--task", "segment_language_modeling", "--position-method", "transformer_xl"]
     memory += ["--mem-len", "12", "--tokens-per-sample", "8", "--batch-size", "4"]
@@ -142,7 +142,7 @@ def test_resuming_gives_the_uninterrupted_run(data, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(), ADAPTIVE], ids=["softmax", "adaptive softmax"])
-def test_evaluation_finds_the_loss_of_fairseq_eval_lm(data, tmp_path, flags):
+def test_evaluation_matches_fairseq_eval_lm(data, tmp_path, flags):
     train(data, tmp_path, *flags)
     checkpoint = tmp_path / "checkpoint_last.pt"
     config = SweepConfig(lengths=(16, 48))

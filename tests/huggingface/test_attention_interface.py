@@ -97,7 +97,7 @@ def test_unregistered_mask_drops_causality(models, monkeypatch):
 
 
 @torch.no_grad()
-def test_documented_attention_generates_with_a_cache(models):
+def test_documented_attention_generates_with_cache(models):
     prompt = torch.randint(4, 60, (1, 9))
     options = {"do_sample": False, "max_new_tokens": 15, "min_new_tokens": 15}
     cached = models.documented.generate(prompt, **options)

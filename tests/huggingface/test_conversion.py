@@ -82,7 +82,7 @@ def test_logits_and_architecture(method, flags, heads, architecture):
 
 
 @torch.no_grad()
-def test_dynamic_ntk_grows_with_the_text():
+def test_dynamic_ntk_grows_with_length():
     """GPT-NeoX keeps the base of the longest text so far, until one is shorter than L."""
     model = perturbed("rotary", "--rotary-scaling ntk:dynamic")
     result = converted(model, "rotary")
@@ -93,7 +93,7 @@ def test_dynamic_ntk_grows_with_the_text():
         torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=3e-5)
 
 
-def test_every_method_is_among_them():
+def test_every_method_is_tested():
     assert {method for method, *_ in MODELS} == set(POSITIONS)
 
 
@@ -105,7 +105,7 @@ def test_every_method_is_among_them():
         ("none", "--no-token-positional-embeddings"),
     ],
 )
-def test_models_of_fairseq_itself(method, flags):
+def test_fairseq_models_are_converted(method, flags):
     options = "--arch transformer_lm --decoder-normalize-before --decoder-layers 2 "
     options += f"--decoder-embed-dim 32 --max-target-positions 40 {flags}"
     model = build_model(*options.split(), tokens_per_sample=40).eval()
@@ -126,13 +126,13 @@ def test_models_of_fairseq_itself(method, flags):
         ("transformer_xl", "--mem-len 8 --attention-window 8", "--attention-window"),
     ],
 )
-def test_what_no_exported_form_holds_is_refused(method, flags, option):
+def test_unsupported_options_are_rejected(method, flags, option):
     model = small_model(method, *flags.split(), sequential=True)
     with pytest.raises(UserInputError, match=option):
         converted(model, method)
 
 
-def test_a_model_that_computes_something_else_is_refused(monkeypatch):
+def test_model_with_different_logits_is_rejected(monkeypatch):
     model = perturbed("alibi")
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
     model.decoder.embed_positions._divisor = 3.0  # an option that the description does not know
@@ -141,7 +141,7 @@ def test_a_model_that_computes_something_else_is_refused(monkeypatch):
 
 
 @torch.no_grad()
-def test_the_cache_of_a_window_holds_no_more_than_the_window():
+def test_window_cache_is_bounded():
     model = perturbed("t5", "--attention-window 6")
     exported, tokens = converted(model, "t5").model, random_tokens(2, 50)
     past, logits = None, []
@@ -171,7 +171,7 @@ GENERATING = [
 
 @pytest.mark.parametrize("method, flags", GENERATING)
 @torch.no_grad()
-def test_cached_greedy_generation_in_a_left_padded_batch(method, flags):
+def test_cached_generation_in_left_padded_batch(method, flags):
     model = perturbed(method, flags, heads=6, length=256, noise=0.2)
     exported = converted(model, method, 256).model
     prompts = [random_tokens(1, length)[0].tolist() for length in (9, 3)]
@@ -194,7 +194,7 @@ def test_cached_greedy_generation_in_a_left_padded_batch(method, flags):
 
 @pytest.mark.parametrize("method, flags", [("alibi", TIED), ("alibi", BLOOM), ("t5", "")])
 @torch.no_grad()
-def test_saved_and_loaded_again(method, flags, tmp_path):
+def test_save_and_load_round_trip(method, flags, tmp_path):
     model = perturbed(method, flags)
     tokens = random_tokens(2, 32)
     first = converted(model, method).model
@@ -215,7 +215,7 @@ def test_saved_and_loaded_again(method, flags, tmp_path):
     [("alibi", BLOOM), ("alibi", TIED), ("rotary", ""), ("alibi", "--attention-window 7")],
 )
 @torch.no_grad()
-def test_compiled(method, flags):
+def test_compiled_model_matches_eager(method, flags):
     model = perturbed(method, flags)
     exported = converted(model, method).model
     compiled = torch.compile(exported, fullgraph=True)

@@ -77,7 +77,7 @@ ARCHITECTURES = {
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 @torch.no_grad()
-def test_perplexity_equals_that_of_eval(name, exported, trained, sweep):
+def test_perplexity_matches_eval(name, exported, trained, sweep):
     folder = exported(name)
     remote = {"trust_remote_code": ARCHITECTURES[name] == "alibi_lm"}
     assert AutoConfig.from_pretrained(folder, **remote).model_type == ARCHITECTURES[name]
@@ -88,7 +88,7 @@ def test_perplexity_equals_that_of_eval(name, exported, trained, sweep):
         assert found == pytest.approx(cell["perplexity"], rel=1e-5)
 
 
-def test_what_lies_in_the_folder(exported):
+def test_files_of_export_folder(exported):
     folder = exported("bloom")
     assert sorted(path.name for path in folder.iterdir()) == [
         *("README.md", "config.json", "dict.txt", "generation_config.json"),
@@ -102,7 +102,7 @@ def test_what_lies_in_the_folder(exported):
 
 
 @pytest.mark.slow
-def test_the_harness_evaluates_a_folder(exported, trained):
+def test_harness_evaluates_export(exported, trained):
     """EleutherAI's lm-evaluation-harness, on as many tokens as fill its windows."""
     pytest.importorskip("accelerate", reason="the harness's model hf needs it")
     pytest.importorskip("lm_eval")
@@ -124,7 +124,7 @@ def test_the_harness_evaluates_a_folder(exported, trained):
 
 
 @pytest.mark.slow
-def test_a_folder_loads_where_fairseq_is_not_installed(exported):
+def test_export_loads_without_fairseq(exported):
     folder = exported("alibi-adaptive")
     hidden = "import sys; sys.modules.update(fairseq=None, alibi_fairseq=None); "
     loaded = "from transformers import AutoModelForCausalLM, AutoTokenizer; "
@@ -134,7 +134,7 @@ def test_a_folder_loads_where_fairseq_is_not_installed(exported):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_bad_input(trained, tmp_path, refuse, monkeypatch, no_tokenizer_check):
+def test_invalid_options_are_rejected(trained, tmp_path, refuse, monkeypatch, no_tokenizer_check):
     data, out = trained.data, tmp_path / "out" / "model"
     good = ["export", "--path", trained("sinusoidal"), "--data", data, "--out", out]
     short = shutil.copytree(data, tmp_path / "short")

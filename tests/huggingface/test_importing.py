@@ -88,7 +88,7 @@ def assert_same_scores(folder, checkpoint):
 
 
 @pytest.mark.parametrize("folder", CONFIGS, indirect=True)
-def test_logits_of_the_checkpoint(folder, tmp_path, capsys):
+def test_logits_match_checkpoint(folder, tmp_path, capsys):
     assert main(["import-hf", str(folder), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     assert "--position-method" in said
@@ -236,7 +236,7 @@ def test_import_rejects_probability_of_missing_symbols(folder, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("folder", ["bloom"], indirect=True)
-def test_text_with_an_excluded_symbol_is_rejected(folder, tmp_path):
+def test_text_with_excluded_symbol_is_rejected(folder, tmp_path):
     ours, dictionary, _ = imported(folder, tmp_path / "out")
     tokens, _ = random_text(dictionary)
     tokens[0, 7] = dictionary.unk()
@@ -246,7 +246,7 @@ def test_text_with_an_excluded_symbol_is_rejected(folder, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["gpt-neox", "opt-350m"], indirect=True)
-def test_the_checkpoint_trains_on(folder, tmp_path, capsys):
+def test_checkpoint_continues_training(folder, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["import-hf", str(folder), "--out", str(out)]) == 0
     flags = capsys.readouterr().out.strip().split("\n")[-1].split()
@@ -271,7 +271,7 @@ def test_the_checkpoint_trains_on(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("folder", ["bloom"], indirect=True)
-def test_a_pickle_is_read_for_its_values_alone(folder, tmp_path, capsys):
+def test_pickle_is_loaded_without_code(folder, tmp_path, capsys):
     model = AutoModelForCausalLM.from_pretrained(folder)
     (folder / "model.safetensors").unlink()
     arguments = ["import-hf", str(folder), "--out", str(tmp_path / "out")]
@@ -308,7 +308,7 @@ def test_a_pickle_is_read_for_its_values_alone(folder, tmp_path, capsys):
         ("rotary", f"--rotary-scaling longrope:4 {LONGROPE}"),
     ],
 )
-def test_exported_and_imported_again(method, flags, tmp_path, capsys):
+def test_export_round_trip(method, flags, tmp_path, capsys):
     model = perturbed(method, f"{flags} --no-scale-embedding")
     converted(model, method).model.save_pretrained(tmp_path / "model")
     model.decoder.dictionary.save(str(tmp_path / "model" / "dict.txt"))
@@ -343,7 +343,7 @@ BAD_CONFIGS = [
 
 
 @pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
-def test_bad_input(folder, tmp_path, refuse):
+def test_invalid_models_are_rejected(folder, tmp_path, refuse):
     config, weights = folder / "config.json", folder / "model.safetensors"
     good, command = config.read_text(), ["import-hf", "--out", tmp_path / "out"]
     assert "config.json" in refuse(*command, tmp_path / "nothing")
@@ -360,7 +360,7 @@ def test_bad_input(folder, tmp_path, refuse):
 
 
 @pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
-def test_only_known_keys_of_the_configuration_are_read(folder, tmp_path, monkeypatch, capsys):
+def test_unknown_configuration_keys_are_ignored(folder, tmp_path, monkeypatch, capsys):
     """Others make transformers fetch kernels or import code."""
     path = folder / "config.json"
     config = json.loads(path.read_text())

@@ -56,7 +56,7 @@ def byte_level(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["words", "pieces", "byte_level"])
-def test_numbers_of_real_text(kind, request, tmp_path):
+def test_token_ids_of_real_text(kind, request, tmp_path):
     data, files = request.getfixturevalue(kind)
     tokenizer = build_tokenizer(data, files)
     if kind != "words":
@@ -86,7 +86,7 @@ def test_numbers_of_real_text(kind, request, tmp_path):
     assert [loaded.decode(loaded(text)["input_ids"]) for text in texts] == texts
 
 
-def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
+def test_pieces_without_tokenizer_are_rejected(pieces, byte_level, words):
     for data, files in (pieces, byte_level):
         with pytest.raises(UserInputError, match="--tokenizer"):
             find_files(data, load_dictionary(data), [])
@@ -96,7 +96,7 @@ def test_pieces_without_their_tokeniser_are_refused(pieces, byte_level, words):
     assert [*find_files(data, load_dictionary(data), [data / "vocab.txt"])] == ["wordpiece_file"]
 
 
-def test_another_tokeniser_does_not_match(pieces, tmp_path):
+def test_different_tokenizer_is_rejected(pieces, tmp_path):
     data, files = pieces
     make_sentencepiece(tmp_path / "other.model", vocabulary=120)
     split = load_split(DataFolder.open(data), "train", load_dictionary(data))
@@ -106,7 +106,7 @@ def test_another_tokeniser_does_not_match(pieces, tmp_path):
         check_tokenizer(other, split)
 
 
-def test_symbols_that_overwrite_special_ones(tmp_path):
+def test_symbols_overwriting_special_ones(tmp_path):
     (tmp_path / "dict.txt").write_text("the 3\n<unk> 2 #fairseq:overwrite\nof 1\n")
     assert build_tokenizer(tmp_path, {})("the <unk> of")["input_ids"] == [4, 5, 6]
     assert Dictionary.load(str(tmp_path / "dict.txt")).index("<unk>") == 5

@@ -26,7 +26,7 @@ def shell_words(path: Path, *arguments: str) -> list[str]:
     return words.stdout.split("\0")[:-1]
 
 
-def test_shell_lines_have_the_flags_of_the_yaml():
+def test_shell_flags_match_yaml():
     for path, recipe in RECIPES.items():
         script = CONFIGS / f"{path}.sh"
         start = ["CHECKPOINT"] if recipe.starts_from_another else []
@@ -39,7 +39,7 @@ def test_shell_lines_have_the_flags_of_the_yaml():
 
 
 @pytest.mark.parametrize("path", ONE_OF_EACH)
-def test_fairseq_reads_yaml_and_flags_as_the_same_configuration(path):
+def test_yaml_and_flags_give_equal_configurations(path):
     recipe = RECIPES[path]
     start = "CHECKPOINT" if recipe.starts_from_another else None
     words = ["DATA", *flags(recipe.settings())]
@@ -82,7 +82,7 @@ def test_overlays_keep_tokens_per_update(world):
             assert gpus * passes * sequences * length == recipe.batch.tokens_per_update, path
 
 
-def test_hydra_lays_overlays_over_the_recipe():
+def test_hydra_applies_overlays():
     recipe = RECIPES["wikitext-103/alibi-3072"]
     cfg = from_yaml(recipe.corpus, recipe.name, f"+run_config={overlay_name(recipe, '1_gpu')}")
     assert cfg["distributed_training.distributed_world_size"] == 1

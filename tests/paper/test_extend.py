@@ -30,7 +30,7 @@ def state_of(folder) -> dict:
         ("rotary-512", "rotary-512-without-positions", 512, "none"),
     ],
 )
-def test_a_trained_model_is_continued(first, recipe, length, method, tmp_path):
+def test_recipe_continues_trained_model(first, recipe, length, method, tmp_path):
     data = make_data(tmp_path, words=700)
     start, longer = tmp_path / "start", tmp_path / "longer"
     hydra_train(f"wikitext-103/{first}", data, start)

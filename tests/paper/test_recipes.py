@@ -60,7 +60,7 @@ def configuration(path: str):
 
 
 @pytest.mark.parametrize("path", [path for path in ONE_OF_EACH if "extend" not in path])
-def test_the_model_has_the_parameters_its_file_states(path):
+def test_parameter_count_matches_file(path):
     recipe = RECIPES[path]
     stated = re.search(
         r"# Size +(\S+) parameters with a dictionary of (\S+)",
@@ -77,7 +77,7 @@ def test_the_model_has_the_parameters_its_file_states(path):
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
-def test_wikitext_epochs_are_the_papers_but_at_2048():
+def test_wikitext_epochs_match_paper_except_2048():
     """205 epochs (paper, section 2.1): fairseq stops in its 205th."""
     for recipe in RECIPES.values():
         if recipe.folder == "wikitext-103":
@@ -86,7 +86,7 @@ def test_wikitext_epochs_are_the_papers_but_at_2048():
             assert round(tokens / 103_227_021, 1) == expected, recipe.name
 
 
-def test_fairseq_packs_the_sequences_the_recipe_counts():
+def test_fairseq_batches_match_recipe():
     for path, recipe in RECIPES.items():
         if recipe.corpus == "cc100-roberta":
             continue
@@ -109,7 +109,7 @@ def learning_rates(path: str, updates: list[int]) -> list[float]:
     return [schedule.step_update(update) for update in updates]
 
 
-def test_schedules_warm_up_and_end_with_the_run():
+def test_schedules_end_with_run():
     wikitext = learning_rates("wikitext-103/alibi-512", [0, 8_000, 16_000, 151_000, 285_999])
     assert wikitext == pytest.approx([1e-7, 0.5, 1, 0.50005, 1e-4], rel=1e-3)
     for path in ("bookcorpus/alibi-512", "cc100-roberta/alibi-512"):
@@ -129,9 +129,7 @@ def test_schedules_warm_up_and_end_with_the_run():
     other=st.integers(1, 256),
 )
 @settings(max_examples=300, deadline=None)
-def test_any_number_of_gpus_keeps_tokens_per_update_or_says_why_not(
-    length, sequences, passes, gpus, other
-):
+def test_gpu_counts_keep_tokens_or_are_rejected(length, sequences, passes, gpus, other):
     batch = Batch(length, length * sequences, passes, gpus)
     try:
         moved = batch.on(other)

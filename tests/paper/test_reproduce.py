@@ -78,7 +78,7 @@ class TestDryRun:
         return capsys.readouterr().out.splitlines()
 
     @pytest.mark.parametrize("scale", ["paper", "mini", "smoke"])
-    def test_all_is_described_and_nothing_written(self, tmp_path, capsys, scale):
+    def test_dry_run_lists_all_and_writes_nothing(self, tmp_path, capsys, scale):
         lines = self.lines_of(capsys, "all", "--scale", scale)
         commands = [shlex.split(line) for line in lines if line.startswith("python ")]
         assert list(tmp_path.iterdir()) == []
@@ -89,12 +89,12 @@ class TestDryRun:
         total = f"{286_000 * (20 * 73_728 + 2 * 65_536):,}"
         assert scale != "paper" or total in self.lines_of(capsys, "table5")[-1]
 
-    def test_gpus_change_how_an_update_is_dealt_out(self, capsys):
+    def test_gpu_count_changes_update_division(self, capsys):
         lines = self.lines_of(capsys, "table8", "--gpus", "4")
         assert any("--update-freq 2 " in line for line in lines)
         assert main(["reproduce", "table8", "--dry-run", "--gpus", "5"]) == 2
 
-    def test_the_script_works_wherever_it_is_called(self, tmp_path):
+    def test_script_works_from_any_folder(self, tmp_path):
         """With the Python that runs the tests, as on a cluster node that has its own."""
         path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
         script = [ROOT / "scripts" / "reproduce.sh", "table5", "--dry-run"]
@@ -115,14 +115,12 @@ def refused(capsys, tmp_path, commands, *words) -> str:
 @pytest.mark.parametrize(
     ("corpus", "item"), [("bookcorpus", "table8"), ("cc100-roberta", "table12")]
 )
-def test_text_that_is_not_the_papers_needs_a_flag(corpus, item, texts, commands, tmp_path, capsys):
+def test_different_text_requires_flag(corpus, item, texts, commands, tmp_path, capsys):
     words = [item, "--scale", "smoke", "--corpus", f"{corpus}={texts[corpus]}"]
     assert "--allow-other-text" in refused(capsys, tmp_path, commands, *words)
 
 
-def test_a_corpus_that_turns_out_to_be_other_text_stops_before_training(
-    commands, texts, tmp_path, capsys
-):
+def test_different_text_stops_before_training(commands, texts, tmp_path, capsys):
     """Plain text for BookCorpus may be the paper's; only its preparation can tell."""
     words = ["table8", "--cpu", "1", "--corpus", f"bookcorpus={texts['cc100-roberta']}"]
     assert main(["reproduce", *words, "--out", str(tmp_path / "work")]) == 2
@@ -144,7 +142,7 @@ def test_a_corpus_that_turns_out_to_be_other_text_stops_before_training(
         (["table5", "GIVEN", "--gpus", "8"], "--cpu N"),
     ],
 )
-def test_bad_input(words, named, texts, commands, tmp_path, monkeypatch, capsys):
+def test_invalid_options_are_rejected(words, named, texts, commands, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "8" in words else 0)
     if "GIVEN" in words:
         words = [*words, "--allow-other-text", f"--corpus=wikitext-103={texts['wikitext-103']}"]
@@ -156,9 +154,7 @@ def runs(tmp_path):
     return tmp_path / "work" / "smoke" / "runs" / "book-as-documents"
 
 
-def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
-    reproduce, tmp_path, capsys
-):
+def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     code, ran = reproduce()
     assert code == 0
     assert ran[:3] == ["prepare", "train", "eval"]
@@ -180,7 +176,7 @@ def test_everything_in_its_order_and_a_second_run_does_nothing_and_says_so(
     assert "ours (smoke)" in said and "report.md" in said
 
 
-def test_settings_of_finished_runs_stay_as_they_are(reproduce, tmp_path):
+def test_settings_of_completed_runs_are_kept(reproduce, tmp_path):
     """Others would train again what an earlier version has trained."""
     assert reproduce()[0] == 0
     stamps = {path.name for path in (runs(tmp_path) / "sinusoidal-1024").glob("*.json")}
@@ -194,7 +190,7 @@ def test_settings_of_finished_runs_stay_as_they_are(reproduce, tmp_path):
     assert settings["recipe"]["distributed_training"]["distributed_world_size"] == 1
 
 
-def test_runs_in_parallel_leave_what_runs_in_order_leave(reproduce, commands, monkeypatch, capsys):
+def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, capsys):
     """Evaluations write to logs, and each run has one thread."""
     logs = {}
 
@@ -213,13 +209,13 @@ def test_runs_in_parallel_leave_what_runs_in_order_leave(reproduce, commands, mo
     assert "[6/6]" in capsys.readouterr().out
 
 
-def test_another_table_adds_only_what_it_needs(reproduce):
+def test_second_table_adds_missing_runs_only(reproduce):
     assert reproduce("table12")[0] == 0
     assert reproduce("table11") == (0, ["eval"] * 2)  # ALiBi at twice its length is in both
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 16])
-def test_stopped_anywhere_it_goes_on_from_there(reproduce, commands, capsys, number):
+def test_reproduce_resumes_from_any_stop(reproduce, commands, capsys, number):
     _, whole = reproduce(work="uninterrupted")
     commands.stop_at = number
     assert reproduce() == (75, whole[:number])
@@ -252,7 +248,7 @@ def unknown_checkpoint(work):
         ("table11", unknown_checkpoint, "holds checkpoints of another training"),
     ],
 )
-def test_what_is_not_the_runs_own_is_refused(reproduce, tmp_path, capsys, first, change, said):
+def test_foreign_files_are_rejected(reproduce, tmp_path, capsys, first, change, said):
     assert reproduce(first)[0] == 0
     change(runs(tmp_path))
     assert reproduce()[0] == 2
@@ -279,22 +275,20 @@ def other_results(work):
         ("table11", forget_an_age, []),  # copied again without training
     ],
 )
-def test_only_what_has_changed_is_done_again(reproduce, tmp_path, item, change, again):
+def test_only_changed_steps_are_repeated(reproduce, tmp_path, item, change, again):
     assert reproduce(item)[0] == 0
     change(runs(tmp_path))
     assert reproduce(item) == (0, again)
     assert reproduce(item) == (0, [])
 
 
-def test_two_at_once_in_one_folder_are_refused(reproduce, tmp_path):
+def test_concurrent_use_of_folder_is_rejected(reproduce, tmp_path):
     with locked(tmp_path / "work" / "smoke" / "lock", "--out", "command"):
         assert reproduce() == (2, [])
 
 
 @pytest.mark.parametrize("genuine", [True, False])
-def test_the_papers_runs_come_without_a_warning_on_the_papers_text(
-    reproduce, commands, capsys, genuine
-):
+def test_paper_text_gives_no_warning(reproduce, commands, capsys, genuine):
     commands.genuine = genuine
     assert reproduce("table12", "paper")[0] == 0
     said = capsys.readouterr().out
@@ -302,7 +296,7 @@ def test_the_papers_runs_come_without_a_warning_on_the_papers_text(
     assert "| ALiBi, L=512" in said and ("ours (" in said) == (not genuine)
 
 
-def test_every_table_and_figure_gets_its_numbers(reproduce, tmp_path):
+def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
     assert reproduce("all")[0] == 0
     report = tmp_path / "work" / "smoke" / "report"
     found = {path.name: path.read_text() for path in report.glob("smoke-*.md")}
@@ -313,7 +307,7 @@ def test_every_table_and_figure_gets_its_numbers(reproduce, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_run_from_text_to_report(tmp_path, monkeypatch):
+def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     text, draw = tmp_path / "generated.txt", random.Random(1)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(2000)]

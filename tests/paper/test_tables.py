@@ -61,14 +61,14 @@ def test_every_printed_perplexity_is_measured():
         assert cells(tables.trainings_for((item,))) >= printed, item
 
 
-def test_all_is_every_item_and_each_run_once():
+def test_all_contains_each_run_once():
     runs = tables.trainings_for(tables.find_items("all"))
     assert len(runs) == 22 + 6 + 6
     for item in tables.ITEMS:
         assert cells(runs) >= cells(tables.trainings_for((item,)))
 
 
-def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_further_than_asked():
+def test_run_saves_paper_checkpoints_only():
     def stops(item):
         return {run.recipe.path: run.stops for run in tables.trainings_for((item,))}
 
@@ -84,7 +84,7 @@ def test_a_run_keeps_every_age_at_which_the_paper_looks_at_it_and_goes_no_furthe
 
 
 @pytest.mark.parametrize("scale", [SCALES["mini"], SCALES["smoke"]])
-def test_a_small_scale_keeps_what_the_recipe_is_about(scale):
+def test_small_scale_keeps_recipe_settings(scale):
     kept = {
         "task": ("_name", "tokens_per_sample"),
         "model": ("_name", "position_method"),

@@ -18,7 +18,7 @@ TRAIN_LENGTH = 32
 
 
 @pytest.mark.parametrize("bias_max", [4, 8, 16])
-def test_slopes_equal_those_of_bloom_and_mpt(bias_max):
+def test_slopes_match_bloom_and_mpt(bias_max):
     assert alibi_slopes(8).tolist() == [2.0**-n for n in range(1, 9)]  # as in the paper
     for heads in range(1, 129):
         slopes = alibi_slopes(heads, bias_max)
@@ -33,7 +33,7 @@ def test_slopes_equal_those_of_bloom_and_mpt(bias_max):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_bias_keeps_its_precision_near_the_query_in_half_types(dtype):
+def test_bias_is_precise_near_query_in_half_precision(dtype):
     # The authors' form slope·key at key 16,383 is a multiple of 4 in fp16 (32 in bf16): a query
     # could not tell its neighbours apart. The relative form can, wherever the query stands.
     bias = LinearBias(8).at(torch.arange(8)).to(dtype).double()  # (H, 8)
@@ -46,7 +46,7 @@ BATCH, LENGTH, HEAD_DIM = 2, 50, 8
 
 @pytest.mark.parametrize("left_padding", [0, 7])
 @pytest.mark.parametrize("heads", [1, 12])
-def test_attention_equals_that_of_bloom(heads, left_padding):
+def test_attention_matches_bloom(heads, left_padding):
     q, k, v = torch.randn(3, BATCH, heads, LENGTH, HEAD_DIM, dtype=torch.float64).requires_grad_()
     real = torch.ones(BATCH, LENGTH, dtype=torch.bool)
     real[0, :left_padding] = False

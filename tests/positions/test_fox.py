@@ -72,7 +72,7 @@ def test_constant_gates_are_alibi(heads):
 
 
 @pytest.mark.parametrize("heads", [1, 6])
-def test_gates_are_those_of_the_paper(heads):
+def test_gates_match_paper(heads):
     fox = build_position_method("fox", PositionConfig(8 * heads, heads, 2, 16))
     x = torch.randn(7, 3, 8 * heads)
     weight, bias = (p.double() for p in fox.layers[1].parameters())

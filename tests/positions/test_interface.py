@@ -42,7 +42,7 @@ def test_equal_biases_are_one_bias(name, options):
 
 
 @torch.no_grad()
-def test_the_guides_method_decodes_with_a_cache(tmp_path, monkeypatch):
+def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     """The guide's code as a package outside of this one; its commands run in test_documented_commands."""
     guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
     (tmp_path / "my_plugin").mkdir()
@@ -92,7 +92,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "option", "value"), BAD)
-def test_refused(name, option, value):
+def test_invalid_options_are_rejected(name, option, value):
     width = value if option == "decoder_embed_dim" else 64
     heads = 4 if width == 60 else 8
     given = {option: value} if hasattr(PositionConfig, option) else {}

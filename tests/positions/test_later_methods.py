@@ -25,7 +25,7 @@ def method(name: str, heads: int = 8, head_dim: int = 8):
 
 
 @pytest.mark.parametrize("heads", HEADS)
-def test_kerple_is_a_logarithm_with_two_numbers_per_head(heads):
+def test_kerple_matches_logarithmic_formula(heads):
     kerple = method("kerple", heads)
     distance = torch.arange(1000)
     bias = kerple.bias(1, 1000).at(distance)
@@ -39,7 +39,7 @@ def test_kerple_is_a_logarithm_with_two_numbers_per_head(heads):
 
 
 @pytest.mark.parametrize("heads", HEADS)
-def test_sandwich_is_an_inner_product_of_sinusoidal_embeddings(heads):
+def test_sandwich_matches_sinusoidal_inner_product(heads):
     # The appendix of the paper computes it this way, for all pairs of positions.
     places = np.arange(300)[:, None] / 10000 ** (2 * np.arange(64) / 128)
     embeddings = np.concatenate([np.sin(places), np.cos(places)], axis=-1)  # (T, 128)
@@ -54,7 +54,7 @@ def test_sandwich_is_an_inner_product_of_sinusoidal_embeddings(heads):
 
 @pytest.mark.parametrize("heads", [1, 12])
 @pytest.mark.parametrize("start", [0, 700])
-def test_xpos_scores_are_those_of_complex_numbers_that_fade(heads, start):
+def test_xpos_scores_match_complex_formula(heads, start):
     size, length = 8, 30
     q, k = torch.randn(2, 1, heads, length, size, dtype=torch.float64).requires_grad_()
     turned = method("xpos", heads, size).rotation(start, length, q.device)(q, k)
@@ -75,7 +75,7 @@ def test_xpos_scores_are_those_of_complex_numbers_that_fade(heads, start):
 
 
 @pytest.mark.parametrize("dtype,about", [(torch.float16, 2550), (torch.bfloat16, 34300)])
-def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
+def test_xpos_rejects_lengths_with_overflow(dtype, about):
     last = last_position(dtype)
     assert last == pytest.approx(about, rel=0.02)
     x = torch.full((1, 1, 1, 8), 64.0, dtype=dtype)
@@ -86,7 +86,7 @@ def test_xpos_is_refused_where_keys_would_overflow(dtype, about):
 
 
 @HEADS_AND_TYPES
-def test_fire_interpolates_between_no_distance_and_the_whole_text(heads, dtype):
+def test_fire_interpolates_over_context(heads, dtype):
     fire = build_position_method("fire", PositionConfig(8 * heads, heads, 2, 158)).to(dtype)
     layer = fire.layers[1]
     keys, queries = 60, 35  # positions 25 to 59: the threshold is 39.5
@@ -116,7 +116,7 @@ def test_fire_interpolates_between_no_distance_and_the_whole_text(heads, dtype):
     assert not [p for p in fire.layers[0].parameters() if p.grad is not None]
 
 
-def test_fire_counts_positions_from_the_start_of_each_text():
+def test_fire_counts_positions_from_document_start():
     """Padding in front and other documents are no part of it."""
     fire = method("fire")
     padding = torch.zeros(2, 30, dtype=torch.bool)
@@ -130,7 +130,7 @@ def test_fire_counts_positions_from_the_start_of_each_text():
 
 
 @HEADS_AND_TYPES
-def test_cope_adds_the_vector_of_the_count_to_the_key(heads, dtype):
+def test_cope_adds_count_vector_to_key(heads, dtype):
     cope = method("cope", heads)
     vectors = cope.layers[1].vectors
     assert vectors.shape == (8, 64) and not vectors.any()

@@ -132,7 +132,7 @@ def test_values_and_gradients_equal_complex_products(options, pairs, pair_dim, s
     torch.testing.assert_close(ours, reference, rtol=0, atol=1e-6 * (start + 50))
 
 
-def test_unrotated_features_are_left_as_they_are():
+def test_unrotated_features_are_unchanged():
     q = torch.randn(1, 2, 9, HEAD_DIM).bfloat16()
     for options, kept in (
         ({"rotary_percent": 0.25}, range(4, 16)),
@@ -143,7 +143,7 @@ def test_unrotated_features_are_left_as_they_are():
         assert same.nonzero().flatten().tolist() == list(kept)
 
 
-def test_angles_keep_their_precision_in_bf16():
+def test_angles_keep_precision_in_bf16():
     # In bf16 positions past 256 are no longer integers; only the result may be rounded.
     q = torch.randn(1, 1, 1, HEAD_DIM)
     at = [rotary().rotation(16383, 1, CPU)(x, x)[0] for x in (q, q.bfloat16())]
@@ -174,7 +174,7 @@ def test_frequencies_equal_transformers(kind, length, percent, base):
 
 
 @pytest.mark.parametrize("keys", [1, LENGTH, LENGTH + 1, 4 * LENGTH])
-def test_longrope_chooses_its_list_by_the_length_of_the_text(keys):
+def test_longrope_selects_list_by_length(keys):
     method = rotary(rotary_scaling="longrope:4", **longrope_options(HEAD_DIM // 2))
     found, size = method.frequencies(keys, CPU)
     expected, their_size = expected_frequencies(theirs("longrope", 4.0), keys)
@@ -219,7 +219,7 @@ def test_dependence_on_the_key_count(scaling, depends):
 
 
 @torch.no_grad()
-def test_dynamic_changes_nothing_up_to_the_training_length_and_is_the_ratio_past_it():
+def test_dynamic_scaling_starts_at_training_length():
     flags = [(), *(("--rotary-scaling", f"yarn:{factor}") for factor in ("dynamic", "4"))]
     plain, dynamic, fixed = (small_model("rotary", *more) for more in flags)
     for model in (dynamic, fixed):
@@ -230,7 +230,7 @@ def test_dynamic_changes_nothing_up_to_the_training_length_and_is_the_ratio_past
     assert (fixed(long)[0] - plain(long)[0]).abs().max() > 1e-3
 
 
-def test_a_continued_model_keeps_the_length_it_was_trained_at():
+def test_continued_model_keeps_original_length():
     at_first = rotary(1, 64, 512, rotary_scaling="yarn:4").frequencies(100, CPU)
     continued = rotary(1, 64, 2048, rotary_scaling="yarn:4:512").frequencies(100, CPU)
     assert torch.equal(at_first[0], continued[0]) and at_first[1] == continued[1]

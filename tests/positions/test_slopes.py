@@ -47,7 +47,7 @@ WITHOUT_BIAS = "0.5,0,0.25,0,0.0,0.125,-0.0,0.0625"  # in half of the heads
         *((WITHOUT_BIAS, name) for name in ("eager", "sdpa", "fold", "skipping", "auto")),
     ],
 )
-def test_values_and_gradients_equal_the_formula(slopes, backend, cached):
+def test_values_and_gradients_match_formula(slopes, backend, cached):
     call, module = Call(cached=cached), method(slopes)
     q, k, v, _ = call.tensors()
     inputs = [x.requires_grad_() for x in (q, k, v)]
@@ -88,7 +88,7 @@ def test_heads_without_bias_are_not_skipped(scale):
 
 
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
-def test_heads_without_bias_obey_a_window(name):
+def test_heads_without_bias_respect_window(name):
     """With an attention window the heads without a bias weigh all visible keys by content alone."""
     call = Call(window=90)
     q, k, v, _ = call.tensors()
@@ -119,7 +119,7 @@ def test_heads_without_bias_are_not_exported():
         conversion.describe(decoder, "alibi", 32)
 
 
-def test_trainable_slopes_start_at_the_papers_and_serve_every_backend_once_trained():
+def test_trainable_slopes_on_every_backend():
     module = method("trainable", 12)
     torch.testing.assert_close(slopes_of(module), alibi_slopes(12))
     with torch.no_grad():
@@ -132,7 +132,7 @@ def test_trainable_slopes_start_at_the_papers_and_serve_every_backend_once_train
     )
 
 
-def test_random_slopes_are_exponential_with_the_mean_of_the_papers():
+def test_random_slopes_are_exponential_with_paper_mean():
     mean = alibi_slopes(8).mean().item()
     drawn = torch.tensor([random_slopes(8, mean, seed) for seed in range(2000)]).double()
     assert drawn.mean().item() == pytest.approx(mean, rel=0.03)
@@ -145,7 +145,7 @@ def test_random_slopes_are_exponential_with_the_mean_of_the_papers():
     assert slopes_of(method("random", seed=7)).tolist() != slopes_of(method("random")).tolist()
 
 
-def test_a_checkpoint_holds_its_slopes(tmp_path):
+def test_checkpoint_holds_slopes(tmp_path):
     data, paper = write_corpus(tmp_path, train=300, valid=50), alibi_slopes(2, 4)
     file = tmp_path / "slopes.txt"
     file.write_text("0.75\n0.2\n", encoding="utf-8")
@@ -171,7 +171,7 @@ def test_a_checkpoint_holds_its_slopes(tmp_path):
         run_train(data, tmp_path / "model" / "random", *flags, "--seed", "4")
 
 
-def test_the_option_reads_a_file(tmp_path):
+def test_option_reads_file(tmp_path):
     for text in ("0.5 0.25\n0.125", "0.5,0.25,\n0.125\n"):
         (tmp_path / "slopes").write_text(text, encoding="utf-8")
         assert slopes_option(str(tmp_path / "slopes")) == "0.5,0.25,0.125"

@@ -15,7 +15,7 @@ BATCH, LENGTH, HEAD_DIM = 2, 300, 4
 
 
 @pytest.mark.parametrize("max_distance", [20, 128, 512])
-def test_buckets_equal_those_of_hugging_face(max_distance):
+def test_buckets_match_hugging_face(max_distance):
     distance = torch.arange(3000)
     theirs = T5Attention._relative_position_bucket(-distance, False, 32, max_distance)
     assert torch.equal(bucket_of(distance, max_distance), theirs)
@@ -24,7 +24,7 @@ def test_buckets_equal_those_of_hugging_face(max_distance):
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 @pytest.mark.parametrize("heads", [1, 12])
-def test_causal_attention_equals_hugging_face(heads, backend):
+def test_causal_attention_matches_hugging_face(heads, backend):
     width = heads * HEAD_DIM
     config = T5Config(
         d_model=width, d_kv=HEAD_DIM, num_heads=heads, is_decoder=True, dropout_rate=0

@@ -55,7 +55,7 @@ def naive_attention(attention, method, layer: int, x, memory):
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 @pytest.mark.parametrize("remembered", [0, REMEMBERED])
 @pytest.mark.parametrize("heads", [1, 6])
-def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, backend, monkeypatch):
+def test_values_and_gradients_match_paper_terms(heads, remembered, backend, monkeypatch):
     monkeypatch.setattr(eager, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
     model = xl_model(heads=heads).double()
     attention, method = model.decoder.layers[1].self_attn, model.decoder.embed_positions
@@ -75,7 +75,7 @@ def test_values_and_gradients_equal_the_papers_four_terms(heads, remembered, bac
 
 
 @torch.no_grad()
-def test_a_short_memory_reaches_back_one_memory_per_layer():
+def test_context_grows_by_one_memory_per_layer():
     # Two layers and 5 states each: the text before the last 2 · 5 + 1 tokens cannot matter.
     model = xl_model("--mem-len", "5")
 
@@ -94,7 +94,7 @@ def test_a_short_memory_reaches_back_one_memory_per_layer():
     assert not torch.equal(last_scores(tokens), last_scores(near))
 
 
-def test_memory_owns_no_more_than_its_length_and_no_gradient():
+def test_memory_has_fixed_storage_and_no_gradient():
     _, extra = xl_model("--mem-len", "3").decoder(random_tokens(2, 50))
     for states in extra["memory"]:
         assert not states.requires_grad
@@ -102,7 +102,7 @@ def test_memory_owns_no_more_than_its_length_and_no_gradient():
 
 
 @torch.no_grad()
-def test_long_texts_need_terms_for_one_block_of_queries_at_a_time(monkeypatch):
+def test_bias_is_computed_per_query_block(monkeypatch):
     sizes = []
     block = RelativeTerms.block
 
@@ -115,7 +115,7 @@ def test_long_texts_need_terms_for_one_block_of_queries_at_a_time(monkeypatch):
     assert max(sizes) <= eager.QUERY_BLOCK < 900 <= sum(sizes) / 2
 
 
-def test_a_memory_is_refused_where_it_cannot_be_used():
+def test_unusable_memory_is_rejected():
     memory = [torch.zeros(4, 1, 64)] * 2
     with pytest.raises(ValueError, match="A memory needs a position method with one"):
         small_model("alibi").decoder(random_tokens(1, 8), memory=memory)

@@ -66,7 +66,7 @@ def script(tmp_path):
     return run
 
 
-def test_a_bundle_lists_what_it_holds(script, tmp_path):
+def test_bundle_lists_files(script, tmp_path):
     done, asked = script(BUNDLE, "--out", "bundle")
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "bundle" / "SHA256SUMS").read_text().splitlines()
@@ -92,7 +92,7 @@ def test_a_bundle_lists_what_it_holds(script, tmp_path):
         (["--out", "b", "--python", "3.19"], {"BINARY": "0"}, "3.19"),
     ],
 )
-def test_no_bundle_and_nothing_left(script, tmp_path, arguments, change, named):
+def test_failed_bundle_leaves_no_files(script, tmp_path, arguments, change, named):
     before = {path.name for path in tmp_path.iterdir()} | {"log"}
     done, _ = script(BUNDLE, *arguments, **change)
     assert done.returncode == 2 and named in done.stderr
@@ -119,7 +119,7 @@ def write_sums(folder):
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
 
 
-def test_what_is_missing_is_installed_without_an_index(script, bundle):
+def test_missing_packages_install_without_index(script, bundle):
     (bundle / "stranger-1-py3-none-any.whl").write_text("not listed")
     done, asked = script(INSTALL, bundle)
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_what_is_missing_is_installed_without_an_index(script, bundle):
     assert "-m alibi_fairseq models" in done.stdout
 
 
-def test_a_bundle_that_does_not_fit_is_not_installed(script, bundle):
+def test_mismatched_bundle_is_not_installed(script, bundle):
     (bundle / "hydra_core-1.3.2-py3-none-any.whl").write_text("cut off")
     done, asked = script(INSTALL, bundle)
     assert done.returncode == 2 and "SHA256SUMS" in done.stderr and asked == []
@@ -141,7 +141,7 @@ def test_a_bundle_that_does_not_fit_is_not_installed(script, bundle):
 
 
 @pytest.mark.slow
-def test_train_where_there_is_nothing_but_torch(tmp_path):
+def test_training_on_bare_torch(tmp_path):
     """A real bundle into a fresh environment whose pip reaches nothing."""
     site = Path(os.path.dirname(__import__("torch").__file__)).parent
     there = tmp_path / "there"

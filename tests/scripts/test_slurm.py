@@ -71,7 +71,7 @@ def log(tmp_path):
 ARGUMENTS = ("wikitext-103/alibi-512", "data", "--save-dir", "run")
 
 
-def test_every_node_gets_one_launcher_with_all_it_needs(cluster, tmp_path):
+def test_every_node_gets_one_launcher(cluster, tmp_path):
     run = cluster(*ARGUMENTS)
     assert run.wait() == 0, run.stderr.read()
     *steps, task = log(tmp_path)
@@ -88,7 +88,7 @@ HOOKS = {
 }
 
 
-def test_modules_conda_and_a_container_by_one_variable_each(cluster, tmp_path):
+def test_variables_select_environment(cluster, tmp_path):
     for name, body in {
         "module": 'echo "module $*" >> "$LOG"',
         "conda": f"echo {tmp_path / 'conda'}",
@@ -108,7 +108,7 @@ def test_modules_conda_and_a_container_by_one_variable_each(cluster, tmp_path):
     assert lines[-2] == "box --nv image.sif" and lines[-1].startswith("task ")
 
 
-def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path):
+def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path):
     run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES="1")
     while not (tmp_path / "log.waiting").exists():
         time.sleep(0.01)
@@ -119,7 +119,7 @@ def test_a_warning_reaches_the_run_and_the_job_is_requeued(cluster, tmp_path):
     assert "requeuing the job" in output
 
 
-def test_a_failed_run_is_not_requeued(cluster, tmp_path):
+def test_failed_run_is_not_requeued(cluster, tmp_path):
     run = cluster(*ARGUMENTS, CODE="1", SLURM_NNODES="1")
     assert run.wait() == 1
     assert not [line for line in log(tmp_path) if line.startswith("requeue")]
@@ -135,7 +135,7 @@ def test_a_failed_run_is_not_requeued(cluster, tmp_path):
         (ARGUMENTS, {SUBMIT: "/"}, "Submit from the repository"),
     ],
 )
-def test_mistakes(cluster, tmp_path, arguments, change, named):
+def test_invalid_calls_are_rejected(cluster, tmp_path, arguments, change, named):
     run = cluster(*arguments, **change)
     assert run.wait() == 2
     assert named in run.stderr.read()

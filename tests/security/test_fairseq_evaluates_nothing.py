@@ -87,7 +87,7 @@ UNPICKLING = sorted(
 )
 
 
-def test_the_walk_finds_what_is_known():
+def test_search_finds_known_calls():
     assert {"fairseq/utils.py", "fairseq/optim/adam.py", "fairseq_cli/eval_lm.py"} <= set(
         EVALUATING
     )
@@ -95,7 +95,7 @@ def test_the_walk_finds_what_is_known():
 
 
 @pytest.mark.parametrize("file", EVALUATING)
-def test_a_module_that_evaluates_has_our_evaluator(file):
+def test_evaluating_modules_use_safe_evaluator(file):
     name = file.removesuffix(".py").replace("/", ".")
     if name.endswith("xm_transformer") or name not in sys.modules:
         try:
@@ -107,13 +107,13 @@ def test_a_module_that_evaluates_has_our_evaluator(file):
 
 
 @pytest.mark.parametrize("file", UNPICKLING)
-def test_no_foreign_file_is_unpickled_or_extracted(file):
+def test_untrusted_files_are_not_unpickled_or_extracted(file):
     assert file in GUARDED or file.startswith(REFUSED), (
         f"{file} unpickles or extracts: show why no file reaches it"
     )
 
 
-def test_no_foreign_file_starts_a_process():
+def test_untrusted_files_start_no_process():
     unknown = {
         file for file in reaching_out() if file not in CALLING and not file.startswith(REFUSED)
     }
@@ -131,7 +131,7 @@ class TestLiterals:
             ("1e-8", 1e-8),
         ],
     )
-    def test_what_fairseq_writes(self, text, value):
+    def test_values_written_by_fairseq_are_read(self, text, value):
         assert evaluate_literal(text) == value == eval(text)
 
     @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ class TestLiterals:
             "",
         ],
     )
-    def test_anything_else_is_refused(self, text):
+    def test_other_expressions_are_rejected(self, text):
         with pytest.raises(ValueError):
             evaluate_literal(text)
 
-    def test_only_text(self):
+    def test_module_as_literal_is_rejected(self):
         with pytest.raises(TypeError):
             evaluate_literal(os)

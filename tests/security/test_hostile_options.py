@@ -107,7 +107,7 @@ def test_from_pretrained_runs_no_code(checkpoint, data_bin, tmp_path, mark):
 @pytest.mark.parametrize(
     "option", ["adaptive_softmax_cutoff", "adaptive_input_cutoff", "activation_fn"]
 )
-def test_a_released_checkpoint_runs_no_code(tmp_path, mark, capsys, option):
+def test_released_checkpoint_runs_no_code(tmp_path, mark, capsys, option):
     from checkpoints.released_format import released_state, write_dictionary
 
     state = released_state()
@@ -156,7 +156,7 @@ def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, capsy
         ("tokenizer", {"_name": "evil"}, "evil"),
     ],
 )
-def test_types_and_names_that_are_refused(group, change, named):
+def test_unsafe_types_and_names_are_rejected(group, change, named):
     if group == "model":
         change = {"_name": "alibi_lm", **change}
         change = {key: value for key, value in change.items() if value is not None}
@@ -185,7 +185,7 @@ def test_types_and_names_that_are_refused(group, change, named):
     ],
     ids=str,
 )
-def test_what_may_be_loaded(cfg):
+def test_safe_types_are_loaded(cfg):
     check_options(cfg, "model.pt")
 
 
@@ -209,13 +209,13 @@ def test_no_archive_is_extracted(archive, monkeypatch):
 
 
 @pytest.mark.parametrize("version", ["2.5.1", "2.9.1"])
-def test_an_older_torch_reads_no_checkpoint(checkpoint, data_bin, monkeypatch, version):
+def test_older_torch_rejects_checkpoints(checkpoint, data_bin, monkeypatch, version):
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
     with pytest.raises(UserInputError, match="Install PyTorch 2.10 or later"):
         in_process("eval_lm", data_bin, "--path", checkpoint, "--cpu")
 
 
-def test_variables_of_the_environment_are_not_resolved(trained, tmp_path, monkeypatch, capsys):
+def test_environment_variables_are_not_resolved(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SECRET", "42424242")
     state = torch.load(trained("alibi"), weights_only=True)
     flat = {"arch": "alibi_lm", "task": "language_modeling", "data": "${oc.env:SECRET}"}
@@ -229,9 +229,7 @@ def test_variables_of_the_environment_are_not_resolved(trained, tmp_path, monkey
 
 
 @pytest.mark.parametrize("verb", ["eval", "eval-lm", "validate", "train"])
-def test_no_shell_sees_the_name_of_a_data_folder(
-    verb, trained, tmp_path, capsys, mark, monkeypatch
-):
+def test_data_folder_name_reaches_no_shell(verb, trained, tmp_path, capsys, mark, monkeypatch):
     """fairseq's reader of FASTA files would run it."""
     folder = tmp_path / f"data;touch {mark.name};"
     folder.mkdir()

@@ -115,7 +115,7 @@ def test_shipped_windows_divide_scored_tokens(path):
         ({"parts": "alibi"}, "parts"),
     ],
 )
-def test_bad_descriptions(tmp_path, changes, named):
+def test_invalid_configurations_are_rejected(tmp_path, changes, named):
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(DESCRIPTION | changes))
     with pytest.raises(UserInputError, match=named):

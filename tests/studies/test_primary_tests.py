@@ -161,7 +161,7 @@ def test_same_windows_have_no_change():
     assert estimate.p_within(percent_to_nats(0.5)) == 0
 
 
-def test_p_value_is_the_largest_condition():
+def test_p_value_is_largest_of_conditions():
     estimate = Estimate(0.0, 0.01, 10, (3, 3))
     conditions = (Condition("a", estimate, high=0.1), Condition("b", estimate, high=0.001))
     test = PrimaryTest("E", "", conditions, adjusted_p=0.5)

@@ -34,7 +34,7 @@ def update(optimiser, own: list, steps: range) -> None:
         optimiser.step()
 
 
-def test_updates_are_those_of_fairseqs_adam_and_its_state_continues_a_run():
+def test_updates_and_state_match_fairseq_adam():
     theirs, ours, first = parameters(), parameters(), parameters()
     update(FairseqAdam(SimpleNamespace(**OPTIONS), theirs), theirs, range(8))
     update(FusedAdam(SimpleNamespace(**OPTIONS), ours), ours, range(8))
@@ -49,6 +49,6 @@ def test_updates_are_those_of_fairseqs_adam_and_its_state_continues_a_run():
         assert torch.equal(again, found)
 
 
-def test_options_of_other_implementations_are_refused():
+def test_options_of_other_optimizers_are_rejected():
     with pytest.raises(UserInputError, match="--fp16-adam-stats needs --optimizer adam"):
         FusedAdam(SimpleNamespace(**{**OPTIONS, "fp16_adam_stats": True}), parameters())

@@ -22,7 +22,7 @@ from alibi_fairseq.training import save_dir
         pytest.param("--activation-fn", "gelu", "relu", marks=pytest.mark.slow),
     ],
 )
-def test_another_model_of_the_same_shapes_is_refused(
+def test_different_model_of_same_shapes_is_rejected(
     data_bin, checkpoint, tmp_path, flag, value, before
 ):
     flags = [*SHORT, flag, value, "--max-update", 5, "--save-dir", tmp_path / "run"]
@@ -32,7 +32,7 @@ def test_another_model_of_the_same_shapes_is_refused(
     in_process("train", data_bin, *flags, "--max-update", 6)  # resumes what was started there
 
 
-def test_another_memory_is_refused(data_bin, tmp_path):
+def test_different_memory_is_rejected(data_bin, tmp_path):
     memory = ["--task", "segment_language_modeling", "--position-method", "transformer_xl"]
     flags = [*SHORT, *memory, "--save-dir", tmp_path / "run"]
     in_process("train", data_bin, *flags, "--mem-len", 8)
@@ -40,7 +40,7 @@ def test_another_memory_is_refused(data_bin, tmp_path):
         in_process("train", data_bin, *flags, "--mem-len", 16, "--max-update", 5)
 
 
-def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tmp_path):
+def test_different_dictionary_of_same_size_is_rejected(checkpoint, data_bin, tmp_path):
     data = make_data(tmp_path)
     dictionary = Dictionary.load(str(data / "dict.txt"))
     dictionary.symbols[4:6] = dictionary.symbols[5:3:-1]
@@ -60,7 +60,7 @@ def test_another_dictionary_of_the_same_size_is_refused(checkpoint, data_bin, tm
     ],
     ids=str,
 )
-def test_a_damaged_training_state(data_bin, checkpoint, tmp_path, refuse, damage):
+def test_corrupted_training_state_is_rejected(data_bin, checkpoint, tmp_path, refuse, damage):
     state = torch.load(checkpoint, weights_only=True)
     state["extra_state"] = {**state["extra_state"], **damage}
     torch.save(state, tmp_path / "checkpoint_last.pt")
@@ -72,7 +72,7 @@ def test_a_damaged_training_state(data_bin, checkpoint, tmp_path, refuse, damage
 
 
 class TestSaveDir:
-    def test_a_second_training_names_the_first(self, data_bin, tmp_path):
+    def test_second_training_names_first(self, data_bin, tmp_path):
         with save_dir.lock_save_dir(str(tmp_path)):
             with pytest.raises(
                 UserInputError, match=r"another training \(process \d+ on .*\) holds"
@@ -84,16 +84,16 @@ class TestSaveDir:
         assert not list(tmp_path.iterdir())
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
 
-    def test_the_lock_of_a_killed_training_does_not_matter(self, data_bin, tmp_path):
+    def test_lock_of_killed_training_is_released(self, data_bin, tmp_path):
         (tmp_path / "training.lock").write_text("process 1 on elsewhere\n")
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
 
-    def test_a_folder_that_cannot_be_written(self, data_bin, tmp_path):
+    def test_read_only_folder_is_rejected(self, data_bin, tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(UserInputError, match="--save-dir .* cannot be written to"):
             in_process("train", data_bin, *SHORT, "--save-dir", tmp_path / "file" / "below")
 
-    def test_a_file_system_without_locks(self, tmp_path, monkeypatch, caplog):
+    def test_file_system_without_locks(self, tmp_path, monkeypatch, caplog):
         def flock(*_):
             raise OSError("no locks available")
 

@@ -31,7 +31,7 @@ def updates_of(path) -> int:
     return torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"]
 
 
-def test_a_full_disk(data_bin, tmp_path, monkeypatch):
+def test_full_disk_is_reported(data_bin, tmp_path, monkeypatch):
     flags = [data_bin, *SHORT, "--save-interval-updates", 1, "--keep-interval-updates", 9]
     flags += ["--save-dir", tmp_path]
     with monkeypatch.context() as patch:
@@ -45,7 +45,7 @@ def test_a_full_disk(data_bin, tmp_path, monkeypatch):
     assert updates_of(tmp_path / "checkpoint_last.pt") == 3
 
 
-def test_a_limit_on_the_size_of_files(tmp_path):
+def test_file_size_limit_is_reported(tmp_path):
     """A real error of the operating system, in the middle of torch's own writer."""
     import resource
     import signal
@@ -79,9 +79,7 @@ def flipped(content: bytes) -> bytes:
         pytest.param(lambda content: b"PK" * 99, id="something else", marks=pytest.mark.slow),
     ],
 )
-def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(
-    data_bin, tmp_path, caplog, harm
-):
+def test_corrupted_checkpoint_is_replaced_by_newest_valid(data_bin, tmp_path, caplog, harm):
     flags = [data_bin, *SHORT, "--save-interval-updates", 2, "--keep-interval-updates", 9]
     flags += ["--save-dir", tmp_path, "--max-update"]
     in_process("train", *flags, 5)
@@ -95,14 +93,14 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(
     assert (tmp_path / "checkpoint_last.pt.damaged").is_file()
 
 
-def test_no_whole_checkpoint_at_all(data_bin, tmp_path):
+def test_missing_valid_checkpoint_is_reported(data_bin, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
     with pytest.raises(UserInputError, match="whole"):
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_last.pt"]
 
 
-def test_a_flipped_bit_is_noticed_by_an_evaluation(data_bin, checkpoint, tmp_path):
+def test_evaluation_detects_flipped_bit(data_bin, checkpoint, tmp_path):
     path = tmp_path / "flipped.pt"
     path.write_bytes(flipped(checkpoint.read_bytes()))
     torch.load(path, weights_only=True)  # torch alone notices nothing

@@ -41,7 +41,7 @@ def signal_at_update(monkeypatch, update: int, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_resumes_to_the_same_numbers(monkeypatch, whole, data, tmp_path, number):
+def test_resumed_run_is_bitwise_identical(monkeypatch, whole, data, tmp_path, number):
     flags = (*FLAGS, "--max-update", "40")
     with monkeypatch.context() as patch:
         signal_at_update(patch, 10, number)
@@ -79,7 +79,7 @@ def test_signal_handlers_are_restored():
 
 
 class TestStopRequest:
-    def test_the_second_ctrl_c_interrupts(self):
+    def test_second_ctrl_c_interrupts(self):
         request = shutdown.TrainingStopHandler()
         request.training = True
         request.receive(signal.SIGTERM)
@@ -88,7 +88,7 @@ class TestStopRequest:
             request.receive(signal.SIGINT)
         assert request.signal == signal.SIGTERM
 
-    def test_before_the_training_ctrl_c_interrupts_and_others_are_kept(self):
+    def test_signals_before_training(self):
         request = shutdown.TrainingStopHandler()
         request.receive(signal.SIGUSR1)
         with pytest.raises(KeyboardInterrupt):
@@ -110,7 +110,7 @@ class TestStopRequest:
         request.signal, request.training, request.stopped_early = number, training, early
         assert shutdown.exit_code(request, environment) == code
 
-    def test_children_that_train_are_asked_to_stop(self, monkeypatch):
+    def test_training_children_are_asked_to_stop(self, monkeypatch):
         children, asked = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)], []
         monkeypatch.setattr("multiprocessing.active_children", lambda: children)
         monkeypatch.setattr(os, "kill", lambda *call: asked.append(call))
@@ -124,7 +124,7 @@ class TestStopRequest:
     @pytest.mark.parametrize(
         ("updates", "last", "early"), [(4, 5, True), (5, 5, False), (9, 0, True)]
     )
-    def test_a_signal_after_the_last_update_stops_nothing(self, caplog, updates, last, early):
+    def test_signal_after_last_update_is_ignored(self, caplog, updates, last, early):
         limits = SimpleNamespace(max_update=last, max_epoch=0, stop_time_hours=0)
         data = SimpleNamespace(validate_after_updates=0, validate_interval_updates=0)
         saving = SimpleNamespace(save_interval_updates=0)

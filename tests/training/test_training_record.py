@@ -28,7 +28,7 @@ def run(data, folder, updates, *flags):
     return load_results_file(folder / TRAINING_FILE)
 
 
-def test_each_validation_is_a_cell(data, tmp_path, caplog):
+def test_each_validation_adds_record(data, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         document = run(data, tmp_path / "run", 20, "--log-format", "json")
     assert document["kind"] == "training" and document["corpus"] == data.name
@@ -54,7 +54,7 @@ def test_each_validation_is_a_cell(data, tmp_path, caplog):
     assert cells[-1]["loss_bits"] == pytest.approx(float(measured["loss"]), abs=1e-4)
 
 
-def test_a_resumed_run_continues_its_document(data, tmp_path):
+def test_resumed_run_continues_results_file(data, tmp_path):
     whole = run(data, tmp_path / "whole", 30)
     parts = run(data, tmp_path / "parts", 13)
     assert [cell["updates"] for cell in parts["cells"]] == [10, 13]
@@ -69,14 +69,14 @@ def test_a_resumed_run_continues_its_document(data, tmp_path):
     assert hours == sorted(hours) and hours[0] > 0
 
 
-def test_a_run_from_another_runs_weights_starts_anew(data, tmp_path):
+def test_run_from_other_weights_starts_new_record(data, tmp_path):
     run(data, tmp_path / "first", 10)
     restore = ("--finetune-from-model", str(tmp_path / "first" / "checkpoint_last.pt"))
     second = run(data, tmp_path / "second", 10, *restore)
     assert [cell["trained_tokens"] for cell in second["cells"]] == [640]
 
 
-def test_what_is_written_after_a_stop_is_of_the_checkpoint(data, tmp_path):
+def test_record_after_stop_matches_checkpoint(data, tmp_path):
     """Validations after the last checkpoint are measured again, not kept twice."""
     folder = tmp_path / "run"
     run(data, folder, 15, "--save-interval-updates", "5", "--keep-interval-updates", "-1")
