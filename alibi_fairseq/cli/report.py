@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import UserInputError, did_you_mean
 from ..paper.report import write_report
-from ..paper.report_data import collect
-from .options import CliCommand, option
+from ..paper.report_data import ReportData, collect
+from ..reporting.perplexity_by_length import MODEL_COLUMNS, available_columns
+from .options import CliCommand, names, option
 
 
 @dataclass
@@ -27,14 +29,44 @@ class ReportCommand(CliCommand):
         False,
     )
     title: str | None = option(
-        "title of the report and of figures without a counterpart in the paper", None
+        "title of the report and of figures without a counterpart in the paper",
+        None,
+        metavar="TEXT",
+    )
+    columns: list[str] = option(
+        "columns of the tables of your own results, in this order: evaluation lengths, and "
+        f"{', '.join(MODEL_COLUMNS)} (default: all lengths)",
+        (),
+        type=names,
+        metavar="A,B,…",
+    )
+    latex: bool = option(
+        "also write the tables of your own results in LaTeX, as tables/*.tex", False
     )
 
     def __call__(self) -> None:
         """Write the report, and print its path."""
         results = collect(self.results)
-        page = write_report(results, self.out, self.paper or not self.results, self.title)
+        self.check_columns(results)
+        with_paper = self.paper or not self.results
+        page = write_report(
+            results, self.out, with_paper, self.title, self.columns, with_latex=self.latex
+        )
         measured = sum(len(document["cells"]) for _, document in results.documents)
         comparable = sum(not point.unlike_paper for point in results.points)
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")
+
+    def check_columns(self, results: ReportData) -> None:
+        """Check that each column can be shown.
+
+        Raises:
+            UserInputError: no results have a column.
+        """
+        available = available_columns(results.points)
+        for name in self.columns:
+            if name not in available:
+                raise UserInputError(
+                    f"--columns: the results have no column '{name}'."
+                    f"{did_you_mean(name, available)} Choose from {', '.join(available)}."
+                )

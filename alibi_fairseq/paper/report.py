@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import ReportData, machine_of
 from alibi_fairseq.paper.report_figures import FIGURES
-from alibi_fairseq.reporting import markdown, perplexity_by_length
+from alibi_fairseq.reporting import latex, markdown, perplexity_by_length
 from alibi_fairseq.reporting.markdown import literal
 from alibi_fairseq.results.measurements import Measurement, size_text
 
@@ -27,14 +28,32 @@ class ReportWriter:
         self.names: set[tuple[str, str]] = set()
         self.page: list[str] = []
 
-    def table(self, name: str, title: str, body: str, notes: list[str] | None = None) -> None:
-        """Write a table to a file and add it to the page as a section."""
+    def table(
+        self,
+        name: str,
+        title: str,
+        body: str,
+        notes: list[str] | None = None,
+        latex_text: str = "",
+    ) -> None:
+        """Write a table to a file and add it to the page as a section.
+
+        Args:
+            name: file name, which may have any characters.
+            title: title of the section.
+            body: the table in Markdown.
+            notes: notes in Markdown, for a list below the table.
+            latex_text: the table in LaTeX, for another file; empty: none.
+        """
         section = f"{literal(title)}\n\n{body}"
         if notes:
             section += "\n" + "".join(f"- {note}\n" for note in notes)
         path = self.out / "tables" / f"{self._unique('tables', name)}.md"
         with atomic_write(path) as stream:
             stream.write(f"# {section}")
+        if latex_text:
+            with atomic_write(path.with_suffix(".tex")) as stream:
+                stream.write(latex_text)
         self.page.append(f"### {section}")
 
     def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
@@ -58,7 +77,12 @@ class ReportWriter:
 
 
 def write_report(
-    results: ReportData, out: Path, with_paper: bool = False, title: str | None = None
+    results: ReportData,
+    out: Path,
+    with_paper: bool = False,
+    title: str | None = None,
+    columns: Sequence[str] = (),
+    with_latex: bool = False,
 ) -> Path:
     """Write ``report.md``, ``tables/``, and ``figures/``, and return the path of the page.
 
@@ -68,6 +92,9 @@ def write_report(
         with_paper: whether to include all of the paper's tables and figures, not only those on
             corpora of the results.
         title: title of the page, and of the tables and figures of the user's measurements.
+        columns: columns of the tables of the user's measurements, as in
+            :func:`.perplexity_by_length.length_tables`.
+        with_latex: whether to write the tables of the user's measurements in LaTeX, too.
     """
     report = ReportWriter(out)
     corpora = {document["corpus"] for _, document in results.documents}
@@ -85,7 +112,7 @@ def write_report(
     ]
     if results.documents:
         report.page += ["## Sources\n", source_table(results, out)]
-        perplexities(report, results, title)
+        perplexities(report, results, title, columns, with_latex)
     if items:
         paper_sections(report, results, items)
     path = out / "report.md"
@@ -122,7 +149,13 @@ def source_table(results: ReportData, out: Path) -> str:
     return markdown.table(headers, rows, left=6)
 
 
-def perplexities(report: ReportWriter, results: ReportData, page_title: str | None) -> None:
+def perplexities(
+    report: ReportWriter,
+    results: ReportData,
+    page_title: str | None,
+    columns: Sequence[str],
+    with_latex: bool,
+) -> None:
     """Add a section for each corpus and model, with the model's size if it is unique."""
     groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
     for point in results.points:
@@ -137,7 +170,13 @@ def perplexities(report: ReportWriter, results: ReportData, page_title: str | No
         if caveat:
             report.page.append(caveat)
         name = f"{title} lengths"
-        report.table(name, f"{title}: perplexity", perplexity_by_length.length_table(points))
+        tables = perplexity_by_length.length_tables(points, columns=columns)
+        body = perplexity_by_length.to_markdown(tables)
+        latex_text = ""
+        if with_latex:
+            titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
+            latex_text = latex.document_part(titled)
+        report.table(name, f"{title}: perplexity", body, latex_text=latex_text)
         if len({point.length for point in points}) > 1:
             draw = partial(perplexity_by_length.draw_lengths, points, title)
             report.figure(name, f"{title}: perplexity by evaluation length", draw)

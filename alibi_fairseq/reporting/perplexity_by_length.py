@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from alibi_fairseq.reporting import markdown, plots
+from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.measurements import Measurement, Series, group_by_model, text_names
 
 #: Additional columns of a table: header → (position method, training length) → text.
@@ -15,7 +16,27 @@ Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
 
 
 def length_table(points: Iterable[Measurement], more: Columns | None = None) -> str:
-    """Format perplexities by model and length in Markdown, one table per split, stride, and text.
+    """Format the tables of :func:`length_tables` in Markdown."""
+    return to_markdown(length_tables(points, more))
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """Format tables in Markdown, each with its caption above and its notes below."""
+    parts = []
+    for table in tables:
+        body = markdown.table(table.headers, table.rows, table.left)
+        parts.append(f"{markdown.literal(table.caption)}:\n\n{body}")
+        parts += [f"{note}\n" for note in table.notes]
+    text = "\n".join(parts)
+    return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
+
+
+def length_tables(
+    points: Iterable[Measurement],
+    more: Columns | None = None,
+    columns: Sequence[str] = (),
+) -> list[Table]:
+    """Return the perplexities by model and length, one table per split, stride, and text.
 
     A table of bits per byte, which are comparable across tokenizers, follows each table for which
     they are known.
@@ -23,18 +44,27 @@ def length_table(points: Iterable[Measurement], more: Columns | None = None) -> 
     Args:
         points: measurements of any models.
         more: additional columns, such as training costs.
+        columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A table
+            omits those that it lacks (default: all lengths).
     """
     tables = []
     for name, part in split_by_evaluation(points).items():
-        tables.append(f"Perplexity on {markdown.literal(name)}:\n\n{_by_length(part, more=more)}")
+        table = _by_length(part, markdown.point, more, columns)
+        part_tables = [replace(table, caption=f"Perplexity on {name}")]
         if any(point.bits_per_byte is not None for point in part):
-            table = _by_length(part, _bits_per_byte)
-            tables.append(f"Bits per byte on {markdown.literal(name)}:\n\n{table}")
-        note = markdown.past_end_note(part)
+            table = _by_length(part, _bits_per_byte, {}, columns)
+            part_tables.append(replace(table, caption=f"Bits per byte on {name}"))
+        note = markdown.past_end_note(part).strip()
         if note:
-            tables.append(note)
-    text = "\n".join(tables)
-    return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
+            part_tables[-1] = replace(part_tables[-1], notes=[note])
+        tables += part_tables
+    return tables
+
+
+def available_columns(points: Iterable[Measurement]) -> list[str]:
+    """Return the names that :func:`length_tables` accepts as columns."""
+    lengths = sorted({point.length for point in points})
+    return [*map(str, lengths), *MODEL_COLUMNS]
 
 
 def split_by_evaluation(points: Iterable[Measurement]) -> dict[str, list[Measurement]]:
@@ -60,25 +90,64 @@ def _evaluation_order(point: Measurement) -> tuple[bool, str, bool, int]:
 
 def _by_length(
     points: list[Measurement],
-    show: Callable[[Measurement | None], str] = markdown.point,
-    more: Columns | None = None,
-) -> str:
-    """Format one table with a row per model and a column per evaluation length."""
+    show: Callable[[Measurement | None], str],
+    more: Columns | None,
+    columns: Sequence[str],
+) -> Table:
+    """Create a table with a row per model and a column per evaluation length."""
     extra_columns = more or {}
-    lengths = sorted({point.length for point in points})
+    names = [str(length) for length in sorted({point.length for point in points})]
+    if columns:
+        names = [name for name in columns if name in names or name in MODEL_COLUMNS]
     rows = []
     for model in group_by_model(points):
-        by_length = {point.length: point for point in model.points}
         row = [model.label]
-        for length in lengths:
-            measured = by_length.get(length)
-            is_shorter = length < (model.train_length or 0)
-            row.append(markdown.NOTHING if measured is None and is_shorter else show(measured))
+        for name in names:
+            if name in MODEL_COLUMNS:
+                row.append(MODEL_COLUMNS[name](model))
+            else:
+                row.append(_at_length(model, int(name), show))
         key = (model.position_method, model.train_length)
         for texts in extra_columns.values():
             row.append(texts.get(key, markdown.NOTHING))
         rows.append(row)
-    return markdown.table([markdown.CORNER, *map(str, lengths), *extra_columns], rows)
+    return Table([markdown.CORNER, *names, *extra_columns], rows)
+
+
+def _at_length(model: Series, length: int, show: Callable[[Measurement | None], str]) -> str:
+    """Format the measurement of a model at a length, which may be missing."""
+    for point in model.points:
+        if point.length == length:
+            return show(point)
+    is_shorter = length < (model.train_length or 0)
+    return markdown.NOTHING if is_shorter else show(None)
+
+
+def _parameters(model: Series) -> str:
+    """Format the number of parameters of a model."""
+    count = model.points[0].parameters
+    return markdown.NOTHING if count is None else f"{count / 1e6:.1f}M"
+
+
+def _updates(model: Series) -> str:
+    """Format the update counts of a model's checkpoints."""
+    counts = {point.updates for point in model.points if point.updates is not None}
+    if not counts:
+        return markdown.NOTHING
+    return ", ".join(f"{count:,}" for count in sorted(counts))
+
+
+def _seeds(model: Series) -> str:
+    """Format the number of averaged seeds."""
+    return ", ".join(str(count) for count in sorted({point.seeds for point in model.points}))
+
+
+#: Columns that describe the model, by header.
+MODEL_COLUMNS: dict[str, Callable[[Series], str]] = {
+    "parameters": _parameters,
+    "updates": _updates,
+    "seeds": _seeds,
+}
 
 
 def _bits_per_byte(point: Measurement | None) -> str:

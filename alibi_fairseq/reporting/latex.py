@@ -1,0 +1,73 @@
+"""LaTeX tables with the rules of the package booktabs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.table import Table
+
+HEADER = "% Written by `alibi-fairseq report --latex`. Requires \\usepackage{booktabs}.\n"
+#: LaTeX of each character that has a meaning of its own or is missing from LaTeX's default fonts.
+ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "≠": r"$\neq$",
+    "≤": r"$\leq$",
+    "→": r"$\rightarrow$",
+    "↓": r"$\downarrow$",
+    "†": r"$\dagger$",
+}
+_TRANSLATION = str.maketrans(ESCAPES)
+
+
+def literal(text: str) -> str:
+    """Escape text so that LaTeX interprets none of it."""
+    one_line = " ".join(str(text).split())
+    # Two hyphens in a row would become a dash, for example in the name of an option.
+    parts = [part.translate(_TRANSLATION) for part in one_line.split("--")]
+    return "-{}-".join(parts)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(literal(cell) for cell in cells) + " \\\\\n"
+
+
+def tabular(table: Table) -> str:
+    """Format a table as a ``tabular`` environment, without caption and notes."""
+    alignment = "l" * table.left + "r" * (len(table.headers) - table.left)
+    rows = "".join(_row(row) for row in table.rows)
+    return (
+        f"\\begin{{tabular}}{{{alignment}}}\n"
+        f"\\toprule\n{_row(table.headers)}\\midrule\n{rows}\\bottomrule\n"
+        "\\end{tabular}\n"
+    )
+
+
+def document_part(tables: Iterable[Table]) -> str:
+    """Format tables as ``table`` environments with captions, to include in a document."""
+    parts = [HEADER]
+    for table in tables:
+        sentences = [f"{table.caption}.", *table.notes]
+        if any(markdown.CHANCE in cell for row in table.rows for cell in row):
+            sentences.append(markdown.CHANCE_NOTE)
+        caption = literal(" ".join(sentences))
+        parts.append(
+            f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{tabular(table)}\\end{{table}}\n"
+        )
+    return "\n".join(parts)

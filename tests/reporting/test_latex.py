@@ -1,0 +1,76 @@
+"""Tables of a report in LaTeX, and their columns."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from results_documents import cells_of, document, evaluation_cell, figures_as_svg
+
+from alibi_fairseq import cli
+from alibi_fairseq.reporting import latex
+from alibi_fairseq.reporting.table import Table
+from alibi_fairseq.results.schema import save_results_file
+
+
+def test_tabular_matches_pandas():
+    pandas = pytest.importorskip("pandas")
+    headers = ["model_name", "50% & more", "#2"]
+    rows = [["ALiBi, L=64", "$1", "{2}"], ["a_b", "18.40", "missing"]]
+    frame = pandas.DataFrame(rows, columns=headers)
+    expected = frame.to_latex(index=False, escape=True, column_format="lrr")
+    assert latex.tabular(Table(headers, rows)) == expected
+
+
+def test_special_characters_are_escaped():
+    escaped = latex.literal("\\input{x} ~ ^ <b> | – 1 ± 2 † --lr")
+    assert escaped == (
+        r"\textbackslash{}input\{x\} \textasciitilde{} \textasciicircum{} \textless{}b\textgreater{} "
+        r"\textbar{} -- 1 $\pm$ 2 $\dagger$ -{}-lr"
+    )
+    assert latex.literal("% a comment\nnext") == r"\% a comment next"
+
+
+@pytest.fixture
+def report(tmp_path):
+    """Report of a model at three lengths, in an output folder."""
+    cells = []
+    for length, value in ((64, 60.0), (256, 59.0), (512, 58.5)):
+        facts = {"parameters": 700_000, "updates": 1000, "display_name": "50%_off"}
+        cells.append(evaluation_cell(value, length=length, **facts))
+    save_results_file(document(*cells), tmp_path / "mine.json")
+
+    def run(*options: str) -> int:
+        with figures_as_svg():
+            return cli.main(
+                ["report", str(tmp_path / "mine.json"), "--out", str(tmp_path / "out"), *options]
+            )
+
+    return run
+
+
+def test_report_writes_latex_tables(report, tmp_path):
+    assert report() == 0
+    assert not list(tmp_path.glob("out/tables/*.tex"))
+    assert report("--latex") == 0
+    text = (tmp_path / "out/tables/demo-lengths.tex").read_text()
+    assert r"\begin{tabular}{lrrr}" in text
+    assert r"\caption{demo: Perplexity on valid, non-overlapping.}" in text
+    assert re.search(r"50\\%\\_off, L=64 & 60\.00 & 59\.00 & 58\.50 \\\\\n", text)
+
+
+def test_report_shows_columns_in_order(report, tmp_path):
+    assert report("--columns", "512,parameters,updates,seeds,64", "--latex") == 0
+    (header, row) = cells_of((tmp_path / "out/tables/demo-lengths.md").read_text())
+    assert header[1:] == ["512", "parameters", "updates", "seeds", "64"]
+    assert row[1:] == ["58.50", "0.7M", "1,000", "1", "60.00"]
+    text = (tmp_path / "out/tables/demo-lengths.tex").read_text()
+    assert "& 58.50 & 0.7M & 1,000 & 1 & 60.00" in text
+
+
+def test_unknown_column_is_rejected(report, tmp_path, capsys):
+    assert report("--columns", "64,parameter") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no column 'parameter'. Did you mean 'parameters'?" in line
+    assert "Choose from 64, 256, 512, parameters, updates, seeds." in line
+    assert not (tmp_path / "out").exists()
