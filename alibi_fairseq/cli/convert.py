@@ -25,13 +25,28 @@ class Export(CliCommand):
         (),
         metavar="FILE",
     )
+    results: list[Path] = option(
+        "results files of `eval`; the model card shows their perplexities of this checkpoint",
+        (),
+        metavar="RESULTS",
+    )
+    license: str | None = option(
+        "license identifier for the model card, for example apache-2.0 (default: none is stated)",
+        None,
+        metavar="ID",
+    )
 
     def __call__(self) -> None:
         from ..huggingface.export import export
+        from ..huggingface.model_card import check_license
 
+        if self.license is not None:
+            check_license(self.license)
         for file in self.tokenizer:
             open_input(file).close()
-        converted = export(self.path, self.data, self.out, self.tokenizer)
+        converted = export(
+            self.path, self.data, self.out, self.tokenizer, self.results, self.license
+        )
         print(f"Wrote {self.out} as {converted.architecture}. {converted.reason}")
         print(f"Largest difference of log-probabilities: {converted.difference:.1e}")
 

@@ -23,6 +23,7 @@ from ..files import atomic_folder
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import NAME, Converted, convert
+from .model_card import measurements_with, model_card
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
@@ -30,20 +31,28 @@ from .tokenization_alibi_lm import AlibiLmTokenizer
 NUM_CHECKED_LINES = 200
 #: Smallest fraction of these lines whose token IDs must be unchanged.
 MIN_UNCHANGED = 0.95
-#: Template of the model card, with the metadata block of model hubs.
-CARD = Path(__file__).with_name("card.md")
 
 
-def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Path]) -> Converted:
+def export(
+    checkpoint: Path,
+    data: Path,
+    out: Path,
+    tokenizer_files: Sequence[Path],
+    results_files: Sequence[Path] = (),
+    license_identifier: str | None = None,
+) -> Converted:
     """Write the folder.
 
     Args:
         out: folder to write; it must be missing or empty.
         tokenizer_files: files of the tokenizer, if they are not next to the data.
+        results_files: results files whose measurements of the checkpoint the model card shows.
+        license_identifier: license for the model card; None: no license is stated.
 
     Raises:
         UserInputError: if a file is missing or invalid; nothing is written.
     """
+    points = measurements_with(checkpoint, results_files)
     with atomic_folder(out) as folder:
         dictionary = load_dictionary(data)
         tokenizer = build_tokenizer(data, find_files(data, dictionary, tokenizer_files))
@@ -64,9 +73,13 @@ def export(checkpoint: Path, data: Path, out: Path, tokenizer_files: Sequence[Pa
         # Some tokenizers do not need it, but `import-hf` does.
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
         code = ", trust_remote_code=True"
-        card = CARD.read_text(encoding="utf-8").format(
-            **{**loaded.facts, **vars(converted)},
-            run=checkpoint.resolve().parent.name,
+        card = model_card(
+            loaded.facts,
+            converted,
+            DataFolder.open(data),
+            checkpoint,
+            points,
+            license_identifier,
             name=out.name,
             for_model=code if converted.architecture == NAME else "",
             for_tokenizer=code if is_custom_tokenizer else "",

@@ -1,0 +1,134 @@
+"""Model card of an exported folder: ``README.md`` with the metadata block of model hubs."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import UserInputError
+from ..files import sha256_file
+from ..reporting.markdown import literal
+from ..reporting.perplexity_by_length import length_table
+from ..results.data_folder import DataFolder
+from ..results.measurements import Measurement, measurements_of
+from ..results.schema import TRAINING_FILE, load_results_file
+from .conversion import Converted
+
+#: Template of the model card, below the metadata block.
+TEMPLATE = Path(__file__).with_name("card.md")
+UNKNOWN = "not recorded"
+
+
+def check_license(identifier: str) -> None:
+    """Check that a text has the form of a license identifier of model hubs, such as ``apache-2.0``.
+
+    Raises:
+        UserInputError: the text has another form.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", identifier):
+        raise UserInputError(
+            f"--license '{identifier}' is not a license identifier. "
+            "Pass one in lowercase, such as mit, apache-2.0, cc-by-4.0, or other."
+        )
+
+
+def measurements_with(checkpoint: Path, results_files: Sequence[Path]) -> list[Measurement]:
+    """Return the measurements of a checkpoint in results files, each once.
+
+    Raises:
+        UserInputError: a file is invalid, or has no perplexity of the checkpoint.
+    """
+    sha256 = sha256_file(checkpoint) if results_files else ""
+    points: dict[Measurement, None] = {}
+    for path in results_files:
+        results = load_results_file(path)
+        records = []
+        for record in results["cells"]:
+            if "perplexity" in record and record.get("checkpoint_sha256") == sha256:
+                records.append(record)
+        if not records:
+            raise UserInputError(
+                f"--results {path} has no perplexity of {checkpoint}. "
+                "Pass results that `alibi-fairseq eval` wrote for this checkpoint."
+            )
+        points.update(dict.fromkeys(measurements_of({**results, "cells": records})))
+    return list(points)
+
+
+def trained_tokens(checkpoint: Path, updates: int) -> int | None:
+    """Return the number of tokens a checkpoint was trained on, or None if it is not recorded.
+
+    The number is in ``training.json`` next to the checkpoint if it was saved at a validation.
+    """
+    path = checkpoint.parent / TRAINING_FILE
+    if not path.is_file():
+        return None
+    for record in load_results_file(path)["cells"]:
+        if record["updates"] == updates:
+            return record.get("trained_tokens")
+    return None
+
+
+def describe_data(data: DataFolder) -> str:
+    """Describe the corpus, the size of its training split, and its tokenizer."""
+    parts = [literal(data.corpus)]
+    summary = data.text_summary
+    if summary is not None:
+        if summary["train_tokens"] is not None:
+            parts.append(f"{summary['train_tokens']:,} tokens in the training split")
+        parts.append(f"tokenizer {literal(summary['tokenizer'])}")
+    return ", ".join(parts)
+
+
+def perplexity_section(points: Sequence[Measurement]) -> str:
+    """Format perplexities by evaluation length, with a table per corpus; empty without points."""
+    by_corpus: dict[str | None, list[Measurement]] = defaultdict(list)
+    for point in points:
+        by_corpus[point.corpus].append(point)
+    parts = []
+    for corpus, corpus_points in by_corpus.items():
+        parts.append(f"## Perplexity on {literal(str(corpus))}\n\n{length_table(corpus_points)}")
+    return "\n".join(parts)
+
+
+def model_card(
+    facts: dict[str, Any],
+    converted: Converted,
+    data: DataFolder,
+    checkpoint: Path,
+    points: Sequence[Measurement],
+    license_identifier: str | None,
+    **texts: str,
+) -> str:
+    """Return the text of the model card.
+
+    Args:
+        facts: facts about the model (:class:`.LoadedModel`).
+        converted: the converted model.
+        data: data folder with the dictionary of the checkpoint.
+        checkpoint: the exported checkpoint.
+        points: measurements of the checkpoint.
+        license_identifier: license for the metadata; None: no license is stated.
+        texts: further texts of the template.
+    """
+    metadata = {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    if license_identifier is not None:
+        metadata["license"] = license_identifier
+    tokens = trained_tokens(checkpoint, facts["updates"])
+    body = TEMPLATE.read_text(encoding="utf-8").format(
+        **{**facts, **vars(converted)},
+        run=literal(checkpoint.resolve().parent.name),
+        data=describe_data(data),
+        trained_tokens=UNKNOWN if tokens is None else f"{tokens:,}",
+        license=license_identifier or "not stated",
+        **texts,
+    )
+    card = f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n{body}"
+    if points:
+        card += f"\n{perplexity_section(points)}"
+    return card

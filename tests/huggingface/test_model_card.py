@@ -1,0 +1,70 @@
+"""Model cards of exported folders."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from huggingface_hub import ModelCard
+
+from alibi_fairseq.cli import main
+
+
+@pytest.fixture(scope="module")
+def results(trained, tmp_path_factory):
+    """Results file of a checkpoint at two lengths."""
+    path = tmp_path_factory.mktemp("results") / "alibi.json"
+    arguments = [str(trained.data), "--path", str(trained("alibi")), "--lengths", "32,64"]
+    assert main(["eval", *arguments, "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def export(trained, tmp_path, monkeypatch):
+    """Function that exports a checkpoint and returns the exit code."""
+    # The shared data has numbers as words, which look like token IDs.
+    monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
+
+    def run(*options: str) -> int:
+        arguments = ["--data", str(trained.data), "--path", str(trained("alibi"))]
+        return main(["export", *arguments, "--out", str(tmp_path / "model"), *options])
+
+    return run
+
+
+def test_card_has_license_and_results(export, results, tmp_path):
+    assert export("--license", "apache-2.0", "--results", str(results)) == 0
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert card.data.license == "apache-2.0"
+    assert card.data.library_name == "transformers"
+    assert card.data.pipeline_tag == "text-generation"
+    for record in json.loads(results.read_text())["cells"]:
+        assert f"{record['perplexity']:.2f}" in card.text
+    assert "| trained ↓ evaluated at → |" in card.text
+    assert "- License: apache-2.0" in card.text
+    assert "tokens: not recorded" not in card.text
+
+
+def test_card_invents_no_license(export, tmp_path):
+    assert export() == 0
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert card.data.license is None
+    assert "- License: not stated" in card.text
+    assert "Perplexity" not in card.text
+
+
+def test_results_of_other_checkpoint_are_rejected(export, results, tmp_path, capsys):
+    document = json.loads(results.read_text())
+    for record in document["cells"]:
+        record["checkpoint_sha256"] = "0" * 64
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(document))
+    assert export("--results", str(other)) == 2
+    assert f"--results {other} has no perplexity of" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_text_is_not_a_license_identifier(export, tmp_path, capsys):
+    assert export("--license", "MIT\nevil: true") == 2
+    assert "is not a license identifier" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
