@@ -6,8 +6,11 @@ import json
 
 import pytest
 from huggingface_hub import ModelCard
+from results_documents import document
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.huggingface.model_card import trained_tokens
+from alibi_fairseq.results.schema import save_results_file
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,19 @@ def test_card_has_license_and_results(export, results, tmp_path):
         assert f"{record['perplexity']:.2f}" in card.text
     assert "| trained ↓ evaluated at → |" in card.text
     assert "- License: apache-2.0" in card.text
-    assert "tokens: not recorded" not in card.text
+    assert "tokens: not recorded" in card.text  # this training did not validate
+
+
+def test_trained_tokens_are_those_of_update_count(tmp_path):
+    facts = {"position_method": "alibi", "train_length": 32, "subset": "valid", "loss_bits": 5.0}
+    records = []
+    for updates in (100, 200):
+        records.append({**facts, "updates": updates, "trained_tokens": 512 * updates})
+    save_results_file(document(*records, kind="training"), tmp_path / "training.json")
+    checkpoint = tmp_path / "checkpoint_best.pt"
+    assert trained_tokens(checkpoint, 100) == 51200
+    assert trained_tokens(checkpoint, 150) is None
+    assert trained_tokens(tmp_path / "other" / "checkpoint_best.pt", 100) is None
 
 
 def test_card_invents_no_license(export, tmp_path):
