@@ -15,12 +15,16 @@ from ..results.schema import TRAINING_FILE, load_results_file
 from ..runs import torchrun
 from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment
+from .cost import cost_table, run_cost
 from .datasets import PaperDataset
 from .recipe import Scale, flags
 from .report import write_report
 from .report_data import collect
 from .report_tables import perplexity_grid, table_rows
 from .tables import PaperEvaluation, PaperTraining, curve_evaluations, evaluations, points, title
+
+#: Checkpoint with the best validation loss.
+BEST = "checkpoint_best.pt"
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,22 @@ class ReproductionExperiment(Experiment):
         """Return the lines of a dry run that prepare the data."""
         return ["# data", *(data.preparation.line for data in self.data.values()), ""]
 
+    def costs(self) -> list[str]:
+        """Return the lines of a dry run that estimate time and disk space."""
+        if self.scale.updates is not None:
+            return [f"The time at the scale '{self.scale.name}' is unknown.", ""]
+        costs = []
+        for training in self.trainings:
+            run = self.run(training)
+            machine = self.machine or DeviceConfig(training.recipe.batch.gpus)
+            gpus = 0 if machine.cpu else machine.processes
+            # Besides those below: the last one, and the one with the best validation loss.
+            checkpoints = 2 + len(run.checkpoint_updates)
+            if run.final_checkpoint != BEST:
+                checkpoints += 1
+            costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
+        return [cost_table(costs), ""]
+
     def run(self, training: PaperTraining) -> Run:
         """Create the run of a training at this scale; its settings require prepared data."""
         recipe = self.scale.recipe(training.recipe)
@@ -106,7 +126,7 @@ class ReproductionExperiment(Experiment):
         final_checkpoint = f"checkpoint_{last}.pt"
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
-            final_checkpoint = "checkpoint_best.pt"
+            final_checkpoint = BEST
         log_flags = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
         return Run(
             name=recipe.path,

@@ -72,6 +72,10 @@ class Experiment(Protocol):
         """Return the lines that a dry run prints before the runs."""
         return []
 
+    def costs(self) -> list[str]:
+        """Return the lines that a dry run prints after the runs."""
+        return []
+
 
 def execute_experiment(experiment: Experiment, parallel: int | None = None) -> int:
     """Execute what is not complete; return an exit code as :func:`run_with_exit_code`.
@@ -160,6 +164,7 @@ def format_dry_run(experiment: Experiment) -> str:
         for command in runs_by_name[item.name].commands():
             lines.append(command.line)
         lines.append("")
+    lines += experiment.costs()
     total = f"{len(runs)} runs of {_total_tokens(runs):,} tokens in total"
     if trials:
         total += f", after {len(trials)} trials of {_total_tokens(trials):,} tokens"

@@ -1,0 +1,115 @@
+"""Estimates of what a run of the paper costs, from the comments at the head of its recipe.
+
+The paper's speeds and GPU hours are the basis of the comments' V100 hours. They include neither
+validation nor evaluation. Tests compare the comments with the recipes and the paper's numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..reporting import markdown
+from .recipe import CONFIGS, Recipe
+
+#: Bytes per weight in a checkpoint, whose numbers are all fp32.
+BYTES_PER_NUMBER = 4
+#: Numbers that each optimizer keeps per weight.
+OPTIMIZER_NUMBERS = {"nag": 1, "adam": 2}
+BASIS = (
+    "Estimates. V100 hours: the paper's speeds, without validation and evaluation (configs/README.md). "
+    "Hours: V100 hours divided by the GPUs; in total, one run after another. "
+    "Checkpoints: weights and state of the optimizer in fp32; data are not included. "
+    f"{markdown.NOTHING}: unknown."
+)
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Estimated cost of a run. Unknown values are None.
+
+    Attributes:
+        name: name of the run.
+        gpus: number of GPUs; 0 for a CPU.
+        v100_hours: hours of one V100.
+        checkpoint_gb: size of all checkpoints in 10⁹ bytes.
+    """
+
+    name: str
+    gpus: int
+    v100_hours: float | None
+    checkpoint_gb: float | None
+
+    @property
+    def hours(self) -> float | None:
+        """Duration of the run in hours."""
+        if self.v100_hours is None or not self.gpus:
+            return None
+        return self.v100_hours / self.gpus
+
+
+def stated_number(recipe: Recipe, unit: str) -> int | None:
+    """Return the number in front of a unit in the comment at the head of a recipe's file."""
+    path = CONFIGS / recipe.folder / f"{recipe.name}.yaml"
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    match = re.search(rf"([\d,]+) {unit}", " ".join(lines))
+    return int(match[1].replace(",", "")) if match else None
+
+
+def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCost:
+    """Estimate the cost of a run at the paper's scale.
+
+    Args:
+        recipe: the recipe.
+        updates: number of updates of the run, at most those of the recipe.
+        gpus: number of GPUs; 0 for a CPU, whose speed is unknown.
+        checkpoints: number of checkpoints that the run keeps.
+    """
+    hours = stated_number(recipe, "V100 hours")
+    v100_hours = None
+    if hours is not None and gpus:
+        v100_hours = hours * updates / recipe.updates
+    parameters = stated_number(recipe, "parameters")
+    checkpoint_gb = None
+    if parameters is not None:
+        numbers = 1 + OPTIMIZER_NUMBERS[str(recipe.options["optimizer"]["_name"])]
+        checkpoint_gb = checkpoints * parameters * numbers * BYTES_PER_NUMBER / 1e9
+    return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb)
+
+
+def cost_table(costs: Iterable[RunCost]) -> str:
+    """Format the costs of runs and their totals in Markdown; a sum with unknown parts is unknown."""
+    costs = list(costs)
+    rows = []
+    for cost in costs:
+        gpus = str(cost.gpus) if cost.gpus else "CPU"
+        numbers = (cost.v100_hours, cost.hours, cost.checkpoint_gb)
+        rows.append([cost.name, gpus, *map(_number, numbers)])
+    totals = (
+        _total(cost.v100_hours for cost in costs),
+        _total(cost.hours for cost in costs),
+        _total(cost.checkpoint_gb for cost in costs),
+    )
+    rows.append(["total", "", *map(_number, totals)])
+    headers = ["run", "GPUs", "V100 hours", "hours", "checkpoints (GB)"]
+    return f"{markdown.table(headers, rows)}\n{BASIS}"
+
+
+def _number(value: float | None) -> str:
+    """Format a number, or a dash if it is unknown."""
+    return markdown.NOTHING if value is None else f"{value:,.0f}"
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """Return the sum, or None if a value is unknown."""
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

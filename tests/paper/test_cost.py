@@ -1,0 +1,60 @@
+"""Estimates of GPU hours and disk space in a dry run."""
+
+from __future__ import annotations
+
+import pytest
+from results_documents import cells_of
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.cost import RunCost, cost_table, run_cost, stated_number
+from alibi_fairseq.paper.recipe import RECIPES
+
+
+@pytest.mark.parametrize("path", ["wikitext-103/alibi-512", "bookcorpus/sinusoidal-3072"])
+def test_hours_follow_from_figure_7(path):
+    recipe = RECIPES[path]
+    model = (recipe.position_method, recipe.train_length)
+    for row in paper.rows("figure07"):
+        if (row["position_method"], row["train_length"]) == model:
+            seconds = (
+                recipe.updates * recipe.batch.tokens_per_update / row["train_words_per_second"]
+            )
+    cost = run_cost(recipe, recipe.updates, gpus=8, checkpoints=2)
+    assert cost.v100_hours == pytest.approx(seconds / 3600, abs=0.5)
+    assert cost.hours == cost.v100_hours / 8
+
+
+def test_hours_are_those_of_table_12():
+    for row in paper.rows("table12"):
+        recipe = RECIPES[f"cc100-roberta/{row['position_method']}-{row['train_length']}"]
+        assert stated_number(recipe, "V100 hours") == row["gpu_hours"]
+
+
+def test_partial_run_costs_its_fraction():
+    recipe = RECIPES["cc100-roberta/alibi-512"]
+    whole = run_cost(recipe, recipe.updates, gpus=128, checkpoints=2)
+    half = run_cost(recipe, recipe.updates // 2, gpus=128, checkpoints=2)
+    assert half.v100_hours == whole.v100_hours / 2
+
+
+def test_unknown_cost_makes_total_unknown():
+    known = RunCost("a", 8, 100.0, 2.0)
+    unknown = RunCost("b", 0, None, 3.0)
+    rows = cells_of(cost_table([known, unknown]))
+    assert rows[1] == ["a", "8", "100", "12", "2"]
+    assert rows[2] == ["b", "CPU", "–", "–", "3"]
+    assert rows[3] == ["total", "", "–", "–", "5"]
+
+
+def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "table8", "--dry-run", "--gpus", "4"]) == 0
+    text = capsys.readouterr().out
+    rows = {row[0]: row[1:] for row in cells_of(text)}
+    assert rows["bookcorpus/alibi-512"][:3] == ["4", "405", "101"]
+    hours = [int(row[1]) for name, row in rows.items() if name.startswith("bookcorpus")]
+    assert rows["total"][1] == f"{sum(hours):,}"
+    assert "Estimates." in text
+    assert main(["reproduce", "table8", "--dry-run", "--scale", "mini"]) == 0
+    assert "The time at the scale 'mini' is unknown." in capsys.readouterr().out
