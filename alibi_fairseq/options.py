@@ -15,7 +15,8 @@ def option(help: str, default: Any = MISSING, **more: Any) -> Any:
         help: help text.
         default: value without the option.
         more: further arguments of ``add_argument``. ``flag`` names the option if its name differs
-            from that of the field, ``group`` is its heading in the help. The type is that of the annotation; a list takes several values.
+            from that of the field, and ``group`` is its heading in the help. The type is that of
+            the annotation; a sequence takes several values.
     """
     return field(default=default, metadata={"help": help, **more})
 
@@ -30,3 +31,27 @@ def names(text: str) -> list[str]:
     if "" in items:
         raise ValueError
     return list(dict.fromkeys(items))
+
+
+def positive(text: str) -> int:
+    """Return a positive integer.
+
+    Raises:
+        ValueError: the text is anything else.
+    """
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def percentage(text: str) -> float:
+    """Return a percentage above 0 and at most 25.
+
+    Raises:
+        ValueError: the text is anything else.
+    """
+    percent = float(text)
+    if not 0 < percent <= 25:
+        raise ValueError
+    return percent

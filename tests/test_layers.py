@@ -17,7 +17,13 @@ GLUE = {
     *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
     *("registration", "fairseq_patches", "training"),
     *("evaluation.checkpoint", "evaluation.data"),
-    *("data.pipeline", "data.tokenization", "data.wikitext103", "data.truncation", "data.probes"),
+    *(
+        "data.binarization",
+        "data.tokenization",
+        "data.wikitext103",
+        "data.truncation",
+        "data.probes",
+    ),
     *("compare.experiment", "compare.speeds"),
 }
 

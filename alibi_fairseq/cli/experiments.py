@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..data.pipeline import positive
 from ..errors import UserInputError
+from ..options import positive
 from .options import CliCommand, option
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""From text to fairseq's binary data, for ``alibi-fairseq prepare`` and the scripts in ``data-prep/``.
+"""Conversion of text to fairseq's binary data, for ``alibi-fairseq prepare`` and ``data-prep/``.
 
-``pipeline`` is the same for every corpus; each corpus has a module with its policy.
+``pipeline.prepare`` has the steps, which are the same for every corpus. The differences between
+corpora are methods of ``corpus_builder.CorpusBuilder``; each corpus has a subclass in a module of
+its name. ``binarization`` tokenizes the text and writes the binary files.
 """

@@ -1,14 +1,7 @@
-"""The Toronto BookCorpus, or any other books, as the paper uses them: whole books held out, 29k
-sub-word vocabulary. See data-prep/bookcorpus/README.md.
+"""The Toronto BookCorpus, or any other books, as in the paper: 29k sub-words, whole books held out.
 
-The text of a book is normalised: punctuation by sacremoses (Moses' rules for English), white space
-to single spaces, empty lines left out.
-
-Near-duplicates stay in one split. A book is the set of hashes of its 8-grams of lower-cased words. Two
-books are near-duplicates when the smaller one shares at least a twentieth of its set with the other
-(containment, so that a volume is recognised in a collected edition). For a large corpus only every
-M-th hash value is kept, the same ones in every book, which estimates the same ratio (Broder 1997, "On
-the resemblance and containment of documents", https://doi.org/10.1109/SEQUEN.1997.666900).
+The text of a book is normalized: punctuation by sacremoses (Moses' rules for English), white space
+to single spaces, empty lines dropped. See data-prep/bookcorpus/README.md.
 """
 
 from __future__ import annotations
@@ -18,10 +11,7 @@ import hashlib
 import io
 import itertools
 import os
-import random
-import re
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,8 +22,12 @@ import numpy as np
 
 from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
+from ..options import option, percentage, positive
 from ..results.manifest import other_name
-from .pipeline import BYTES_PER_TOKEN, SPLITS, CorpusBuilder, option, percentage, positive
+from .book_splits import Book, split_blocks, split_books
+from .corpus_builder import BYTES_PER_TOKEN, SPLITS, CorpusBuilder
+from .iterables import take_until
+from .near_duplicates import near_duplicates, shingles
 from .sources import (
     describe_files,
     file_list_digest,
@@ -46,44 +40,27 @@ from .sources import (
     texts,
 )
 from .tokenization import Tokenizer, WordPiece
-from .truncation import take_until
 from .worker_pool import map_in_order, progress
 
 CORPUS = "bookcorpus"
-LINES, TOKENS = 74_004_228, 984_846_357  # of the edition with one sentence per line
-# That edition has no book boundaries. A block has the mean length of its 11,038 books.
+#: Lines and tokens, as ``wc`` counts them, of the edition with one sentence per line.
+LINES = 74_004_228
+TOKENS = 984_846_357
+#: Lines of a block of that edition, which has no book boundaries. It has 11,038 books, and this is
+#: their mean length.
 LINES_PER_BLOCK = 6_704
-_LINE_FILES = "books_large_p"  # books_large_p1.txt and books_large_p2.txt
-_FEWEST = 20  # books or blocks of an excerpt: enough to hold some out
-
-DROPPED = "dropped"
-GRAM = 8  # words
-THRESHOLD = 0.05  # of the smaller book's 8-grams; unrelated books share less than a hundredth
-_WIDESPREAD = 200  # books; 8-grams that more of them share are boilerplate
-_KEPT = 20_000_000  # hashes in memory at a time, about
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass
-class Book:
-    """A book, or a block of a text without book boundaries.
-
-    Attributes:
-        sha256: hash of the raw contents, which identifies the book in a list.
-        group: near-duplicates share it: the number of the first of them.
-        split: ``train``, ``valid``, ``test`` or ``dropped``.
-        words: words of the normalised text.
-    """
-
-    name: str
-    sha256: str
-    group: int = 0
-    split: str = "train"
-    words: int = 0
+#: Beginning of the names of its files, books_large_p1.txt and books_large_p2.txt.
+_LINE_FILES = "books_large_p"
+#: Smallest number of books or blocks of an excerpt, enough to hold some out.
+_MIN_EXCERPT_BOOKS = 20
+#: Largest number of 8-gram hashes of all books together, about.
+_MAX_HASHES = 20_000_000
 
 
 @dataclass
 class BookCorpus(CorpusBuilder):
+    """The Toronto BookCorpus with one sentence per line, or a collection of books."""
+
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "books, sub-word level, whole books held out"
 
@@ -114,7 +91,7 @@ class BookCorpus(CorpusBuilder):
 
     def settings(self) -> dict:
         if self.wordpiece:
-            WordPiece(self.wordpiece)  # fails before hours of work
+            WordPiece(self.wordpiece)  # an error is raised now and not after hours of work
         return {
             "sources": file_list_digest(self.files),
             "seed": self.seed,
@@ -124,47 +101,50 @@ class BookCorpus(CorpusBuilder):
         }
 
     def read(self, work: Path, workers: int) -> dict:
-        lined = is_line_edition(self.sources)
-        genuine = lined and self._is_genuine() and not self.excerpt
-        folder, data_bin = work / "text", work / "data-bin"
-        books = self._normalise(folder, lined, workers)
-        _group(books, folder, workers)
-        if lined:
+        has_blocks = is_line_edition(self.sources)
+        is_genuine = has_blocks and self._is_genuine() and not self.excerpt
+        folder = work / "text"
+        books = self._normalize(folder, has_blocks, workers)
+        _group_near_duplicates(books, folder, workers)
+        if has_blocks:
             split_blocks(books, self.held_out, self.seed)
         else:
             split_books(books, self.held_out, self.seed)
             books.sort(key=lambda book: shuffle_key(self.seed, book.sha256))
+        end_of_book = b"" if has_blocks else b"\n"
         for split, path in self.texts(work).items():
             with open(path, "wb") as out:
                 for book in books:
                     if book.split == split:
                         out.write((folder / f"{book.sha256}.txt").read_bytes())
-                        out.write(b"" if lined else b"\n")
-        rows = ["split\tsha256\tgroup\tname\n"]
-        rows += [f"{b.split}\t{b.sha256}\t{b.group}\t{b.name}\n" for b in books]
-        data_bin.mkdir(exist_ok=True)
-        (data_bin / "splits.tsv").write_text("".join(rows), encoding="utf-8")
+                        out.write(end_of_book)
+        _write_split_list(books, work / "data-bin" / "splits.tsv")
         shutil.rmtree(folder)
-        held = Counter(book.split for book in books)
+        books_in_split = Counter(book.split for book in books)
         return {
-            "corpus": CORPUS if genuine else other_name(self.sources[0]),
-            "identified_by": "lines and tokens" if genuine else None,
+            "corpus": CORPUS if is_genuine else other_name(self.sources[0]),
+            "identified_by": "lines and tokens" if is_genuine else None,
             "sources": describe_files(self.files),
             "seed": self.seed,
-            "unit": "block of lines" if lined else "book",
+            "unit": "block of lines" if has_blocks else "book",
             "near_duplicate_groups": len({book.group for book in books}),
-            "more": {split: {"books": held[split]} for split in SPLITS},
+            "more": {split: {"books": books_in_split[split]} for split in SPLITS},
         }
 
-    def tokeniser(self, work: Path) -> Tokenizer:
+    def build_tokenizer(self, work: Path) -> Tokenizer:
         if self.wordpiece:
             return WordPiece(self.wordpiece)
-        return self.trained(work, self.vocab_size)
+        return self.train_tokenizer(work, self.vocab_size)
 
     def _is_genuine(self) -> bool:
-        """Whether lines and tokens, as ``wc`` counts them, are the Toronto BookCorpus's."""
-        lines = tokens = 0
-        for _, stream in _texts(self.files):
+        """Return True if the text has the lines and tokens of the Toronto BookCorpus.
+
+        Raises:
+            UserInputError: it has not, and ``allow_other_text`` is False.
+        """
+        lines = 0
+        tokens = 0
+        for _, stream in _texts_of(self.files):
             for line in stream:
                 lines += 1
                 tokens += len(line.split())
@@ -178,16 +158,21 @@ class BookCorpus(CorpusBuilder):
             )
         return False
 
-    def _normalise(self, folder: Path, lined: bool, workers: int) -> list[Book]:
+    def _normalize(self, folder: Path, has_blocks: bool, workers: int) -> list[Book]:
+        """Write the normalized text of each book or block to a folder; return those with words."""
         folder.mkdir(exist_ok=True)
-        units = _units(self.files, lined)
+        raw_books = _read_blocks(self.files) if has_blocks else _read_books(self.files)
         if self.excerpt:
-            most = self.excerpt * BYTES_PER_TOKEN
-            units = take_until(units, most, lambda unit: len(unit[1]), _FEWEST)
+            raw_books = take_until(
+                raw_books,
+                self.excerpt * BYTES_PER_TOKEN,
+                lambda raw_book: len(raw_book[1]),
+                _MIN_EXCERPT_BOOKS,
+            )
         books = []
-        with progress(text_bytes(self.files), "normalising") as bar:
-            work = functools.partial(_normalise_unit, folder)
-            for size, book in map_in_order(work, units, workers):
+        with progress(text_bytes(self.files), "normalizing") as bar:
+            normalize = functools.partial(_normalize_book, folder)
+            for size, book in map_in_order(normalize, raw_books, workers):
                 bar.update(size)
                 if book.words:
                     books.append(book)
@@ -197,177 +182,88 @@ class BookCorpus(CorpusBuilder):
 
 
 def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
-    """Whether the sources are the edition without book boundaries: plain files, or named like its two."""
+    """Return True if the sources are the edition without book boundaries.
+
+    It is given as plain files, or its two files are recognized by their names.
+    """
     if all(Path(source).is_file() and not is_archive(source) for source in sources):
         return True
-    return all(
-        Path(name).name.startswith(_LINE_FILES)
-        for source in sources
-        for name, _ in itertools.islice(_texts(text_files([source])), 3)
-    )
+    for source in sources:
+        # More files are not needed: other collections begin with another name.
+        for name, _ in itertools.islice(_texts_of(text_files([source])), 3):
+            if not Path(name).name.startswith(_LINE_FILES):
+                return False
+    return True
 
 
-def _texts(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
-    return itertools.chain.from_iterable(map(texts, files))
+def _texts_of(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
+    """Yield the name and a stream of each text in several files."""
+    for file in files:
+        yield from texts(file)
 
 
-def _units(files: list[Path], lined: bool) -> Iterator[tuple[str, bytes]]:
-    """(name, raw text) of each book; of each block for the edition without book boundaries."""
-    if not lined:
-        yield from ((Path(name).name, stream.read()) for name, stream in _texts(files))
-        return
-    lines = itertools.chain.from_iterable(stream for _, stream in _texts(files))
+def _read_books(files: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and raw text of each book."""
+    for name, stream in _texts_of(files):
+        yield Path(name).name, stream.read()
+
+
+def _read_blocks(files: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield a name and the raw text of each block of lines."""
+    lines = itertools.chain.from_iterable(stream for _, stream in _texts_of(files))
     for number in itertools.count():
-        if not (block := list(itertools.islice(lines, LINES_PER_BLOCK))):
+        block = b"".join(itertools.islice(lines, LINES_PER_BLOCK))
+        if not block:
             return
-        yield f"block-{number:05d}", b"".join(block)
+        yield f"block-{number:05d}", block
 
 
-def _normalise_unit(folder: Path, unit: tuple[str, bytes]) -> tuple[int, Book]:
-    """Write a book's normalised text to ``FOLDER/<SHA-256 of raw>.txt``; returns its raw bytes."""
-    name, raw = unit
+def _normalize_book(folder: Path, raw_book: tuple[str, bytes]) -> tuple[int, Book]:
+    """Write a book's normalized text to ``FOLDER/<SHA-256 of raw>.txt``.
+
+    Returns:
+        The size of the raw text in bytes, and the book.
+    """
+    name, raw = raw_book
     digest = hashlib.sha256(raw).hexdigest()
     path = folder / f"{digest}.txt"
     if not path.exists():
         with naming(name):
             text = raw.decode("utf-8-sig")
-        normalise = _normaliser().normalize
+        normalize = _punctuation_normalizer().normalize
         with atomic_write(path) as out:
             for line in io.StringIO(text, newline=None):
-                if line := single_spaced(normalise(single_spaced(line))):
-                    out.write(line + "\n")
+                normalized = single_spaced(normalize(single_spaced(line)))
+                if normalized:
+                    out.write(normalized + "\n")
     words = len(path.read_text(encoding="utf-8").split())
     return len(raw), Book(name, digest, words=words)
 
 
 @functools.lru_cache
-def _normaliser():
+def _punctuation_normalizer():
     from sacremoses import MosesPunctNormalizer
 
     return MosesPunctNormalizer("en")
 
 
-def _group(books: list[Book], folder: Path, workers: int) -> None:
-    """Find the near-duplicates."""
-    one_in = 1 + sum(book.words for book in books) // _KEPT
+def _group_near_duplicates(books: list[Book], folder: Path, workers: int) -> None:
+    """Set the group of each book."""
+    one_in = 1 + sum(book.words for book in books) // _MAX_HASHES
     paths = [folder / f"{book.sha256}.txt" for book in books]
-    found = map_in_order(functools.partial(_shingles_of, one_in), paths, workers)
-    for book, group in zip(books, near_duplicates(list(found))):
+    hashes = map_in_order(functools.partial(_shingles_in, one_in), paths, workers)
+    for book, group in zip(books, near_duplicates(list(hashes))):
         book.group = group
 
 
-def _shingles_of(one_in: int, path: Path) -> np.ndarray:
+def _shingles_in(one_in: int, path: Path) -> np.ndarray:
     return shingles(path.read_text(encoding="utf-8"), one_in)
 
 
-def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
-    """Set the split of each book; near-duplicates stay together.
-
-    Args:
-        held_out: percent of the books for each of validation and test, at least one book.
-    """
-    members: dict[int, list[Book]] = {}
+def _write_split_list(books: list[Book], path: Path) -> None:
+    """Write a table of the split, hash, near-duplicates, and name of each book."""
+    rows = ["split\tsha256\tgroup\tname\n"]
     for book in books:
-        members.setdefault(book.group, []).append(book)
-    wanted = max(1, round(len(books) * held_out / 100))
-    missing = {"valid": wanted, "test": wanted}
-    key = {g: min(shuffle_key(seed, b.sha256) for b in bs) for g, bs in members.items()}
-    for group in sorted(members, key=key.__getitem__):
-        size = len(members[group])
-        split = next((s for s, left in missing.items() if size <= left), "train")
-        if split != "train":
-            missing[split] -= size
-        for book in members[group]:
-            book.split = split
-    _check(books)
-
-
-def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
-    """Set the split of consecutive blocks of a text whose book boundaries are unknown.
-
-    Validation and test are one run of blocks each. The blocks beside a run are dropped, because
-    the book that crosses its edge would straddle; so are blocks that repeat a held-out one.
-
-    Args:
-        held_out: percent of the blocks for each of validation and test, at least one.
-    """
-    count = len(blocks)
-    run = max(1, round(count * held_out / 100))
-    if count < 2 * run + 4:
-        raise UserInputError(
-            f"The text has {count} blocks; holding out {run} for validation, {run} for test and "
-            f"the blocks beside them needs at least {2 * run + 4}; give more text."
-        )
-    draw = random.Random(seed)
-    first = draw.randrange(0, count - 2 * run)  # one block at least between the two runs
-    second = draw.randrange(first + run + 1, count - run + 1)
-    starts = dict(zip(draw.sample(("valid", "test"), 2), (first, second)))
-    for split, start in starts.items():
-        for block in blocks[start : start + run]:
-            block.split = split
-        for edge in (start - 1, start + run):
-            if 0 <= edge < count:
-                blocks[edge].split = DROPPED
-    taken: dict[int, str] = {}
-    for split in ("valid", "test", "train"):
-        for block in blocks:
-            if block.split == split and taken.setdefault(block.group, split) != split:
-                block.split = DROPPED
-    _check(blocks)
-
-
-def _check(books: Sequence[Book]) -> None:
-    """Every split has a book."""
-    if empty := [split for split in SPLITS if split not in {book.split for book in books}]:
-        raise UserInputError(
-            f"{len(books)} books in {len({book.group for book in books})} groups of "
-            f"near-duplicates leave nothing for {' and '.join(empty)}; give more text."
-        )
-
-
-def shingles(text: str, one_in: int = 1) -> np.ndarray:
-    """The distinct hashes of a text's 8-grams, those divisible by ``one_in``; sorted uint64."""
-    words = re.findall(r"\w+", text.lower())
-    # crc32, not hash(): the same in every run and on every machine.
-    code = {word: zlib.crc32(word.encode()) + 1 for word in set(words)}
-    codes = np.array([code[word] for word in words], dtype=np.uint64)
-    if len(codes) < GRAM:
-        return np.empty(0, dtype=np.uint64)
-    grams: np.ndarray = np.zeros(len(codes) - GRAM + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for word in range(GRAM):
-            grams = (grams ^ codes[word : word + len(grams)]) * _MIX
-            grams ^= grams >> np.uint64(29)
-    return np.unique(grams[grams % np.uint64(one_in) == 0])
-
-
-def near_duplicates(books: list[np.ndarray]) -> list[int]:
-    """For the :func:`shingles` of each book, the first book of its group of near-duplicates."""
-    leader = list(range(len(books)))
-
-    def find(book: int) -> int:
-        while leader[book] != book:
-            leader[book] = leader[leader[book]]
-            book = leader[book]
-        return book
-
-    for (one, other), shared in _shared(books).items():
-        if shared >= THRESHOLD * min(len(books[one]), len(books[other])):
-            first, second = sorted((find(one), find(other)))
-            leader[second] = first
-    return [find(book) for book in range(len(books))]
-
-
-def _shared(books: list[np.ndarray]) -> Counter[tuple[int, int]]:
-    """The number of hashes that each pair of books shares."""
-    counts: Counter[tuple[int, int]] = Counter()
-    hashes = np.concatenate(books)
-    order = np.argsort(hashes, kind="stable")
-    hashes = hashes[order]
-    owners = np.repeat(np.arange(len(books)), [len(book) for book in books])[order]
-    starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
-    lengths = np.diff(np.r_[starts, len(hashes)])
-    for start, length in zip(starts[lengths > 1], lengths[lengths > 1]):
-        if length <= _WIDESPREAD:
-            counts.update(itertools.combinations(owners[start : start + length].tolist(), 2))
-    return counts
+        rows.append(f"{book.split}\t{book.sha256}\t{book.group}\t{book.name}\n")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(rows), encoding="utf-8")

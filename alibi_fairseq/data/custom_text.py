@@ -1,7 +1,7 @@
-"""The user's own text: any files, whole documents held out, words or sentencepiece pieces.
+"""Any text: whole documents held out, words or sentencepiece pieces.
 
-A document is a file, or a member of an archive; white space is normalised to single spaces and empty
-lines are dropped, except one at the end of each document. See docs/experiments.md.
+A document is a file or a member of an archive. White space is normalized to single spaces, and
+empty lines are dropped, except one at the end of each document. See docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import ClassVar
 
 from ..errors import UserInputError
 from ..files import atomic_write
+from ..options import option, percentage, positive
 from ..results.manifest import other_name
-from .pipeline import BYTES_PER_TOKEN, SPLITS, CorpusBuilder, option, percentage, positive
+from .corpus_builder import BYTES_PER_TOKEN, SPLITS, CorpusBuilder
+from .iterables import take_until
 from .sources import (
     describe_files,
     naming,
@@ -31,15 +33,16 @@ from .sources import (
     texts,
 )
 from .tokenization import RESERVED, SPECIAL, Tokenizer, Words
-from .truncation import take_until
 from .worker_pool import progress
 
-#: Files of a folder that are read; files named one by one may have any name.
+#: Endings of the files that are read from folders. Files given by name may have any ending.
 ENDINGS = (".txt", ".md", ".rst")
 
 
 @dataclass
 class CustomTextBuilder(CorpusBuilder):
+    """Text of the user, with whole documents held out where possible."""
+
     name: ClassVar[str] = "text"
     summary: ClassVar[str] = (
         "your own text, in any files, with whole documents held out, or the last part of the text "
@@ -74,9 +77,9 @@ class CustomTextBuilder(CorpusBuilder):
         return text_files(self.sources, ENDINGS)
 
     def settings(self) -> dict:
-        self._described = describe_files(self.files)
+        self._described_files = describe_files(self.files)
         return {
-            "sources": [source["sha256"] for source in self._described],
+            "sources": [source["sha256"] for source in self._described_files],
             "tokenizer": self.tokenizer,
             "vocabulary": self.vocab_size,
             "held_out": self.held_out,
@@ -85,114 +88,144 @@ class CustomTextBuilder(CorpusBuilder):
 
     def read(self, work: Path, workers: int) -> dict:
         joined = work / "all.txt"
-        sizes = self._join(joined)
+        sizes = self._join_documents(joined)
         split = split_documents(sizes, self.held_out, self.seed)
-        # Too few documents: the last stretches are held out, so that long contexts remain coherent.
-        held = int(sum(sizes) * self.held_out / 100)
-        if split is None:
+        if split is not None:
+            spans = list(zip(split, sizes))
+        else:
+            # Hold out the last parts of the text, so that long contexts remain coherent.
+            held = int(sum(sizes) * self.held_out / 100)
+            spans = list(zip(SPLITS, (sum(sizes) - 2 * held, held, held)))
             print(
-                f"No whole documents are held out: {len(sizes):,} documents are too few or too long for "
-                f"{self.held_out:g}% of the text each. The last {2 * self.held_out:g}% of the text "
-                "becomes valid and test, so a document may be in several splits.",
+                f"No whole documents are held out: {len(sizes):,} documents are too few or too "
+                f"long for {self.held_out:g}% of the text each. The last {2 * self.held_out:g}% of "
+                "the text becomes valid and test, so a document may be in several splits.",
                 flush=True,
             )
-        stretches = zip(SPLITS, (sum(sizes) - 2 * held, held, held))
-        _deal(joined, zip(split, sizes) if split else stretches, self.texts(work))
+        _write_splits(joined, spans, self.texts(work))
         return {
             "corpus": other_name(self.sources[0]),
             "identified_by": None,
-            "sources": self._described,
+            "sources": self._described_files,
             "seed": self.seed,
             "unit": "document" if split else "stretch of text",
         }
 
-    def tokeniser(self, work: Path) -> Tokenizer:
+    def build_tokenizer(self, work: Path) -> Tokenizer:
         if self.tokenizer == "words":
-            return self._words(work / "train.txt", work / "dict.txt")
+            self._write_word_dictionary(work / "train.txt", work / "dict.txt")
+            return Words(work / "dict.txt")
+        if self.vocab_size:
+            return self.train_tokenizer(work, self.vocab_size)
         size = text_bytes(self.texts(work).values())
-        entries = self.vocab_size or min(16_000, max(1_000, size // 1000))
-        if not self.vocab_size:
-            reason = f"for {size:,} bytes of text; --vocab-size asks for another number"
-            print(f"a dictionary of {entries:,} entries {reason}", flush=True)
-        return self.trained(work, entries)
+        entries = min(16_000, max(1_000, size // 1000))
+        print(
+            f"a dictionary of {entries:,} entries for {size:,} bytes of text; --vocab-size asks "
+            "for another number",
+            flush=True,
+        )
+        return self.train_tokenizer(work, entries)
 
-    def _words(self, train: Path, dictionary: Path) -> Words:
-        """The words of the training split, the most frequent first."""
+    def _write_word_dictionary(self, train: Path, dictionary: Path) -> None:
+        """Write the words of the training split, the most frequent first."""
+        counts: Counter[str] = Counter()
         with open(train, encoding="utf-8", newline="\n") as lines:
-            counts = Counter(word for line in lines for word in line.split())
-        words = [f"{word} {n}\n" for word, n in counts.most_common() if word not in RESERVED]
+            for line in lines:
+                counts.update(line.split())
+        entries = [f"{word} {n}\n" for word, n in counts.most_common() if word not in RESERVED]
+        if self.vocab_size:
+            entries = entries[: max(0, self.vocab_size - SPECIAL)]
         with atomic_write(dictionary) as out:
-            out.writelines(words[: self.vocab_size and max(0, self.vocab_size - SPECIAL)])
-        return Words(dictionary)
+            out.writelines(entries)
 
-    def _join(self, joined: Path) -> list[int]:
-        """Write all documents, or the first of them, to one file; returns the bytes of each."""
-        lines: Iterable[bytes] = itertools.chain.from_iterable(map(_lines, self.files))
+    def _join_documents(self, joined: Path) -> list[int]:
+        """Write all documents, or those of the excerpt, to one file; return the bytes of each."""
+        lines: Iterable[bytes] = itertools.chain.from_iterable(map(_document_lines, self.files))
         if self.excerpt:
             lines = take_until(lines, self.excerpt * BYTES_PER_TOKEN)
-        sizes = [0]
-        with open(joined, "wb") as out, progress(text_bytes(self.files), "normalising") as bar:
+        sizes = []
+        size = 0
+        with open(joined, "wb") as out, progress(text_bytes(self.files), "normalizing") as bar:
             for line in lines:
                 out.write(line)
                 bar.update(len(line))
-                sizes[-1] += len(line)
+                size += len(line)
                 if line == b"\n":
-                    sizes.append(0)
-            if sizes[-1]:  # an excerpt ends within a document
-                sizes[-1] += out.write(b"\n")
-        return [size for size in sizes if size]
+                    sizes.append(size)
+                    size = 0
+            if size:  # an excerpt ends within a document
+                size += out.write(b"\n")
+                sizes.append(size)
+        return sizes
 
 
-def _lines(file: Path) -> Iterator[bytes]:
-    """The lines of every document in a file, and an empty one behind each."""
+def _document_lines(file: Path) -> Iterator[bytes]:
+    """Yield the lines of each document in a file, and an empty line at its end."""
     for name, stream in texts(file):
-        empty = True
+        is_empty = True
         with naming(name):
             for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
-                if line := single_spaced(line):
-                    yield line.encode() + b"\n"
-                    empty = False
-        if not empty:
+                normalized = single_spaced(line)
+                if normalized:
+                    yield normalized.encode() + b"\n"
+                    is_empty = False
+        if not is_empty:
             yield b"\n"
 
 
 def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
-    """The split of each document, drawn in an order that depends on the seed.
+    """Assign each document to a split, in an order that depends on the seed.
 
-    A document that would make a held-out split half as large again as requested stays in training.
+    A document stays in training if it would make a held-out split more than 1.5 times as large as
+    requested.
 
     Args:
-        held_out: percent of all bytes for each of validation and test.
+        sizes: bytes of each document.
+        held_out: percentage of all bytes for validation, and again for test.
+        seed: random seed.
 
     Returns:
-        None if whole documents cannot be held out: there are too few, or they are too long.
+        The split of each document. None if the documents are too few or too long to be held out.
     """
     wanted = sum(sizes) * held_out / 100
-    found = ["train"] * len(sizes)
+    splits = ["train"] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda number: shuffle_key(seed, number))
     for split in ("valid", "test"):
         held = 0
         for number in order:
             if held >= wanted:
                 break
-            if found[number] == "train" and held + sizes[number] <= 1.5 * wanted:
-                found[number] = split
+            if splits[number] == "train" and held + sizes[number] <= 1.5 * wanted:
+                splits[number] = split
                 held += sizes[number]
         if held < wanted / 2:
             return None
-    return found
+    return splits
 
 
-def _deal(joined: Path, spans: Iterable[tuple[str, int]], splits: dict[str, Path]) -> None:
-    """Deal out the text, in whole lines, by the sizes of its stretches."""
+def _write_splits(joined: Path, spans: Iterable[tuple[str, int]], paths: dict[str, Path]) -> None:
+    """Divide a text among the files of the splits, in whole lines.
+
+    Args:
+        joined: the text.
+        spans: split and bytes of consecutive parts of the text.
+        paths: file of each split.
+
+    Raises:
+        UserInputError: a split gets no text.
+    """
     with open(joined, "rb") as text, ExitStack() as stack:
-        files = {s: stack.enter_context(open(path, "wb")) for s, path in splits.items()}
+        files = {split: stack.enter_context(open(path, "wb")) for split, path in paths.items()}
         end = 0
         for split, size in spans:
             end += size
-            while text.tell() < end and (line := text.readline()):
+            while text.tell() < end:
+                line = text.readline()
+                if not line:
+                    break
                 files[split].write(line)
-        if empty := [split for split, file in files.items() if not file.tell()]:
+        empty = [split for split, file in files.items() if not file.tell()]
+        if empty:
             raise UserInputError(
                 f"Nothing of the text is left for {' and '.join(empty)}: give more text, or break "
                 "its lines."

@@ -16,8 +16,8 @@ from ..files import atomic_folder, atomic_write
 from ..results.completion import CompletionMarker
 from ..results.data_folder import DOCUMENTS_FILE
 from .custom_text import ENDINGS
+from .iterables import take_until
 from .sources import text_files, texts
-from .truncation import take_until
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,8 +40,12 @@ def sample_documents(
         sample: number of bytes to reach. None: write all documents.
     """
     by_title = boundaries == "titles"
-    ending = ".tokens" if by_title else ".txt"
-    files = text_files(sources, (ending,) if by_title else ENDINGS)
+    ending = ".txt"
+    file_endings: tuple[str, ...] = ENDINGS
+    if by_title:
+        ending = ".tokens"
+        file_endings = (".tokens",)
+    files = text_files(sources, file_endings)
     settings = {"documents": boundaries, "sample": sample}
     marker = CompletionMarker(folder.with_suffix(".json"), settings, files)
     if folder.is_dir() and marker.holds():
@@ -117,8 +121,8 @@ class DocumentBeginnings:
         if len(self.starts) < self.documents:
             raise UserInputError(
                 f"{self.source}: {len(self.starts)} documents of the test split have "
-                f"{self.tokens:,} tokens, not {self.documents}. Ask for fewer or shorter documents, "
-                "or provide more text."
+                f"{self.tokens:,} tokens, not {self.documents}. Ask for fewer or shorter "
+                "documents, or provide more text."
             )
         return selected
 

@@ -1,56 +1,62 @@
 """Synthetic sequences that repeat a string after a gap.
 
-``copy``: a random string in a row of fillers. ``passkey``: a shorter one, the key, in running text. Each
-occurrence follows a marker, the last one stands at the end::
+``copy`` has a random string among fillers. ``passkey`` has a shorter one, the key, in running text.
+Each occurrence follows a marker, and the last one is at the end::
 
     filler … MARK string filler … MARK string </s>
 
-Nothing but attention to an earlier occurrence predicts the later one. The symbols of a string differ, so
-that each follows from the one before it. Sequences to train on repeat the string several times: of two
-occurrences a model of three layers has learned nothing after 300 updates of 4,096 tokens, of five it
-repeats 98 % after 400.
+Only attention to an earlier occurrence predicts the later one. The symbols of a string differ, so
+each determines the next. Training sequences repeat the string several times, since a model of three
+layers learns little from two occurrences in hundreds of updates.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import UserInputError
 from ..files import atomic_folder, sha256_file
 from ..results.completion import read_stamp
+from .binarization import write_lines
 from .tokenization import END_OF_LINE, SPECIAL
-from .truncation import write_lines
 
-#: What a data folder of a probe was made from.
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: File with the settings of a probe, in its data folder.
 SETTINGS_FILE = "probe.json"
-#: The split with the text that test sequences are filled with.
+#: Split with the running text of test sequences.
 TEXT = "text"
-#: Multiples of the training length that models are tested at.
+#: Multiples of the training length at which models are tested.
 MULTIPLES = (1, 2, 4, 8, 16)
-#: Where strings of test sequences stand: 0 at the beginning, 1 right before their repetition.
+#: Depths of the string in test sequences: 0 at the beginning, 1 immediately before its repetition.
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Test sequences per length and depth.
 SEQUENCES_PER_CASE = 64
-#: Tokens of the training split: about twice what the default of `compare` reads.
+#: Tokens of the training split, about twice as many as `compare` reads by default.
 TOKENS = 1 << 23
 #: Sequences of the validation split.
 HELD_OUT = 256
-_CHUNK = 10_000  # sequences made at a time
+#: Sequences generated in one call.
+_BATCH = 10_000
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A task.
+    """A task: sequences with a string to repeat.
 
     Attributes:
+        name: name on the command line.
         symbols: number of different symbols in strings.
-        size: symbols of a string.
-        copies: occurrences in a sequence to train on, or as many as fit.
-        in_text: filled with running text, otherwise with one symbol.
+        size: number of symbols of a string.
+        copies: number of occurrences in a training sequence, or as many as fit.
+        in_text: True: sequences are filled with running text. False: with one symbol.
     """
 
     name: str
@@ -61,28 +67,30 @@ class Probe:
 
     @property
     def chance(self) -> float:
-        """The accuracy of guessing."""
+        """Accuracy of guessing."""
         return 1 / self.symbols
 
     @property
     def names(self) -> list[str]:
-        """Its entries of the dictionary: marker and filler, then the symbols of strings."""
+        """Dictionary entries of the probe: marker, filler, and the symbols of strings."""
         return ["<probe:mark>", "<probe:filler>", *(f"<probe:{n}>" for n in range(self.symbols))]
 
     def room(self, length: int, copies: int = 2) -> int:
-        """Fillers in a sequence of ``length`` tokens."""
+        """Return the number of fillers in a sequence of ``length`` tokens."""
         return length - 1 - copies * (self.size + 1)
 
     def gap(self, length: int, depth: float) -> int:
-        """Fillers between the two strings of a sequence."""
-        return self.room(length) - round(depth * self.room(length))
+        """Return the number of fillers between the two strings of a sequence."""
+        room = self.room(length)
+        return room - round(depth * room)
 
     def check(self, length: int) -> None:
-        """Raises UserInputError if the string does not fit twice into a sequence with a gap."""
+        """Raise UserInputError if the string and a gap do not fit into a sequence."""
         if self.room(length) < 1:
             raise UserInputError(
-                f"the probe '{self.name}' needs sequences of at least {length + 1 - self.room(length)} "
-                f"tokens for a string of {self.size}, a gap and the string again, not {length}."
+                f"the probe '{self.name}' needs sequences of at least "
+                f"{length + 1 - self.room(length)} tokens for a string of {self.size}, a gap and "
+                f"the string again, not {length}."
             )
 
     def sequences(
@@ -95,20 +103,26 @@ class Probe:
         depth: float | None = None,
         copies: int = 2,
     ) -> np.ndarray:
-        """Random sequences.
+        """Generate random sequences.
 
         Args:
-            first: number of the marker in the dictionary, which the other entries follow.
-            text: (N,) tokens to fill with, from random places; None: filler symbols.
-            length: tokens of each, ``</s>`` included.
-            depth: where the string stands first: 0 at the beginning, 1 right before its repetition;
-                None: anywhere.
+            chance: random generator.
+            first: dictionary index of the marker, which the other entries follow.
+            text: (N,) tokens of running text, used from random positions. None: filler symbols.
+            count: number of sequences.
+            length: tokens of a sequence, including ``</s>``.
+            depth: position of the first string: 0 at the beginning, 1 immediately before its
+                repetition. None: random.
+            copies: number of occurrences of the string.
 
         Returns:
             (count, length) int64.
+
+        Raises:
+            UserInputError: the sequences are too short for the string, or too long for the text.
         """
         self.check(length)
-        body = self.size + 1  # with the marker
+        block = self.size + 1  # marker and string
         room = self.room(length, copies)
         if text is None:
             filling = np.full((count, room), first + 1)
@@ -123,16 +137,17 @@ class Probe:
         symbols = np.tile(np.arange(self.symbols), (count, 1))
         strings = first + 2 + chance.permuted(symbols, axis=1)[:, : self.size]
         marked = np.concatenate([np.full((count, 1), first), strings], axis=1)
-        before = np.sort(chance.integers(0, room + 1, (count, copies - 1)), axis=1)  # fillers
+        # Number of fillers before each occurrence; the last occurrence comes after all of them.
+        before = np.sort(chance.integers(0, room + 1, (count, copies - 1)), axis=1)
         if depth is not None:
             before[:] = round(depth * room)
-        ends = np.full((count, 1), room)
-        starts = np.concatenate([before, ends], axis=1) + body * np.arange(copies)
-        places = (starts[..., None] + np.arange(body)).reshape(count, -1)
+        before = np.concatenate([before, np.full((count, 1), room)], axis=1)  # (count, copies)
+        starts = before + block * np.arange(copies)
+        positions = (starts[..., None] + np.arange(block)).reshape(count, -1)
         rows = np.full((count, length), END_OF_LINE)
         is_filler = np.arange(length) < np.full((count, 1), length - 1)
-        np.put_along_axis(rows, places, np.tile(marked, copies), axis=1)
-        np.put_along_axis(is_filler, places, False, axis=1)
+        np.put_along_axis(rows, positions, np.tile(marked, copies), axis=1)
+        np.put_along_axis(is_filler, positions, False, axis=1)
         rows[is_filler] = filling.ravel()
         return rows
 
@@ -144,26 +159,40 @@ PROBES = {
 
 
 def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
-    """A prepared probe: the task, the number of its marker, and the text of test sequences.
+    """Load a prepared probe.
+
+    Args:
+        data: data folder.
+
+    Returns:
+        The probe, the dictionary index of its marker, and the running text of test sequences, (N,),
+        or None.
 
     Raises:
-        UserInputError: the folder holds none.
+        UserInputError: the folder has no probe.
     """
     settings = read_stamp(data / SETTINGS_FILE)
     if settings is None:
         raise UserInputError(f"'{data}' was not made for a probe: it has no {SETTINGS_FILE}.")
     probe = Probe(**settings["probe"])
     entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
-    return probe, entries - len(probe.names), _stream(data, TEXT) if probe.in_text else None
+    first = entries - len(probe.names)
+    text = _load_tokens(data, TEXT) if probe.in_text else None
+    return probe, first, text
 
 
 def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int = 1) -> None:
-    """Make fairseq's binary data: sequences that are the blocks of ``--sample-break-mode none``.
+    """Write fairseq's binary data of a probe, unless it already exists.
+
+    The sequences are the blocks of ``--sample-break-mode none``.
 
     Args:
-        text: binary data to fill sequences with, if the probe is one in text: its ``train`` and, for
-            validation and test, ``valid`` splits.
-        out: the folder to write; what is there already is kept.
+        probe: the task.
+        length: tokens of a sequence.
+        text: data folder of the running text, for a probe in text. Training uses its ``train``
+            split; validation and test use its ``valid`` split.
+        out: the folder to write.
+        seed: random seed.
     """
     import torch
 
@@ -176,28 +205,30 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
     words = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
     first = SPECIAL + words.count("\n")
     copies = min(probe.copies, (length - 2) // (probe.size + 1))
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
+
+    def generate(count: int, filling: np.ndarray | None) -> Iterator[Tensor]:
+        for begin in range(0, count, _BATCH):
+            batch = min(_BATCH, count - begin)
+            rows = probe.sequences(rng, first, filling, batch, length, copies=copies)
+            yield from torch.from_numpy(rows)
+
     with atomic_folder(out) as folder:
         entries = first + len(probe.names)
         for split, count in (("train", max(1, TOKENS // length)), ("valid", HELD_OUT)):
-            filling = _stream(text, split) if text else None
-            chunks = [min(_CHUNK, count - begin) for begin in range(0, count, _CHUNK)]
-            parts = (
-                probe.sequences(chance, first, filling, chunk, length, copies=copies)
-                for chunk in chunks
-            )
-            rows = (torch.from_numpy(row) for part in parts for row in part)
-            write_lines(folder / split, rows, entries)
+            filling = _load_tokens(text, split) if text else None
+            write_lines(folder / split, generate(count, filling), entries)
         if filling is not None:
-            probe.sequences(chance, first, filling, 1, MULTIPLES[-1] * length)  # is it long enough?
+            # Raise an error now if the text is too short for the longest test sequences.
+            probe.sequences(rng, first, filling, 1, MULTIPLES[-1] * length)
             write_lines(folder / TEXT, [torch.from_numpy(filling)], entries)
         names = "".join(f"{name} 1\n" for name in probe.names)
         (folder / "dict.txt").write_text(words + names, encoding="utf-8")
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
 
 
-def _stream(data: Path, split: str) -> np.ndarray:
-    """All tokens of a split."""
+def _load_tokens(data: Path, split: str) -> np.ndarray:
+    """Return all tokens of a split, (N,)."""
     from fairseq.data import data_utils
 
     lines = data_utils.load_indexed_dataset(str(data / split))

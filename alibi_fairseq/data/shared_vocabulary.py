@@ -1,4 +1,4 @@
-"""One sentencepiece vocabulary for several texts."""
+"""Sentencepiece vocabulary shared by several texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SharedVocabularyBuilder(CustomTextBuilder):
     def settings(self) -> dict:
         return {**super().settings(), "vocabulary_sha256": sha256_file(self.model)}
 
-    def tokeniser(self, work: Path) -> Tokenizer:
+    def build_tokenizer(self, work: Path) -> Tokenizer:
         return SentencePiece(self.model)
 
 

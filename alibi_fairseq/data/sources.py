@@ -1,4 +1,4 @@
-"""Text from files, folders and archives, one stream at a time, never unpacked to disk."""
+"""Text in files, folders, and archives, read as streams that are never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -19,80 +19,124 @@ from typing import IO, Any, BinaryIO
 from ..errors import UserInputError
 from ..files import open_input, sha256_file
 
-# Suffix → how it is opened and how it begins.
+#: Function that opens each compressed format, and the first bytes of its files.
 _COMPRESSED: dict[str, tuple[Callable, bytes]] = {
     ".gz": (gzip.open, b"\x1f\x8b"),
     ".xz": (lzma.open, b"\xfd7zXZ\0"),
     ".bz2": (bz2.open, b"BZh"),
 }
 _ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
-# Text bytes per byte of a compressed English file, rounded up; for disk checks and progress only.
+#: Bytes of text per byte of a compressed English file, rounded up. Only disk checks and progress
+#: bars use it.
 _EXPANSION = 5
 
 
 def is_archive(path: str | os.PathLike) -> bool:
-    """Whether the name is that of an archive of several files."""
+    """Return True if a file name has the suffix of an archive."""
     return str(path).lower().endswith(_ARCHIVES)
 
 
 def text_files(
     sources: Iterable[str | os.PathLike], endings: tuple[str, ...] = (".txt",)
 ) -> list[Path]:
-    """The files, and those below the folders with these endings, compressed or not, sorted."""
-    suffixes = tuple(end + packed for end in endings for packed in ("", *_COMPRESSED))
+    """List files, and the files in folders that have certain endings.
+
+    Args:
+        sources: files and folders. A file may have any ending.
+        endings: endings of text files. Compressed ones have a further suffix.
+
+    Returns:
+        The files in the order of the sources. Those of a folder are sorted.
+
+    Raises:
+        UserInputError: a source does not exist, or a folder has no such file.
+    """
+    suffixes = []
+    for ending in endings:
+        suffixes.append(ending)
+        suffixes += [ending + packed for packed in _COMPRESSED]
     files = []
-    for path in map(Path, sources):
+    for source in sources:
+        path = Path(source)
         if not path.exists():
             raise UserInputError(f"{path}: there is no such file or folder.")
-        below = [p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes)]
-        if path.is_dir() and not below:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        members = [
+            member
+            for member in path.rglob("*")
+            if member.is_file() and member.name.lower().endswith(tuple(suffixes))
+        ]
+        if not members:
             raise UserInputError(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
-        files += sorted(below) if path.is_dir() else [path]
+        files += sorted(members)
     return files
 
 
 def text_bytes(files: Iterable[Path]) -> int:
-    """Bytes of the text in files: exact for plain text, an estimate for packed files."""
+    """Return the bytes of text in files: exact for plain files, an estimate for compressed ones."""
     packed = (*_ARCHIVES, *_COMPRESSED)
-    return sum(
-        file.stat().st_size * (_EXPANSION if file.name.lower().endswith(packed) else 1)
-        for file in files
-    )
+    total = 0
+    for file in files:
+        size = file.stat().st_size
+        if file.name.lower().endswith(packed):
+            size *= _EXPANSION
+        total += size
+    return total
 
 
 def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
-    """(name, stream) of each text in a file: the members of an archive that end so, or itself.
+    """Yield the name and a stream of each text in a file.
 
-    A stream has to be read before the next one is asked for.
+    Each stream must be read before the next one is requested.
+
+    Args:
+        path: a plain file, a compressed file, or an archive.
+        ending: ending of the members of an archive to read.
 
     Raises:
         UserInputError: the file is damaged.
     """
     with open_input(path) as raw, naming(path):
-        if not is_archive(path):
-            packed = _COMPRESSED.get(path.suffix.lower())
-            yield path.name, _stream(path, packed[0](raw) if packed else raw)
+        if is_archive(path):
+            if raw.peek(8).startswith(b"PK"):
+                yield from _zip_members(path, raw, ending)
+            else:
+                yield from _tar_members(path, raw, ending)
             return
-        begin = raw.peek(8)
-        if begin.startswith(b"PK"):
-            with zipfile.ZipFile(raw) as archive:
-                for name in archive.namelist():
-                    if name.lower().endswith(ending):
-                        with archive.open(name) as text:
-                            yield name, _stream(path, text)
-            return
-        # Unpacked by the libraries for each format: tarfile's own reader ignores gzip's checksum.
-        # By the content: names such as .tgz and .tar do not always tell the format.
-        unpack = (unpack for unpack, magic in _COMPRESSED.values() if begin.startswith(magic))
-        unpacked = next(unpack, lambda stream: stream)(raw)
-        # "r|" reads once from front to back, without seeking or unpacking to disk.
-        with tarfile.open(fileobj=unpacked, mode="r|") as tar:
-            for member in tar:
-                content = tar.extractfile(member) if member.isfile() else None
-                if content and member.name.lower().endswith(ending):
-                    yield member.name, _stream(path, content)
-        while unpacked.read(1 << 20):  # the archive ends before the checksum of what was packed
-            pass
+        stream = raw
+        if path.suffix.lower() in _COMPRESSED:
+            unpack, _ = _COMPRESSED[path.suffix.lower()]
+            stream = unpack(raw)
+        yield path.name, _buffered(path, stream)
+
+
+def _zip_members(path: Path, raw: IO[bytes], ending: str) -> Iterator[tuple[str, BinaryIO]]:
+    with zipfile.ZipFile(raw) as archive:
+        for name in archive.namelist():
+            if name.lower().endswith(ending):
+                with archive.open(name) as member:
+                    yield name, _buffered(path, member)
+
+
+def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tuple[str, BinaryIO]]:
+    # The first bytes decide, since names such as .tgz and .tar do not always show the format.
+    # tarfile could unpack the file, but it ignores the checksum of gzip.
+    begin = raw.peek(8)
+    unpacked: Any = raw
+    for unpack, magic in _COMPRESSED.values():
+        if begin.startswith(magic):
+            unpacked = unpack(raw)
+    # "r|" reads once from front to back, without seeking or unpacking to disk.
+    with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isfile() else None
+            if content and member.name.lower().endswith(ending):
+                yield member.name, _buffered(path, content)
+    # The checksum follows the end of the archive.
+    while unpacked.read(1 << 20):
+        pass
 
 
 class _NamedReader(io.RawIOBase):
@@ -110,19 +154,20 @@ class _NamedReader(io.RawIOBase):
             return self._stream.readinto(buffer)
 
 
-def _stream(path: Path, stream: IO[bytes]) -> io.BufferedReader:
+def _buffered(path: Path, stream: IO[bytes]) -> io.BufferedReader:
     return io.BufferedReader(_NamedReader(path, stream), 1 << 20)
 
 
 @contextmanager
 def naming(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in whatever is raised for one that is damaged or no text; there is no common type."""
+    """Name the file in the exceptions raised for a damaged file, which have no common type."""
     try:
         yield
     except UserInputError:
         raise
     except Exception as error:
-        # bz2 raises a bare OSError; one from the disk has a number. EINVAL: sought before the file.
+        # An error of the disk has a number. bz2 raises an OSError without one for a damaged file,
+        # and a seek to a negative position raises EINVAL.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise UserInputError(
@@ -132,13 +177,13 @@ def naming(path: str | os.PathLike) -> Iterator[None]:
 
 
 def file_list_digest(files: list[Path]) -> str:
-    """A short name for a list of files, from only their names and sizes."""
+    """Return a hash of the names and sizes of files."""
     listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
 def describe_files(files: list[Path]) -> list[dict]:
-    """The manifest's entries for the files that a text was made from."""
+    """Return the manifest's entries for the sources of a text."""
     return [
         {"name": file.name, "bytes": file.stat().st_size, "sha256": sha256_file(file)}
         for file in files
@@ -146,10 +191,10 @@ def describe_files(files: list[Path]) -> list[dict]:
 
 
 def shuffle_key(seed: int, content: object) -> bytes:
-    """A sort key that depends only on the seed and the contents, or their hash."""
+    """Return a sort key that depends only on the seed and on the content or its hash."""
     return hashlib.sha256(f"{seed} {content}".encode()).digest()
 
 
 def single_spaced(line: str) -> str:
-    """The line with every run of white space, of any kind, as one space and none at its ends."""
+    """Return a line without white space at its ends, and with single spaces between words."""
     return " ".join(line.split())

@@ -1,7 +1,7 @@
-"""Tokenisers behind one interface: words, sentencepiece BPE, BERT WordPiece, byte-level BPE.
+"""Tokenizers with one interface: words, sentencepiece BPE, BERT WordPiece, and byte-level BPE.
 
-A tokeniser turns lines into its own numbers; ``number + offset`` is the index in fairseq's
-dictionary, because ``dict.txt`` lists the pieces in the order of their numbers.
+A tokenizer converts lines to its token IDs. ``dict.txt`` lists the pieces in the order of their
+IDs, so ``ID + offset`` is the index in fairseq's dictionary.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ from typing import Any
 from ..errors import UserInputError
 from ..files import atomic_write
 
-SPECIAL = 4  # fairseq's <s>, <pad>, </s>, <unk> come first in every dictionary
-UNKNOWN, END_OF_LINE = 3, 2  # their indices there
+#: Names of fairseq's special symbols, which come first in every dictionary.
 RESERVED = {"<s>", "<pad>", "</s>", "<unk>"}
-_LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out of its training
+#: Number of special symbols.
+SPECIAL = 4
+#: Dictionary index of ``</s>``.
+END_OF_LINE = 2
+#: Dictionary index of ``<unk>``.
+UNKNOWN = 3
+#: Largest number of bytes of a line that sentencepiece trains on.
+_MAX_LINE_BYTES = 1 << 20
 
 
 class Tokenizer:
-    """The interface of all tokenisers.
+    """Interface of all tokenizers.
 
     Attributes:
-        kind: its name in the manifest.
-        offset: fairseq index = own number + offset.
-        names: the piece of each own number, as it stands in tokenised text.
-        files: files that a user needs to tokenise further text.
+        kind: name in the manifest.
+        offset: dictionary index of a token minus its token ID.
+        names: piece of each token ID, as in tokenized text.
+        files: files that are needed to tokenize further text.
     """
 
     kind: str
@@ -39,27 +45,31 @@ class Tokenizer:
 
     @property
     def entries(self) -> int:
-        """Size of the fairseq dictionary, its four special symbols included."""
+        """Number of dictionary entries, including the four special symbols."""
         return len(self.names) + self.offset
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        """The tokeniser's own ids of the pieces of each line."""
+        """Return the token IDs of each line."""
         raise NotImplementedError
 
     def write_dictionary(self, path: str | os.PathLike) -> None:
-        """fairseq's ``dict.txt``: the pieces in the order of their ids."""
+        """Write fairseq's ``dict.txt``, the pieces in the order of their token IDs.
+
+        Raises:
+            UserInputError: a piece contains white space.
+        """
         with atomic_write(path) as stream:
             for name in self.names[SPECIAL - self.offset :]:
                 if name.split() != [name]:
                     raise UserInputError(
-                        f"The vocabulary holds {name!r}: a piece with white space in it cannot "
-                        "stand in a fairseq dictionary; use another vocabulary."
+                        f"The vocabulary has the piece {name!r}, but a piece in a fairseq "
+                        "dictionary cannot contain white space. Use another vocabulary."
                     )
                 flag = " #fairseq:overwrite" if name in RESERVED else ""
                 stream.write(f"{name} 1{flag}\n")
 
     def describe(self) -> dict:
-        """The manifest's entry."""
+        """Return the manifest's entry for the tokenizer."""
         return {
             "kind": self.kind,
             "pieces": len(self.names) - (SPECIAL - self.offset),
@@ -68,21 +78,24 @@ class Tokenizer:
 
 
 class Words(Tokenizer):
-    """Words separated by white space; its only file is fairseq's ``dict.txt``."""
+    """Words separated by white space. The only file is fairseq's ``dict.txt``."""
 
     kind = "words"
-    offset = 0  # the special symbols are among its names
+    offset = 0  # the special symbols are among the names
 
     def __init__(self, dictionary: str | os.PathLike):
         from fairseq.data import Dictionary
 
         self.files = [Path(dictionary)]
         loaded = Dictionary.load(str(dictionary))
-        self.names, self._numbers = loaded.symbols, loaded.indices
+        self.names = loaded.symbols
+        self._ids = loaded.indices
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        number = self._numbers.get
-        return [[number(word, UNKNOWN) for word in line.split()] for line in lines]
+        encoded = []
+        for line in lines:
+            encoded.append([self._ids.get(word, UNKNOWN) for word in line.split()])
+        return encoded
 
     def describe(self) -> dict:
         return {"kind": self.kind, "files": []}
@@ -92,14 +105,14 @@ class SentencePiece(Tokenizer):
     """A sentencepiece model trained by :func:`train_sentencepiece`."""
 
     kind = "sentencepiece-bpe"
-    offset = UNKNOWN  # its <unk> is number 0 and falls on fairseq's
+    offset = UNKNOWN  # token ID 0 is sentencepiece's <unk>, which becomes fairseq's
 
     def __init__(self, model: str | os.PathLike):
         import sentencepiece
 
         self.files = [Path(model)]
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        self.names = [self._model.id_to_piece(i) for i in range(len(self._model))]
+        self.names = [self._model.id_to_piece(token_id) for token_id in range(len(self._model))]
 
     def encode(self, lines: list[str]) -> list[list[int]]:
         return self._model.encode(lines, out_type=int, num_threads=1)
@@ -108,24 +121,27 @@ class SentencePiece(Tokenizer):
 def train_sentencepiece(
     lines: Iterable[str], model: str | os.PathLike, entries: int
 ) -> SentencePiece:
-    """Train a byte-pair encoding on lines of text, unless there is the file of one.
+    """Train a byte-pair encoding on lines of text, or load it if the file exists.
 
-    The same lines give the same model.
-
-    Rare characters are spelled as bytes, so that no text holds an unknown token, and pieces joined,
-    with their ▁ read as spaces, are the line again (lines have single spaces and none at the ends).
+    The same lines give the same model. Rare characters are encoded as bytes, so no text has unknown
+    tokens. The joined pieces of a line, with ▁ replaced by spaces, are the line again if it has
+    single spaces and none at its ends.
 
     Args:
-        lines: the training text; held in memory, about five times its size.
-        entries: size of the fairseq dictionary, its four special symbols included.
+        lines: the training text. It is held in memory, which takes about five times its size.
+        model: file of the model.
+        entries: number of dictionary entries, including the four special symbols.
+
+    Raises:
+        UserInputError: the text does not allow a vocabulary of this size.
     """
     import sentencepiece
 
     if Path(model).exists():
         return SentencePiece(model)
     print("training sentencepiece …", flush=True)
-    # Into memory: sentencepiece would keep the path of a file of its own inside of it. The number
-    # of threads is kept too, so it is the same everywhere.
+    # Into memory, since sentencepiece stores the path of an output file in the model. It also
+    # stores the number of threads, which is therefore the same on every machine.
     trained = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -138,35 +154,36 @@ def train_sentencepiece(
             normalization_rule_name="identity",
             bos_id=-1,
             eos_id=-1,
-            max_sentence_length=_LONGEST_LINE,
+            max_sentence_length=_MAX_LINE_BYTES,
             num_threads=4,
             minloglevel=2,
         )
     except RuntimeError as error:
         raise UserInputError(
-            f"No vocabulary of {entries:,} entries (--vocab-size), which are {entries - UNKNOWN:,} for "
-            f"sentencepiece, can be learned from this text: {error}"
+            f"No vocabulary of {entries:,} entries (--vocab-size), which are "
+            f"{entries - UNKNOWN:,} for sentencepiece, can be learned from this text: {error}"
         ) from error
     with atomic_write(model, "wb") as out:
         out.write(trained.getvalue())
     return SentencePiece(model)
 
 
-class _OfHuggingFace(Tokenizer):
-    """A tokeniser of the library ``tokenizers``."""
+class _HuggingFaceTokenizer(Tokenizer):
+    """Tokenizer of the library ``tokenizers``."""
 
     offset = SPECIAL
     _model: Any
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        return [e.ids for e in self._model.encode_batch(lines, add_special_tokens=False)]
+        encodings = self._model.encode_batch(lines, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
 
-class WordPiece(_OfHuggingFace):
+class WordPiece(_HuggingFaceTokenizer):
     """BERT's WordPiece with the user's ``vocab.txt``.
 
-    A vocabulary in which no piece has an upper-case letter is BERT's uncased kind: the text is
-    lower-cased and loses its accents, as BERT does. ``[UNK]`` is a piece of its own.
+    A vocabulary without upper-case letters is BERT's uncased kind: the text is lower-cased and its
+    accents are removed, as in BERT. ``[UNK]`` is a piece and not fairseq's ``<unk>``.
     """
 
     kind = "wordpiece"
@@ -178,31 +195,32 @@ class WordPiece(_OfHuggingFace):
         distinct = set(self.names)
         if not distinct >= {"[UNK]", "[CLS]", "[SEP]"} or len(distinct) != len(self.names):
             raise UserInputError(
-                f"{path}: not a BERT vocabulary (one piece per line, none twice, and among them "
-                "[UNK], [CLS] and [SEP])."
+                f"{path} is not a BERT vocabulary. It must have one piece per line, none twice, "
+                "and [UNK], [CLS], and [SEP] among them."
             )
         self.files = [path]
-        self.lower_case = not any(
-            unicodedata.category(letter) == "Lu"
-            for name in self.names
-            if not (name.startswith("[") and name.endswith("]"))
-            for letter in name
-        )
+        self.lower_case = not any(map(_has_upper_case, self.names))
         from tokenizers.implementations import BertWordPieceTokenizer
 
-        self._model = BertWordPieceTokenizer(
-            {name: number for number, name in enumerate(self.names)}, lowercase=self.lower_case
-        )
+        ids = {name: token_id for token_id, name in enumerate(self.names)}
+        self._model = BertWordPieceTokenizer(ids, lowercase=self.lower_case)
 
     def describe(self) -> dict:
         return {**super().describe(), "lower_case": self.lower_case}
 
 
-class ByteLevelBpe(_OfHuggingFace):
+def _has_upper_case(name: str) -> bool:
+    """Return True if a piece has an upper-case letter and is no special one, such as ``[UNK]``."""
+    if name.startswith("[") and name.endswith("]"):
+        return False
+    return any(unicodedata.category(letter) == "Lu" for letter in name)
+
+
+class ByteLevelBpe(_HuggingFaceTokenizer):
     """GPT-2's byte-level BPE, from ``encoder.json`` and ``vocab.bpe``.
 
-    As in fairseq's own GPT-2 files the dictionary lists the numbers, so ``--bpe gpt2`` with
-    ``--gpt2-encoder-json`` and ``--gpt2-vocab-bpe`` decodes a model's output.
+    As in fairseq's GPT-2 files, the dictionary lists the token IDs. ``--bpe gpt2`` with
+    ``--gpt2-encoder-json`` and ``--gpt2-vocab-bpe`` therefore decodes a model's output.
     """
 
     kind = "byte-level-bpe"
@@ -215,11 +233,13 @@ class ByteLevelBpe(_OfHuggingFace):
             self._model = ByteLevelBPETokenizer.from_file(str(encoder_json), str(vocab_bpe))
         except Exception as error:  # the library raises bare Exception
             raise UserInputError(
-                f"{encoder_json} and {vocab_bpe}: not GPT-2's encoder.json and vocab.bpe ({error})."
+                f"{encoder_json} and {vocab_bpe} are not GPT-2's encoder.json and vocab.bpe "
+                f"({error})."
             ) from error
         size = self._model.get_vocab_size()
         if sorted(self._model.get_vocab().values()) != list(range(size)):
             raise UserInputError(
-                f"{encoder_json}: its numbers are not 0 to {size - 1} without gaps."
+                f"{encoder_json}: the token IDs are not 0 to {size - 1} without gaps. Use "
+                "GPT-2's encoder.json."
             )
-        self.names = [str(number) for number in range(size)]
+        self.names = [str(token_id) for token_id in range(size)]

@@ -1,4 +1,4 @@
-"""WikiText-103 as the paper uses it: word-level, one ``</s>`` per line, all words kept.
+"""WikiText-103 as in the paper: words, one ``</s>`` per line, and all words in the dictionary.
 
 See data-prep/wikitext-103/README.md.
 """
@@ -18,24 +18,30 @@ from typing import ClassVar
 
 from ..errors import UserInputError
 from ..files import atomic_write, sha256_files
+from ..options import option
 from ..results.manifest import other_name
-from .pipeline import SPLITS, CorpusBuilder, option
+from .corpus_builder import SPLITS, CorpusBuilder
+from .iterables import take_until
 from .sources import describe_files, naming, texts
 from .tokenization import Words
-from .truncation import take_until
 
 CORPUS = "wikitext-103"
-# By the corpus's first author; the address in fairseq's own script no longer answers.
+#: Archive on the site of the corpus's first author. The address in fairseq's script is gone.
 URL = "https://wikitext.smerity.com/wikitext-103-v1.zip"
 ZIP_SHA256 = "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590"
+#: Lines of each split.
 LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}
-TOKENS = {"train": 103_227_021, "valid": 217_646, "test": 245_569}  # with one </s> per line
-DICTIONARY = 267_744  # entries
+#: Tokens of each split, with one ``</s>`` per line.
+TOKENS = {"train": 103_227_021, "valid": 217_646, "test": 245_569}
+#: Dictionary entries.
+DICTIONARY = 267_744
 _OTHER = "this is not WikiText-103; --allow-other-text prepares it under another name."
 
 
 @dataclass
 class WikiText103(CorpusBuilder):
+    """WikiText-103, or another text in the same layout."""
+
     name: ClassVar[str] = CORPUS
     summary: ClassVar[str] = "WikiText-103, word-level"
     download_bytes: ClassVar[float] = 545_000_000  # about
@@ -55,78 +61,84 @@ class WikiText103(CorpusBuilder):
     @cached_property
     def files(self) -> list[Path]:
         if self.from_dir is not None:
-            return list(_tokens_files(Path(self.from_dir)).values())
-        return [Path(self.archive)] if self.archive is not None else []
+            return list(_split_files(Path(self.from_dir)).values())
+        if self.archive is not None:
+            return [Path(self.archive)]
+        return []
 
     def settings(self) -> dict:
         if self.archive is not None and self.from_dir is not None:
-            raise UserInputError("--archive and --from-dir are two sources; give one of them.")
-        found = sha256_files(self.files)
-        self._official = not self.files or found == ZIP_SHA256
-        if self.archive is not None and not self._official and not self.allow_other_text:
+            raise UserInputError("--archive and --from-dir are mutually exclusive. Pass one.")
+        digest = sha256_files(self.files)
+        self._is_official = not self.files or digest == ZIP_SHA256
+        if self.archive is not None and not self._is_official and not self.allow_other_text:
             raise UserInputError(
-                f"--archive {self.archive}: SHA-256 is {found}, expected {ZIP_SHA256}: {_OTHER}"
+                f"--archive {self.archive}: SHA-256 is {digest}, expected {ZIP_SHA256}: {_OTHER}"
             )
-        return {"source": "official" if self._official else found}
+        return {"source": "official" if self._is_official else digest}
 
     def texts(self, work: Path) -> dict[str, Path]:
-        found = _tokens_files(Path(self.from_dir or work / "text"))
-        return {**found, "train": work / "train.txt"} if self.excerpt else found
+        paths = self._whole_texts(work)
+        if self.excerpt:
+            paths["train"] = work / "train.txt"
+        return paths
+
+    def _whole_texts(self, work: Path) -> dict[str, Path]:
+        """Return the file of each split, which an excerpt does not shorten."""
+        return _split_files(Path(self.from_dir or work / "text"))
 
     def read(self, work: Path, workers: int) -> dict:
-        from fairseq.data import Dictionary
-
         source = Path(self.from_dir or self.archive or download(work))
         if not self.from_dir:
             _extract(source, work / "text")
-        whole = _tokens_files(Path(self.from_dir or work / "text"))
-        counts = {split: count_words(path) for split, path in whole.items()}
-        dictionary = Dictionary()  # as fairseq-preprocess makes it
-        with open(whole["train"], encoding="utf-8") as lines:
-            for word, count in Counter(word for line in lines for word in line.split()).items():
-                dictionary.add_symbol(word, count)
-        dictionary.finalize()
-        dictionary.save(str(work / "dict.txt"))
-        differences = [
-            f"wiki.{split}.tokens has {counts[split][unit]:,} {unit}, expected {wanted[split]:,}"
-            for split in SPLITS
-            for unit, wanted in (("lines", LINES), ("tokens", TOKENS))
-            if counts[split][unit] != wanted[split]
-        ]
-        if len(dictionary) != DICTIONARY:
-            differences.append(
-                f"The dictionary has {len(dictionary):,} entries, expected {DICTIONARY:,}"
-            )
+        paths = self._whole_texts(work)
+        counts = {split: count_words(path) for split, path in paths.items()}
+        entries = write_dictionary(paths["train"], work / "dict.txt")
+        differences = differences_from_wikitext(counts, entries)
         if differences and not self.allow_other_text:
             raise UserInputError(f"{differences[0]}: {_OTHER}")
-        genuine = not differences and not self.excerpt
-        sources = describe_files(list(whole.values()))
+        is_genuine = not differences and not self.excerpt
+        sources = self._describe_sources(source, paths, is_genuine)
         if self.excerpt:
-            # Only now: the dictionary of an excerpt is that of the whole text.
+            # After the dictionary, since an excerpt has that of the whole text.
             train = self.texts(work)["train"]
-            with open(whole["train"], encoding="utf-8") as lines, atomic_write(train) as out:
+            with open(paths["train"], encoding="utf-8") as lines, atomic_write(train) as out:
                 out.writelines(take_until(lines, self.excerpt, lambda line: len(line.split()) + 1))
             counts["train"] = count_words(train)
-        if not self.from_dir:
-            # Other text may come in an archive that bears the name of WikiText-103.
-            name = source.name if genuine else other_name(source) + source.suffix
-            origin = {} if self.files else {"url": URL}
-            sources.insert(0, {**describe_files([source])[0], "name": name, **origin})
-        hashed = "archive hash, " if self._official else ""
+        identified_by = None
+        if is_genuine:
+            identified_by = "lines, tokens and dictionary size"
+            if self._is_official:
+                identified_by = f"archive hash, {identified_by}"
         return {
-            "corpus": CORPUS if genuine else other_name(source),
-            "identified_by": f"{hashed}lines, tokens and dictionary size" if genuine else None,
+            "corpus": CORPUS if is_genuine else other_name(source),
+            "identified_by": identified_by,
             "splits": counts,
             "tokenizer": {"kind": "words"},
             "sources": sources,
         }
 
-    def tokeniser(self, work: Path) -> Words:
+    def _describe_sources(
+        self, source: Path, paths: dict[str, Path], is_genuine: bool
+    ) -> list[dict]:
+        """Return the manifest's entries for the archive, if there is one, and its three files."""
+        described = describe_files(list(paths.values()))
+        if self.from_dir:
+            return described
+        archive = describe_files([source])[0]
+        if not is_genuine:
+            # Another text may come in an archive that has the name of WikiText-103.
+            archive["name"] = other_name(source) + source.suffix
+        if not self.files:
+            archive["url"] = URL
+        return [archive, *described]
+
+    def build_tokenizer(self, work: Path) -> Words:
         return Words(work / "dict.txt")
 
 
 def download(folder: Path) -> Path:
-    """Fetch the archive; it appears under its own name only if its hash matches."""
+    """Download the archive; it appears under its name only if its hash matches."""
     from torch.hub import download_url_to_file
 
     socket.setdefaulttimeout(60)  # seconds without a byte
@@ -141,28 +153,70 @@ def download(folder: Path) -> Path:
     return archive
 
 
-def _tokens_files(folder: Path) -> dict[str, Path]:
+def write_dictionary(train: Path, path: Path) -> int:
+    """Write the dictionary of a text as fairseq-preprocess does; return its number of entries."""
+    from fairseq.data import Dictionary
+
+    counts: Counter[str] = Counter()
+    with open(train, encoding="utf-8") as lines:
+        for line in lines:
+            counts.update(line.split())
+    dictionary = Dictionary()
+    for word, count in counts.items():
+        dictionary.add_symbol(word, count)
+    dictionary.finalize()
+    dictionary.save(str(path))
+    return len(dictionary)
+
+
+def differences_from_wikitext(counts: dict[str, dict], entries: int) -> list[str]:
+    """Compare the sizes of a text with those of WikiText-103; return a clause per difference.
+
+    Args:
+        counts: counts of each split, see :func:`count_words`.
+        entries: number of dictionary entries.
+    """
+    differences = []
+    for split in SPLITS:
+        for unit, expected in (("lines", LINES[split]), ("tokens", TOKENS[split])):
+            count = counts[split][unit]
+            if count != expected:
+                differences.append(
+                    f"wiki.{split}.tokens has {count:,} {unit}, expected {expected:,}"
+                )
+    if entries != DICTIONARY:
+        differences.append(f"The dictionary has {entries:,} entries, expected {DICTIONARY:,}")
+    return differences
+
+
+def _split_files(folder: Path) -> dict[str, Path]:
+    """Return the file of each split; raise UserInputError if one is missing."""
     paths = {split: folder / f"wiki.{split}.tokens" for split in SPLITS}
-    if missing := [path for path in paths.values() if not path.is_file()]:
-        raise UserInputError(
-            f"{missing[0]} is missing (the -raw edition, *.raw, is another corpus)."
-        )
+    for path in paths.values():
+        if not path.is_file():
+            raise UserInputError(f"{path} is missing (the -raw edition, *.raw, is another corpus).")
     return paths
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """The three files out of an archive, whatever the folder they lie in."""
+    """Extract the files of the three splits, from whatever folder of the archive."""
     folder.mkdir(exist_ok=True)
-    wanted = {f"wiki.{split}.tokens" for split in SPLITS}
-    for name, stream in texts(archive, ".tokens"):
-        if Path(name).name in wanted:
-            with open(folder / Path(name).name, "wb") as out:
+    names = {f"wiki.{split}.tokens" for split in SPLITS}
+    for member, stream in texts(archive, ".tokens"):
+        name = Path(member).name
+        if name in names:
+            with open(folder / name, "wb") as out:
                 shutil.copyfileobj(stream, out, 1 << 20)
 
 
 def count_words(path: Path) -> dict:
-    """``lines``, ``words``, ``bytes`` and ``tokens`` of a UTF-8 file whose every line ends with ``</s>``."""
-    lines = words = 0
+    """Return ``lines``, ``words``, ``bytes``, and ``tokens`` of a file with one ``</s>`` per line.
+
+    Raises:
+        UserInputError: the file has no words, or is not UTF-8.
+    """
+    lines = 0
+    words = 0
     # Universal newlines, as fairseq-preprocess reads.
     with naming(path), open(path, encoding="utf-8") as stream:
         for line in stream:

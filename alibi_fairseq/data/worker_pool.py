@@ -1,4 +1,4 @@
-"""Long work: processes whose results come in order, and progress bars."""
+"""Worker processes with ordered results, and progress bars."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tqdm import tqdm
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_AHEAD = 2  # items per process that are read before their turn
+#: Items per process that are read ahead.
+_AHEAD = 2
 
 
 def cores() -> int:
-    """Cores this process may use (a container or SLURM may give fewer than the machine has)."""
+    """Return the number of available CPU cores, which a container or SLURM may restrict."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -30,15 +31,20 @@ def cores() -> int:
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """Apply a function of a module in processes; results come in order, items are read as needed.
+    """Apply a function to items in worker processes, and yield the results in order.
 
-    With one worker everything happens in this process. If this process dies in any way, its
-    workers end too, so that a run started again never meets the old one.
+    Items are read as needed. If this process ends in any way, its workers end too, so a rerun never
+    meets workers of an earlier run.
+
+    Args:
+        function: function that can be pickled.
+        items: the items.
+        workers: number of processes. 1: everything happens in this process.
     """
     if workers == 1:
         yield from map(function, items)
         return
-    executor = ProcessPoolExecutor(workers, process_context(), _start)
+    executor = ProcessPoolExecutor(workers, process_context(), _initialize_worker)
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -52,48 +58,57 @@ def map_in_order(
 
 
 def process_context() -> multiprocessing.context.BaseContext:
-    """The start method of worker processes."""
-    # Not "fork": libraries that have already run threads here (OpenMP) would hang in the children.
-    # A server that has only imported the package forks them, so they share its memory.
+    """Return the multiprocessing context of worker processes."""
+    # Not "fork", since libraries with running threads (OpenMP) would hang in the children. The
+    # children are forks of a server that has only imported the package, and share its memory.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["alibi_fairseq", "fairseq.data.indexed_dataset"])
     return context
 
 
-def _start() -> None:
+def _initialize_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
+    parent = multiprocessing.parent_process()
+    if parent is not None:
         parent.join()
     os._exit(1)
 
 
-def progress(total: float | None, what: str, unit: str = "B", **more) -> tqdm:
-    """A bar on stderr with rate and remaining time; a line every 15 seconds if stderr is a log.
+def progress(total: float | None, description: str, unit: str = "B", **options) -> tqdm:
+    """Return a progress bar on stderr with rate and remaining time.
+
+    If stderr is not a terminal, the bar prints a line every 15 seconds.
 
     Args:
-        total: number of units; None if unknown.
-        unit: ``B`` counts bytes; anything else is a plain count.
+        total: number of units. None: unknown.
+        description: text at the beginning of the bar.
+        unit: name of a unit.
+        options: further arguments of tqdm.
     """
+    options.setdefault("unit_scale", True)
     if sys.stderr.isatty():
-        kind: dict = {"mininterval": 0.5, "dynamic_ncols": True}
+        options.setdefault("mininterval", 0.5)
+        options.setdefault("dynamic_ncols", True)
     else:
-        # tqdm moves the cursor to bars at other positions than 0.
-        kind = {"mininterval": 15, "file": _Log(sys.stderr), "position": 0}
-    return tqdm(total=total, desc=what, unit=unit, **{"unit_scale": True, **kind, **more})
+        options.setdefault("mininterval", 15)
+        options.setdefault("file", _LineLog(sys.stderr))
+        options.setdefault("position", 0)  # tqdm moves the cursor to bars at other positions
+    return tqdm(total=total, desc=description, unit=unit, **options)
 
 
-class _Log:
-    """A log in which each state of a bar is a line of its own, without carriage returns."""
+class _LineLog:
+    """Log that gives each state of a progress bar a separate line, without carriage returns."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
 
     def write(self, text: str) -> None:
-        if line := text.strip("\r\n "):
+        line = text.strip("\r\n ")
+        if line:
             self.stream.write(line + "\n")
 
     def flush(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import bookcorpus, cc100_roberta, wikitext103
-from ..data.pipeline import CorpusBuilder
+from ..data.corpus_builder import CorpusBuilder
 from ..data.sources import text_bytes
 from ..data.truncation import excerpt, first
 from ..errors import UserInputError
@@ -117,7 +117,7 @@ class PaperDataset:
         if self.corpus == bookcorpus.CORPUS and not bookcorpus.is_line_edition([self.path]):
             what = "one file per book: the Toronto BookCorpus has one sentence per line"
         size = text_bytes(self._policy.files)
-        if self.corpus == cc100_roberta.CORPUS and not cc100_roberta.is_of_that_size(size):
+        if self.corpus == cc100_roberta.CORPUS and not cc100_roberta.has_paper_size(size):
             what = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
         if what:
             raise UserInputError(f"--corpus {self.corpus}={self.path}: {what}; {ALLOW}.")

@@ -6,7 +6,7 @@ from fairseq.data import Dictionary, data_utils
 from preparations import documents_file, sentences, train_byte_level_bpe
 from process_control import files_of
 
-from alibi_fairseq.data import cc100_roberta, pipeline
+from alibi_fairseq.data import binarization, cc100_roberta, shuffling
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.data.tokenization import SentencePiece
@@ -105,8 +105,8 @@ def test_fairseq_takes_the_shards_one_per_epoch(prepared):
 def test_packing_runs_and_workers_do_not_matter(prepared, source, tmp_path, monkeypatch):
     packed = tmp_path / "text.txt.xz"
     packed.write_bytes(lzma.compress(source.read_bytes()))
-    monkeypatch.setattr(cc100_roberta, "RUN", 3000)
-    monkeypatch.setattr(pipeline, "_PART", (1000, 1000))
+    monkeypatch.setattr(shuffling, "CHUNK_BYTES", 3000)
+    monkeypatch.setattr(binarization, "_PART_BYTES", (1000, 1000))
     for name, path in (("packed", packed), ("plain", source)):
         prepare(Cc100Roberta([path], **SETTINGS), tmp_path / name)
         assert files_of(tmp_path / name) == files_of(prepared[0])
@@ -124,9 +124,9 @@ def test_gpt2s_files_are_taken(source, tmp_path):
 
 def test_parts_cover_the_keys_and_fill_the_shards():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
-        parts = cc100_roberta.shard_parts(12345, total, count)
+        parts = cc100_roberta.shard_ranges(12345, total, count)
         assert parts[0][1] == 12345
-        assert parts[-1][2] == cc100_roberta.KEYS
+        assert parts[-1][2] == shuffling.KEYS
         assert [low for _, low, _ in parts[1:]] == [high for _, _, high in parts[:-1]]
         per_shard = Counter(shard for shard, _, _ in parts)
         assert len(set(per_shard.values())) == 1

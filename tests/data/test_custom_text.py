@@ -4,8 +4,9 @@ import pytest
 from preparations import sentences, stored
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.data.corpus_builder import SPLITS
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import SPLITS, prepare
+from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_folder import DataFolder
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alibi_fairseq.data import cc100_roberta
-from alibi_fairseq.data.cc100_roberta import (
+from alibi_fairseq.data import shuffling
+from alibi_fairseq.data.shuffling import (
     KEYS,
+    chunks_in,
     documents_between,
-    read,
-    runs_in,
+    read_documents,
     write_sorted_chunks,
 )
 from alibi_fairseq.errors import UserInputError
@@ -37,7 +37,7 @@ def naive(text):
 
 
 def texts_of(path):
-    return [text.decode() for _, text in read(path)]
+    return [text.decode() for _, text in read_documents(path)]
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +59,15 @@ def test_each_text_of_an_archive_ends_its_document(tmp_path):
         for name, text in (("a.txt", "one\ntwo"), ("skip.md", "no"), ("b.txt", "three\n\nfour\n")):
             (tmp_path / name).write_text(text)
             archive.add(tmp_path / name, f"books/{name}")
-    offsets, found = zip(*read(tmp_path / "books.tar.xz"))
+    offsets, found = zip(*read_documents(tmp_path / "books.tar.xz"))
     assert found == (b"one\ntwo\n", b"three\n", b"four\n")
     assert len(set(offsets)) == 3
 
 
 @pytest.mark.parametrize("between", [" ", "\n"])
 def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch, between):
-    monkeypatch.setattr(cc100_roberta, "LONGEST_DOCUMENT", 1000)
-    monkeypatch.setattr(cc100_roberta, "_LONGEST_LINE", 300)
+    monkeypatch.setattr(shuffling, "MAX_DOCUMENT_BYTES", 1000)
+    monkeypatch.setattr(shuffling, "MAX_LINE_BYTES", 300)
     words = [f"word{n}" for n in range(3000)]
     path = tmp_path / "endless.txt"
     path.write_text(between.join(words))
@@ -136,13 +136,13 @@ def files(tmp_path):
 
 def shuffled(files, folder, seed=1):
     assert write_sorted_chunks(files, seed, folder, 1) == 0
-    runs = runs_in(folder)
+    runs = chunks_in(folder)
     return documents_between(runs, 0, KEYS), runs
 
 
 def test_order_depends_on_the_seed_alone(files, tmp_path, monkeypatch):
     first, _ = shuffled(files, tmp_path / "a")
-    monkeypatch.setattr(cc100_roberta, "RUN", 1000)
+    monkeypatch.setattr(shuffling, "CHUNK_BYTES", 1000)
     again, runs = shuffled(files, tmp_path / "b")
     assert len(runs) > 20 and again == first
     last = tmp_path / "b" / runs[-1].name

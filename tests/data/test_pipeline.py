@@ -7,9 +7,10 @@ from commands import in_process
 from fairseq.tasks import FairseqTask
 from preparations import sentences
 
-from alibi_fairseq.data import pipeline
+from alibi_fairseq.data import binarization, pipeline
+from alibi_fairseq.data.binarization import binarize, text_parts
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import binarise, prepare, text_parts
+from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.data.sources import single_spaced
 from alibi_fairseq.data.tokenization import Words, train_sentencepiece
 from alibi_fairseq.data.wikitext103 import count_words
@@ -29,7 +30,7 @@ ODD = [
 @pytest.mark.parametrize("kind", ["words", "sentencepiece"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
-    monkeypatch.setattr(pipeline, "_PART", (2000, 2000))
+    monkeypatch.setattr(binarization, "_PART_BYTES", (2000, 2000))
     texts = {"train": sentences(1, 300) + ODD, "valid": ODD[::-1] + sentences(2, 30)}
     if kind != "words":
         texts = {split: [single_spaced(line) for line in lines] for split, lines in texts.items()}
@@ -44,7 +45,7 @@ def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, work
         tokeniser.write_dictionary(tmp_path / "dict.txt")
         given = ["--srcdict", str(tmp_path / "dict.txt")]
     parts = [part for split, path in splits.items() for part in text_parts(path, split)]
-    found = binarise(parts, tmp_path / "parts", tmp_path / "ours", tokeniser, workers)
+    found = binarize(parts, tmp_path / "parts", tmp_path / "ours", tokeniser, workers)
     for split, path in splits.items():
         if kind == "words":
             given += [f"--{split}pref", str(path)]
@@ -69,7 +70,7 @@ def test_unknown_words_are_counted(tmp_path):
     (tmp_path / "text").write_text("a b c\n\n<unk> a\n")
     words = Words(tmp_path / "dict.txt")
     parts = text_parts(tmp_path / "text", "test")
-    found = binarise(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
+    found = binarize(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
     assert found == {"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2, "items": 3}
 
 
@@ -80,7 +81,7 @@ def interrupted(tmp_path, monkeypatch):
 
     def run(seed: int):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(pipeline, "binarise", interrupt)
+            patch.setattr(pipeline, "binarize", interrupt)
             prepare(CustomTextBuilder([tmp_path / "text.txt"], "words", seed=seed), tmp_path)
 
     return run

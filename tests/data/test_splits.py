@@ -6,19 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alibi_fairseq.data import bookcorpus
-from alibi_fairseq.data.bookcorpus import (
-    DROPPED,
-    GRAM,
-    THRESHOLD,
-    Book,
-    near_duplicates,
-    shingles,
-    split_blocks,
-    split_books,
-)
+from alibi_fairseq.data import near_duplicates as near_duplicates_module
+from alibi_fairseq.data.book_splits import DROPPED, Book, split_blocks, split_books
+from alibi_fairseq.data.corpus_builder import SPLITS
 from alibi_fairseq.data.custom_text import split_documents
-from alibi_fairseq.data.pipeline import SPLITS
+from alibi_fairseq.data.near_duplicates import GRAM, THRESHOLD, near_duplicates, shingles
 from alibi_fairseq.errors import UserInputError
 
 
@@ -157,7 +149,7 @@ def test_a_part_of_the_hashes_estimates_the_same():
 
 
 def test_widespread_passages_are_no_sign_of_repetition(monkeypatch):
-    monkeypatch.setattr(bookcorpus, "_WIDESPREAD", 5)
+    monkeypatch.setattr(near_duplicates_module, "_BOILERPLATE", 5)
     licence = text(99, 300)
     books = [shingles(f"{licence} {text(seed)}") for seed in range(6)]
     assert near_duplicates(books) == list(range(6))

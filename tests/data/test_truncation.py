@@ -91,7 +91,7 @@ def corpora(folder):
 @pytest.mark.parametrize("name", ["books", "lines", "documents", "archive", "own"])
 def test_only_the_beginning_of_a_text_is_prepared(tmp_path, monkeypatch, name):
     monkeypatch.setattr(bookcorpus, "LINES_PER_BLOCK", 50)
-    monkeypatch.setattr(cc100_roberta, "_LEAST_EXCERPT", 20_000)
+    monkeypatch.setattr(cc100_roberta, "_MIN_EXCERPT_BYTES", 20_000)
     corpus = corpora(tmp_path)[name]
     # Were it the whole text, it would be the paper's.
     monkeypatch.setattr(cc100_roberta, "PAPER_BYTES", 1000)

@@ -5,7 +5,8 @@ from fairseq.data import Dictionary
 from preparations import stored, wikitext_zip
 
 from alibi_fairseq.data import wikitext103
-from alibi_fairseq.data.pipeline import SPLITS, prepare
+from alibi_fairseq.data.corpus_builder import SPLITS
+from alibi_fairseq.data.pipeline import prepare
 from alibi_fairseq.data.wikitext103 import WikiText103, count_words
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_file

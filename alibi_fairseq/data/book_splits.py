@@ -1,0 +1,118 @@
+"""Assignment of books to splits, with near-duplicates in one split."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import UserInputError
+from .corpus_builder import SPLITS
+from .sources import shuffle_key
+
+#: Split of the blocks that are left out of the data.
+DROPPED = "dropped"
+
+
+@dataclass
+class Book:
+    """A book, or a block of a text without book boundaries.
+
+    Attributes:
+        name: name of the file.
+        sha256: hash of the raw contents, which identifies the book in a list.
+        group: index of the first of its near-duplicates.
+        split: ``train``, ``valid``, ``test``, or ``dropped``.
+        words: number of words of the normalized text.
+    """
+
+    name: str
+    sha256: str
+    group: int = 0
+    split: str = "train"
+    words: int = 0
+
+
+def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
+    """Set the split of each book. Near-duplicates are in one split.
+
+    Args:
+        books: the books.
+        held_out: percentage of the books for validation, and again for test; at least one book.
+        seed: random seed.
+
+    Raises:
+        UserInputError: a split has no book.
+    """
+    groups: dict[int, list[Book]] = {}
+    for book in books:
+        groups.setdefault(book.group, []).append(book)
+
+    def sort_key(members: list[Book]) -> bytes:
+        return min(shuffle_key(seed, book.sha256) for book in members)
+
+    wanted = max(1, round(len(books) * held_out / 100))
+    missing = {"valid": wanted, "test": wanted}
+    for members in sorted(groups.values(), key=sort_key):
+        split = "train"
+        for candidate in ("valid", "test"):
+            if len(members) <= missing[candidate]:
+                missing[candidate] -= len(members)
+                split = candidate
+                break
+        for book in members:
+            book.split = split
+    _check_splits(books)
+
+
+def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
+    """Set the split of consecutive blocks of a text whose book boundaries are unknown.
+
+    Validation and test are one range of blocks each. The blocks next to a range are dropped, since
+    the book at its edge would be in two splits. Blocks that repeat a held-out one are dropped too.
+
+    Args:
+        blocks: the blocks, in the order of the text.
+        held_out: percentage of the blocks for validation, and again for test; at least one block.
+        seed: random seed.
+
+    Raises:
+        UserInputError: there are too few blocks.
+    """
+    count = len(blocks)
+    length = max(1, round(count * held_out / 100))
+    if count < 2 * length + 4:
+        raise UserInputError(
+            f"The text has {count} blocks; holding out {length} for validation, {length} for test "
+            f"and the blocks next to them needs at least {2 * length + 4}; give more text."
+        )
+    rng = random.Random(seed)
+    first = rng.randrange(0, count - 2 * length)
+    second = rng.randrange(first + length + 1, count - length + 1)  # one block in between at least
+    splits = rng.sample(("valid", "test"), 2)
+    for split, start in zip(splits, (first, second)):
+        for block in blocks[start : start + length]:
+            block.split = split
+        for edge in (start - 1, start + length):
+            if 0 <= edge < count:
+                blocks[edge].split = DROPPED
+    split_of_group: dict[int, str] = {}
+    for split in ("valid", "test", "train"):
+        for block in blocks:
+            if block.split != split:
+                continue
+            if split_of_group.setdefault(block.group, split) != split:
+                block.split = DROPPED
+    _check_splits(blocks)
+
+
+def _check_splits(books: Sequence[Book]) -> None:
+    """Raise UserInputError if a split has no book."""
+    used = {book.split for book in books}
+    empty = [split for split in SPLITS if split not in used]
+    if empty:
+        groups = {book.group for book in books}
+        raise UserInputError(
+            f"{len(books)} books in {len(groups)} groups of near-duplicates leave nothing for "
+            f"{' and '.join(empty)}; give more text."
+        )

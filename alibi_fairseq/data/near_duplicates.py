@@ -1,0 +1,87 @@
+"""Near-duplicates among books.
+
+A book is represented by the set of hashes of its 8-grams of lower-cased words. Two books are
+near-duplicates if they share at least a twentieth of the smaller set. This containment also
+recognizes a volume in a collected edition. For a large corpus, only hashes divisible by M are used,
+which estimates the same fraction (Broder 1997, "On the resemblance and containment of documents",
+https://doi.org/10.1109/SEQUEN.1997.666900).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections import Counter
+
+import numpy as np
+
+#: Words of an n-gram.
+GRAM = 8
+#: Fraction of the smaller book's 8-grams. Unrelated books share less than a hundredth.
+THRESHOLD = 0.05
+#: Number of books. 8-grams that more of them share are boilerplate.
+_BOILERPLATE = 200
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def shingles(text: str, one_in: int = 1) -> np.ndarray:
+    """Return the distinct hashes of a text's 8-grams that are divisible by ``one_in``.
+
+    Returns:
+        Sorted uint64, the same on every machine.
+    """
+    words = re.findall(r"\w+", text.lower())
+    # crc32, since Python's hash() differs from run to run.
+    code_of = {word: zlib.crc32(word.encode()) + 1 for word in set(words)}
+    codes = np.array([code_of[word] for word in words], dtype=np.uint64)
+    if len(codes) < GRAM:
+        return np.empty(0, dtype=np.uint64)
+    hashes: np.ndarray = np.zeros(len(codes) - GRAM + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for word in range(GRAM):
+            hashes = (hashes ^ codes[word : word + len(hashes)]) * _MULTIPLIER
+            hashes ^= hashes >> np.uint64(29)
+    return np.unique(hashes[hashes % np.uint64(one_in) == 0])
+
+
+def near_duplicates(books: list[np.ndarray]) -> list[int]:
+    """Group near-duplicates, and whatever they are connected with by other near-duplicates.
+
+    Args:
+        books: :func:`shingles` of each book.
+
+    Returns:
+        For each book, the index of the first book of its group.
+    """
+    # A disjoint-set forest whose roots are the first books of the groups.
+    parent = list(range(len(books)))
+
+    def root(book: int) -> int:
+        while parent[book] != book:
+            parent[book] = parent[parent[book]]
+            book = parent[book]
+        return book
+
+    for (left, right), shared in _count_shared(books).items():
+        if shared >= THRESHOLD * min(len(books[left]), len(books[right])):
+            first = min(root(left), root(right))
+            last = max(root(left), root(right))
+            parent[last] = first
+    return [root(book) for book in range(len(books))]
+
+
+def _count_shared(books: list[np.ndarray]) -> Counter[tuple[int, int]]:
+    """Count the hashes that each pair of books shares."""
+    hashes = np.concatenate(books)
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    owners = np.repeat(np.arange(len(books)), [len(book) for book in books])[order]
+    starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
+    lengths = np.diff(np.r_[starts, len(hashes)])
+    is_shared = lengths > 1
+    counts: Counter[tuple[int, int]] = Counter()
+    for start, length in zip(starts[is_shared], lengths[is_shared]):
+        if length <= _BOILERPLATE:
+            counts.update(itertools.combinations(owners[start : start + length].tolist(), 2))
+    return counts

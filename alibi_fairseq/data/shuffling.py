@@ -1,0 +1,198 @@
+"""Shuffle of documents that do not fit into memory, by an external sort.
+
+Each document gets a 64-bit key from the seed and its position in the input. The shuffled order is
+the order of the keys. Reading writes *chunks*: documents that fit into memory, sorted by key. The
+documents in a range of keys are then read from all chunks and merged. The order depends only on the
+seed and the input, and not on memory, processes, or interruptions.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import struct
+from collections.abc import Iterator
+from itertools import accumulate
+from operator import itemgetter
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ..files import atomic_write
+from ..results.completion import CompletionMarker, run_cached
+from .iterables import batches
+from .sources import single_spaced, text_bytes, texts
+from .worker_pool import map_in_order, progress
+
+#: Number of possible keys; all keys are smaller.
+KEYS = 1 << 64
+#: Bytes of text in a chunk.
+CHUNK_BYTES = 128_000_000
+#: Bytes of text. A longer document is cut, and each part is shuffled as a document.
+MAX_DOCUMENT_BYTES = 1 << 20
+#: Bytes of text. A longer line is cut between words.
+MAX_LINE_BYTES = 1 << 20
+
+
+def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the normalized text of each document in a file.
+
+    Documents are separated by empty lines and end with their file. The normalized text has single
+    spaces and no empty lines, and every line is ended. Bytes that are not UTF-8 become U+FFFD.
+
+    Args:
+        path: a plain file, a compressed file, or an archive.
+        most: about the number of bytes of text to read. None: all.
+
+    Returns:
+        The offset is the position of the document in the unpacked text of the file.
+    """
+    begin = 0
+    for _, stream in texts(path):
+        end = begin
+        for offset, text in _split_documents(stream, begin, most):
+            yield offset, text
+            end = offset + len(text)
+        # The next text of an archive begins after all documents of this one.
+        begin = end + 1
+        if most is not None and begin >= most:
+            return
+
+
+def _split_documents(
+    stream: BinaryIO, position: int, end: int | None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the documents of a stream.
+
+    Args:
+        stream: the stream.
+        position: offset of the first byte of the stream.
+        end: offset at which to stop reading. None: read all.
+    """
+    document_begin = position
+    size = 0
+    lines: list[bytes] = []
+    rest = b""
+    while end is None or position < end or rest:
+        raw = rest + stream.readline(MAX_LINE_BYTES)
+        if not raw:
+            break
+        rest = b""
+        if len(raw) >= MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            cut = raw.rfind(b" ") + 1 or len(raw)
+            rest = raw[cut:]
+            raw = raw[:cut]
+        text = single_spaced(raw.decode("utf-8", "replace"))
+        if lines and (not text or size + len(raw) > MAX_DOCUMENT_BYTES):
+            yield document_begin, b"".join(lines)
+            lines = []
+            size = 0
+        if text:
+            if not lines:
+                document_begin = position
+            lines.append(text.encode() + b"\n")
+            size += len(raw)
+        position += len(raw)
+    if lines:
+        yield document_begin, b"".join(lines)
+
+
+def write_sorted_chunks(
+    files: list[Path], seed: int, folder: Path, workers: int, most: int | None = None
+) -> int:
+    """Write the documents of files to sorted chunks, unless an earlier call has.
+
+    A chunk is a file with the texts. A second file, with the suffix ``.npy``, has their keys and
+    the offsets of their ends.
+
+    Args:
+        files: the files.
+        seed: random seed of the keys.
+        folder: folder of the chunks.
+        workers: number of processes.
+        most: about the number of bytes of text to read in total. None: all.
+
+    Returns:
+        The number of documents with bytes that are not UTF-8.
+    """
+    folder.mkdir(exist_ok=True)
+    tasks: list[tuple[int, Path, int | None]] = []
+    remaining = most
+    for number, path in enumerate(files):
+        if remaining is None:
+            tasks.append((number, path, None))
+        elif remaining > 0:
+            tasks.append((number, path, remaining))
+            remaining -= text_bytes([path])
+    replaced = 0
+    write = functools.partial(_write_chunks_of_file, seed, folder)
+    with progress(text_bytes(files), "reading") as bar:
+        for sums in map_in_order(write, tasks, workers):
+            replaced += sums["replaced"]
+            bar.update(sums["bytes"])
+    return replaced
+
+
+def chunks_in(folder: Path) -> list[Path]:
+    """Return the chunks in a folder, in the order of the input."""
+    return sorted(folder.glob("*.run"))
+
+
+def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | None]) -> dict:
+    """Write the chunks of a file; return its bytes and its documents that are not UTF-8."""
+    file_number, path, most = task
+
+    def write() -> dict:
+        sums = {"bytes": 0, "replaced": 0}
+        documents = (
+            (_key(seed, file_number, offset), text) for offset, text in read_documents(path, most)
+        )
+        chunks = batches(documents, CHUNK_BYTES, lambda document: len(document[1]))
+        for number, chunk in enumerate(chunks):
+            sums["bytes"] += _write_chunk(folder / f"{file_number:05d}-{number:05d}.run", chunk)
+            sums["replaced"] += sum("\ufffd".encode() in text for _, text in chunk)
+        return sums
+
+    return run_cached(CompletionMarker(folder / f"{file_number:05d}.json"), write)
+
+
+def _write_chunk(path: Path, chunk: list[tuple[int, bytes]]) -> int:
+    """Sort documents by key and write them; return their bytes."""
+    chunk.sort(key=itemgetter(0))
+    keys = [key for key, _ in chunk]
+    ends = list(accumulate(len(text) for _, text in chunk))
+    with atomic_write(f"{path}.npy", "wb") as out:
+        np.save(out, np.array([keys, ends], dtype=np.uint64))
+    with atomic_write(path, "wb") as out:
+        out.writelines(text for _, text in chunk)
+    return ends[-1]
+
+
+def _key(seed: int, file_number: int, offset: int) -> int:
+    position = struct.pack("<qqq", seed, file_number, offset)
+    digest = hashlib.blake2b(position, digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def documents_between(chunks: list[Path], low: int, high: int) -> list[tuple[int, bytes]]:
+    """Return key and text of all documents with low ≤ key < high, in the shuffled order."""
+    documents: list[tuple[int, bytes]] = []
+    for chunk in chunks:
+        documents += _read_range(chunk, low, high)
+    return sorted(documents, key=itemgetter(0))
+
+
+def _read_range(chunk: Path, low: int, high: int) -> Iterator[tuple[int, bytes]]:
+    """Yield key and text of the documents of a chunk with low ≤ key < high."""
+    keys, ends = np.load(f"{chunk}.npy", mmap_mode="r")
+    first = int(np.searchsorted(keys, np.uint64(low)))
+    last = len(keys)
+    if high < KEYS:
+        last = int(np.searchsorted(keys, np.uint64(high)))
+    begin = int(ends[first - 1]) if first else 0
+    with open(chunk, "rb") as stream:
+        stream.seek(begin)
+        for key, end in zip(keys[first:last].tolist(), ends[first:last].tolist()):
+            yield key, stream.read(end - begin)
+            begin = end
