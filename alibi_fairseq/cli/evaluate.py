@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.loading import require_file
+from ..data.probes import SETTINGS_FILE
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
 from ..evaluation.sweep import run_sweep
 from ..reporting import markdown
+from ..reporting.loss_by_position import position_tables
+from ..reporting.perplexity_by_length import to_markdown
 from ..reporting.probes import accuracy_table
-from ..results.measurements import is_chance
+from ..results.measurements import is_chance, measurements_of
+from ..results.schema import load_results_file
 from .options import CliCommand, add_fields, fill_dataclass, option
 
 # Types of options. argparse names the option in front of the error that they raise.
@@ -54,6 +58,11 @@ class Eval(CliCommand):
         metavar="CKPT",
     )
     out: Path = option("results file to write (JSON)", required=True, metavar="FILE")
+    by_position: bool = option(
+        "print the loss by number of preceding tokens in non-overlapping windows of the longest "
+        "evaluation length; results always hold it",
+        False,
+    )
     effective_context: float | None = option(
         "tolerance of an additional table with the shortest window whose loss is at most PERCENT higher "
         "than that of the longest (default: 1)",
@@ -87,6 +96,8 @@ class Eval(CliCommand):
             raise UserInputError(
                 f"--effective-context {percent} is not a percentage. Pass a number of at least 0."
             )
+        if self.by_position:
+            self._check_by_position()
         # Reading a device may never end.
         if self.out.exists() and not self.out.is_file():
             raise UserInputError(f"--out {self.out} is not a regular file. Pass a file path.")
@@ -99,8 +110,27 @@ class Eval(CliCommand):
         print(evaluation_table(records))
         if percent is not None:
             print(context_table(records, percent))
+        if self.by_position:
+            measurements = measurements_of({**load_results_file(self.out), "cells": records})
+            tables = position_tables(measurements)
+            print(to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
         _print_notes(records)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
+
+    def _check_by_position(self) -> None:
+        """Check that the loss by position will be measured.
+
+        Raises:
+            UserInputError: the data is that of a probe, or all windows overlap.
+        """
+        if (self.data / SETTINGS_FILE).is_file():
+            raise UserInputError(
+                f"--by-position requires a text, but '{self.data}' is the data of a probe. Omit it."
+            )
+        if all(case.stride < case.length for case in self.config.cases()):
+            raise UserInputError(
+                "--by-position requires non-overlapping windows. Add 'full' to --strides."
+            )
 
 
 def _print_notes(records: list[dict]) -> None:
@@ -122,6 +152,10 @@ def short_name(path: str) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
+#: Note in place of the table of ``--by-position``.
+NO_LOSS_BY_POSITION = (
+    "No loss by position: every length exceeds the text, or the results are of an earlier version."
+)
 #: Column title, key of the result record, format.
 _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("checkpoint", "checkpoint", short_name),

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from ..files import atomic_write
+from ..reporting.loss_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import draw_lengths, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of
@@ -60,10 +61,11 @@ class ComparisonExperiment(Experiment):
         return runs_of(self.comparison, self.folder)
 
     def report(self) -> None:
-        """Write ``table.md``, and a results file and a figure per corpus.
+        """Write ``table.md``, and a results file and figures per corpus.
 
-        With several corpora, file names begin with the corpus. Accuracies of probes are also columns
-        of the perplexity tables.
+        The figures are perplexity by evaluation length and loss by position, or heat maps of a
+        probe. With several corpora, file names begin with the corpus. Accuracies of probes are
+        also columns of the perplexity tables.
         """
         comparison = self.comparison
         runs = self.runs
@@ -79,7 +81,7 @@ class ComparisonExperiment(Experiment):
         sections = [f"# {comparison.title}", training_summary(comparison)]
         files = [self.folder / "table.md"]
         for corpus, results in results_files.items():
-            figures = [self._path(corpus, f"figure.{kind}") for kind in ("png", "svg", "pdf")]
+            figures = self._figure_paths(corpus, "figure")
             files += [*figures, self._path(corpus, "results.json")]
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
@@ -96,6 +98,10 @@ class ComparisonExperiment(Experiment):
             if self._has_several_corpora:
                 title += f": {corpus}"
             draw_lengths(measurements, title, *figures)
+            if drawable(measurements):
+                figures = self._figure_paths(corpus, "loss-by-position")
+                draw_positions(measurements, f"{title}: loss by position", *figures)
+                files += figures
         tuning = tuning_table(runs)
         if tuning:
             sections.append(tuning)
@@ -113,6 +119,10 @@ class ComparisonExperiment(Experiment):
         if self._has_several_corpora:
             name = f"{corpus.replace(' ', '-')}-{name}"
         return self.folder / name
+
+    def _figure_paths(self, corpus: str, name: str) -> list[Path]:
+        """Return the paths of a figure, one per format."""
+        return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
 
     def _save_results(self, corpus: str, evaluations: list[tuple[TunedRun, EvalStep]]) -> dict:
         """Write the results file of a corpus, and return its contents."""

@@ -15,8 +15,9 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import ReportData, machine_of
 from alibi_fairseq.paper.report_figures import FIGURES
-from alibi_fairseq.reporting import latex, markdown, perplexity_by_length
+from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
 from alibi_fairseq.reporting.markdown import literal
+from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.measurements import Measurement, size_text
 
 
@@ -171,15 +172,34 @@ def perplexities(
             report.page.append(caveat)
         name = f"{title} lengths"
         tables = perplexity_by_length.length_tables(points, columns=columns)
-        body = perplexity_by_length.to_markdown(tables)
-        latex_text = ""
-        if with_latex:
-            titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
-            latex_text = latex.document_part(titled)
-        report.table(name, f"{title}: perplexity", body, latex_text=latex_text)
+        add_tables(report, name, f"{title}: perplexity", title, tables, with_latex)
         if len({point.length for point in points}) > 1:
             draw = partial(perplexity_by_length.draw_lengths, points, title)
             report.figure(name, f"{title}: perplexity by evaluation length", draw)
+        name = f"{title} loss by position"
+        heading = f"{title}: loss by position"
+        tables = loss_by_position.position_tables(points)
+        if tables:
+            add_tables(report, name, heading, title, tables, with_latex)
+        if loss_by_position.drawable(points):
+            draw = partial(loss_by_position.draw_positions, points, heading)
+            report.figure(name, heading, draw)
+
+
+def add_tables(
+    report: ReportWriter,
+    name: str,
+    heading: str,
+    title: str,
+    tables: Sequence[Table],
+    with_latex: bool,
+) -> None:
+    """Add tables as one section, and with LaTeX also as a file whose captions begin with a title."""
+    latex_text = ""
+    if with_latex:
+        titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
+        latex_text = latex.document_part(titled)
+    report.table(name, heading, perplexity_by_length.to_markdown(tables), latex_text=latex_text)
 
 
 def _section_title(corpus: str | None, model: str | None, points: list[Measurement]) -> str:

@@ -158,10 +158,19 @@ def _bits_per_byte(point: Measurement | None) -> str:
 
 
 def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
-    """Draw perplexity against length, one line per model, one panel per split, stride, and text.
+    """Draw perplexity against length, one line per model, in the panels of :func:`panels_of`.
 
-    Several methods at several training lengths get a panel per training length. Panels with a
-    single evaluation length show no trend and are omitted if there are other panels.
+    Panels with a single evaluation length show no trend and are omitted if there are other panels.
+    """
+    panels = panels_of(points)
+    informative = {name: lines for name, lines in panels.items() if _has_several_lengths(lines)}
+    plots.draw_panels(title, informative or panels, *paths)
+
+
+def panels_of(points: Iterable[Measurement]) -> dict[str, list[Series]]:
+    """Return the models of each panel of a figure: one panel per split, stride, and text.
+
+    Several methods at several training lengths get a panel per training length.
     """
     panels = {}
     for name, part in split_by_evaluation(points).items():
@@ -174,8 +183,7 @@ def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLik
         for train_length in train_lengths:
             same_length = [line for line in lines if line.train_length == train_length]
             panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
-    informative = {name: lines for name, lines in panels.items() if _has_several_lengths(lines)}
-    plots.draw_panels(title, informative or panels, *paths)
+    return panels
 
 
 def _has_several_lengths(lines: Iterable[Series]) -> bool:

@@ -10,7 +10,7 @@ import os
 import textwrap
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -182,11 +182,26 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
     )
 
 
-def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.PathLike) -> None:
-    """Draw panels of perplexity against length, given by title, with one legend.
+def draw_panels(
+    title: str,
+    panels: dict[str, list[Series]],
+    *paths: str | os.PathLike,
+    line_of: Callable[[Series, Sequence[int]], PlotLine] = line_of,
+    x: str = Panel.x,
+    y: str = Panel.y,
+) -> None:
+    """Draw panels of models, given by title, with one legend.
 
     A position method looks the same in every panel. Its training lengths have different styles
     unless each panel has only one training length.
+
+    Args:
+        title: title of the figure.
+        panels: models by panel title.
+        paths: files to write.
+        line_of: function that creates the line of a model (default: perplexity by length).
+        x: title of the x axis, whose unit is tokens.
+        y: title of the y axis.
     """
     train_lengths = [{line.train_length for line in lines} for lines in panels.values()]
     lengths: dict[str, set[int]] = defaultdict(set)
@@ -199,7 +214,7 @@ def draw_panels(title: str, panels: dict[str, list[Series]], *paths: str | os.Pa
     for (name, lines), in_panel in zip(panels.items(), train_lengths, strict=True):
         plot_lines = [line_of(line, sorted(lengths[line.position_method])) for line in lines]
         trained_at = next(iter(in_panel)) if len(in_panel) == 1 else None
-        drawn.append(Panel(name, plot_lines, trained_at=trained_at))
+        drawn.append(Panel(name, plot_lines, x, y, trained_at=trained_at))
     points = [point for lines in panels.values() for line in lines for point in line.points]
     draw(title, drawn, *paths, caption=caption(points))
 

@@ -60,7 +60,8 @@ class Measurement:
     ``perplexity`` is None where the paper's run failed (``status`` says why). ``display_name`` is that
     of a plugin's method. ``other_text`` says why perplexities are in other units than the paper's,
     ``unlike_paper`` why they must not stand beside its numbers. ``seeds`` and ``spread`` (standard
-    deviation) are set where several seeds were averaged. Points are equal if they are the same
+    deviation) are set where several seeds were averaged, and so is ``position_spread``, that of
+    ``position_bits``. Points are equal if they are the same
     measurement of the same run (:func:`.schema.identity`), whatever its outcome.
     """
 
@@ -98,6 +99,10 @@ class Measurement:
     other_text: str = ""
     unlike_paper: str = ""
     status: str = ""
+    position_ends: Sequence[int] = ()
+    position_tokens: Sequence[int] = ()
+    position_bits: Sequence[float] = ()
+    position_spread: Sequence[float] = ()
     seeds: int = 1
     spread: float | None = None
 
@@ -351,9 +356,22 @@ def _average_seeds(points: list[Measurement]) -> list[Measurement]:
             for key in ("bits_per_byte", "perplexity"):
                 values = [getattr(p, key) for p in same if getattr(p, key) is not None]
                 means[key] = math.fsum(values) / len(values) if values else None
+            means |= _average_positions(same)
             same = [replace(same[0], **means, spread=statistics.stdev(values))]
         averaged += same
     return averaged
+
+
+def _average_positions(seeds: list[Measurement]) -> dict[str, Sequence]:
+    """Return mean and spread of the losses by position; nothing where a seed lacks them."""
+    bits = [seed.position_bits for seed in seeds]
+    if not all(bits):
+        return {"position_ends": (), "position_tokens": (), "position_bits": ()}
+    by_bucket = list(zip(*bits, strict=True))
+    return {
+        "position_bits": [statistics.fmean(values) for values in by_bucket],
+        "position_spread": [statistics.stdev(values) for values in by_bucket],
+    }
 
 
 def caption(points: Iterable[Measurement]) -> str:

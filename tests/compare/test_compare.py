@@ -14,6 +14,7 @@ from alibi_fairseq.compare.comparison_config import from_mapping
 from alibi_fairseq.compare.comparison_runs import runs_of
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
+from alibi_fairseq.reporting import loss_by_position
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.schema import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
@@ -26,6 +27,7 @@ SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     """Learned positions are evaluated past their table, and completed runs are not repeated."""
     monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(loss_by_position, "MIN_TOKENS", 10)  # the text is short
     out = tmp_path / "out"
     words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
     words += ["--parallel", "1"]
@@ -33,7 +35,9 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert main([*words, "4"]) == 0
     printed = capsys.readouterr().out
     assert "| ALiBi, L=16" in printed and "| Learned, L=16" in printed
-    for name in ("table.md", "figure.png", "figure.pdf", "comparison.yaml"):
+    figures = ("figure.png", "figure.pdf", "loss-by-position.png", "loss-by-position.pdf")
+    assert f"{out / 'loss-by-position.png'}\n" in printed
+    for name in ("table.md", "comparison.yaml", *figures):
         assert (out / name).stat().st_size > 100
     results = load_results_file(out / "results.json")
     measured = [(c["position_method"], c["length"], c["updates"]) for c in results["cells"]]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
+from alibi_fairseq.data.probes import SETTINGS_FILE
 from alibi_fairseq.results.schema import load_results_file
 
 
@@ -32,6 +34,33 @@ def test_eval(trained, tmp_path, capsys):
         assert f"{cell['perplexity']:.2f}" in line and f"{cell['mean_context']:.1f}" in line
 
 
+def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
+    command = ["eval", str(trained.data), "--path", str(trained("alibi")), "--device", "cpu"]
+    command += ["--lengths", "16,48", "--strides", "full,4", "--by-position"]
+    out = tmp_path / "results.json"
+    assert main([*command, "--out", str(out)]) == 0
+    record = load_results_file(out)["cells"][2]
+    assert record["length"] == record["stride"] == 48
+    rows = cells_of(capsys.readouterr().out.split("\n\n")[2])[1:]
+    assert rows[0][0] == "1" and rows[-1][0] == "33–48"
+    for row, tokens, bits in zip(
+        rows, record["position_tokens"], record["position_bits"], strict=True
+    ):
+        assert row[1:] == [f"{tokens:,}", f"{bits / tokens:.3f}"]
+    command[command.index("16,48")] = "90000"
+    assert main([*command, "--out", str(tmp_path / "long.json")]) == 0
+    assert "No loss by position" in capsys.readouterr().out
+
+
+def test_eval_rejects_loss_by_position_of_probe(trained, tmp_path, refuse):
+    (tmp_path / "probe").mkdir()
+    (tmp_path / "probe" / SETTINGS_FILE).write_text("{}")
+    command = ["eval", tmp_path / "probe", "--path", trained("alibi"), "--lengths", 16]
+    sentence = refuse(*command, "--by-position", "--out", tmp_path / "r.json")
+    assert sentence.startswith("--by-position requires a text")
+    assert not (tmp_path / "r.json").exists()
+
+
 @pytest.mark.parametrize("percent, expected", [(0, 512), (1, 128), (5, 64), (100, 16)])
 def test_effective_context_is_the_shortest_window_within_the_band(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
@@ -49,6 +78,7 @@ def test_effective_context_is_the_shortest_window_within_the_band(percent, expec
         *("--model-overrides {'a':1}", "--model-overrides [1]"),
         *("--out /dev/full", "--out /dev/zero"),
         *("--device abacus", "--memory-gb -1", "--effective-context -1"),
+        "--by-position --strides 4",
     ],
 )
 def test_mistakes(trained, tmp_path, refuse, flags):

@@ -95,6 +95,20 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
 
 
 @pytest.mark.usefixtures("svg")
+def test_report_has_loss_by_position(tmp_path):
+    positions = {"position_ends": [1, 2], "position_tokens": [600, 400]}
+    cell = evaluation_cell(16.0, length=2, **positions, position_bits=[2600.0, 1400.0])
+    save_results_file(document(cell), tmp_path / "mine.json")
+    out = tmp_path / "out"
+    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out)]) == 0
+    table = (out / "tables" / "demo-loss-by-position.md").read_text()
+    assert "4.333" in table and "3.500" in table
+    page = (out / "report.md").read_text()
+    assert "4.333" in page and "(figures/demo-loss-by-position.png)" in page
+    assert "<!-- ALiBi, L=64 -->" in (out / "figures" / "demo-loss-by-position.svg").read_text()
+
+
+@pytest.mark.usefixtures("svg")
 def test_report_titles_include_model_size(tmp_path):
     for name, layers in (("deep", 6), ("flat", 2)):
         facts = {"model": "alibi_lm_tiny", "layers": layers, "width": 64, "checkpoint": "best.pt"}

@@ -1,0 +1,139 @@
+"""Tables and figures of the loss by position in the window.
+
+They show non-overlapping windows of the longest evaluation length of each model. Only there does
+every window have a scored token at every position.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.perplexity_by_length import panels_of, split_by_evaluation
+from alibi_fairseq.reporting.table import Table
+from alibi_fairseq.results.measurements import Measurement, Series, group_by_model
+from alibi_fairseq.results.schema import Role
+
+#: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
+MIN_TOKENS = 100
+
+
+def longest_windows(points: Iterable[Measurement]) -> list[Measurement]:
+    """Return the measurement of each model, split, and text that shows its loss by position.
+
+    Results of earlier versions without these losses, and lengths beyond the end of the text, are
+    left out.
+    """
+    longest: dict[tuple, Measurement] = {}
+    for point in points:
+        if not point.position_ends or not point.nonoverlapping or point.is_past_end:
+            continue
+        key = (point.identity(Role.MODEL, Role.RUN), point.text)
+        if key not in longest or point.length > longest[key].length:
+            longest[key] = point
+    return list(longest.values())
+
+
+def position_tables(points: Iterable[Measurement]) -> list[Table]:
+    """Return the losses by position, one table per split, text, and evaluation length.
+
+    Tables have a row per bucket and a column per model. There is none without such losses.
+    """
+    tables = []
+    for name, part in split_by_evaluation(longest_windows(points)).items():
+        same_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
+        for point in part:
+            buckets = (point.length, tuple(point.position_ends), tuple(point.position_tokens))
+            same_buckets[buckets].append(point)
+        for (length, _, _), members in same_buckets.items():
+            caption = f"Bits per token on {name}, by position in windows of {length}"
+            tables.append(replace(_by_position(members), caption=caption))
+    return tables
+
+
+def _by_position(points: list[Measurement]) -> Table:
+    """Create the table of models with the same buckets."""
+    models = group_by_model(points)
+    rows = []
+    for index, (first, last) in enumerate(_ranges(points[0].position_ends)):
+        tokens = points[0].position_tokens[index]
+        if tokens == 0:
+            continue
+        positions = str(last) if first == last else f"{first}–{last}"
+        row = [positions, f"{tokens:,}"]
+        for model in models:
+            row.append(_loss_text(model.points[0], index))
+        rows.append(row)
+    labels = [model.label for model in models]
+    return Table(["position", "tokens", *labels], rows)
+
+
+def _ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last position of each bucket."""
+    firsts = [1]
+    for end in ends[:-1]:
+        firsts.append(end + 1)
+    return list(zip(firsts, ends, strict=True))
+
+
+def _loss_text(point: Measurement, index: int) -> str:
+    """Format the mean loss of a bucket in bits per token, with the spread of averaged seeds."""
+    tokens = point.position_tokens[index]
+    text = f"{point.position_bits[index] / tokens:.3f}"
+    if point.position_spread:
+        text += f" ± {point.position_spread[index] / tokens:.3f} ({point.seeds} seeds)"
+    return text
+
+
+def drawable(points: Iterable[Measurement]) -> list[Measurement]:
+    """Return the measurements of :func:`longest_windows` that have enough tokens for a figure."""
+    return [point for point in longest_windows(points) if max(point.position_tokens) >= MIN_TOKENS]
+
+
+def draw_positions(points: Iterable[Measurement], title: str, *paths: str | os.PathLike) -> None:
+    """Draw loss against position, one line per model.
+
+    Args:
+        points: measurements, at least one of them :func:`drawable`.
+        title: title of the figure.
+        paths: files to write.
+    """
+    plots.draw_panels(
+        title,
+        panels_of(drawable(points)),
+        *paths,
+        line_of=line_of,
+        x="Position in the window (tokens)",
+        y="Loss in bits per token (lower is better)",
+    )
+
+
+def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+    """Create the line of a model's loss by position, with a point in the middle of each bucket.
+
+    Args:
+        series: measurements of the model; the longest length is drawn.
+        lengths: training lengths of the position method to distinguish.
+    """
+    point = series.points[-1]
+    x = []
+    y = []
+    spread = []
+    for index, (first, last) in enumerate(_ranges(point.position_ends)):
+        tokens = point.position_tokens[index]
+        if tokens < MIN_TOKENS:
+            continue
+        x.append((first + last) / 2)
+        y.append(point.position_bits[index] / tokens)
+        if point.position_spread:
+            spread.append(point.position_spread[index] / tokens)
+    return plots.PlotLine(
+        label=series.label,
+        x=x,
+        y=y,
+        style=plots.method_style(series.position_method, series.train_length, lengths),
+        spread=spread,
+    )

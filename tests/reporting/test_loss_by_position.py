@@ -1,0 +1,126 @@
+"""Tables and figures of the loss by position."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from results_documents import cells_of, document, evaluation_cell
+
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.loss_by_position import (
+    draw_positions,
+    drawable,
+    line_of,
+    longest_windows,
+    position_tables,
+)
+from alibi_fairseq.reporting.perplexity_by_length import to_markdown
+from alibi_fairseq.results.measurements import group_by_model, measurements_of
+
+ENDS = [1, 2, 3, 4, 6]
+TOKENS = [200, 200, 200, 50, 400]
+
+
+def record_of(*losses: float, length: int = 6, **changes) -> dict:
+    """Return a result record with these mean losses by position, in bits per token."""
+    bits = [tokens * loss for tokens, loss in zip(TOKENS, losses, strict=True)]
+    loss_bits = math.fsum(bits) / sum(TOKENS)
+    positions = {"position_ends": ENDS, "position_tokens": TOKENS, "position_bits": bits}
+    sizes = {"tokens": sum(TOKENS), "train_length": 3, "length": length}
+    return evaluation_cell(
+        2**loss_bits, **{**sizes, **positions, "loss_bits": loss_bits, **changes}
+    )
+
+
+def points_of(*records: dict, **provenance) -> list:
+    return measurements_of(document(*records, **provenance))
+
+
+def position_table(points) -> str:
+    return to_markdown(position_tables(points))
+
+
+ALIBI = record_of(9, 8, 7, 6, 5)
+
+
+def test_table_has_row_per_bucket_and_column_per_model():
+    sinusoidal = record_of(9, 8, 7, 6.25, 11, position_method="sinusoidal")
+    table = position_table(points_of(sinusoidal, ALIBI))
+    assert table.startswith(
+        "Bits per token on valid, non-overlapping, by position in windows of 6:"
+    )
+    assert cells_of(table) == [
+        ["position", "tokens", "ALiBi, L=3", "Sinusoidal, L=3"],
+        ["1", "200", "9.000", "9.000"],
+        ["2", "200", "8.000", "8.000"],
+        ["3", "200", "7.000", "7.000"],
+        ["4", "50", "6.000", "6.250"],
+        ["5–6", "400", "5.000", "11.000"],
+    ]
+
+
+def test_table_has_longest_non_overlapping_windows_only():
+    shorter = record_of(9, 8, 7, 6, 1, length=4)
+    sliding = record_of(9, 8, 7, 6, 2, length=12, stride=1)
+    past_end = record_of(9, 8, 7, 6, 3, length=24, longest_window=12)
+    earlier_version = evaluation_cell(length=48, tokens=1050)
+    points = points_of(shorter, sliding, ALIBI, past_end, earlier_version)
+    assert [point.length for point in longest_windows(points)] == [6]
+    assert position_table(points) == position_table(points_of(ALIBI))
+    assert position_table(points_of(earlier_version)) == ""
+
+
+def test_lengths_and_splits_have_separate_tables():
+    longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
+    test = record_of(9, 8, 7, 6, 4, subset="test")
+    table = position_table(points_of(ALIBI, longer, test))
+    titles = [line.split(" on ")[1] for line in table.splitlines() if line.startswith("Bits")]
+    assert titles == [
+        "valid, non-overlapping, by position in windows of 6:",
+        "valid, non-overlapping, by position in windows of 12:",
+        "test, non-overlapping, by position in windows of 6:",
+    ]
+
+
+def test_buckets_without_tokens_are_omitted():
+    tokens = [0, 0, 0, 650, 400]
+    record = {**record_of(0, 0, 0, 78, 5), "position_tokens": tokens}
+    assert [row[0] for row in cells_of(position_table(points_of(record)))[1:]] == ["4", "5–6"]
+
+
+def test_seeds_are_averaged_with_spread():
+    seeds = [record_of(9, 8, 7, 6, last, seed=seed) for seed, last in ((1, 5.0), (2, 5.5))]
+    points = points_of(*seeds)
+    spread = math.sqrt(0.125)
+    assert cells_of(position_table(points))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
+    (model,) = group_by_model(points)
+    line = line_of(model)
+    assert line.y == pytest.approx([9, 8, 7, 5.25])
+    assert line.spread == pytest.approx([0, 0, 0, spread])
+    for key in ("position_ends", "position_tokens", "position_bits"):
+        del seeds[1][key]
+    (model,) = group_by_model(points_of(*seeds))
+    assert model.points[0].position_ends == ()
+
+
+def test_line_has_middle_of_buckets_with_enough_tokens():
+    (model,) = group_by_model(points_of(ALIBI))
+    line = line_of(model)
+    assert (line.x, line.y) == ([1, 2, 3, 5.5], [9, 8, 7, 5])
+    assert line.style == plots.method_style("alibi")
+    few = [tokens // 5 for tokens in TOKENS]
+    bits = [bits / 5 for bits in ALIBI["position_bits"]]
+    short_text = {**ALIBI, "position_tokens": few, "position_bits": bits, "tokens": sum(few)}
+    assert drawable(points_of(ALIBI)) and not drawable(points_of(short_text))
+
+
+def test_figure_has_line_per_model_and_units(tmp_path):
+    sinusoidal = record_of(9, 8, 7, 6, 11, position_method="sinusoidal")
+    path = tmp_path / "figure.svg"
+    draw_positions(points_of(ALIBI, sinusoidal), "Loss by position", path)
+    comments = path.read_text()
+    for text in ("ALiBi, L=3", "Sinusoidal, L=3", "training length", "Loss by position"):
+        assert f"<!-- {text} -->" in comments
+    assert "<!-- Position in the window (tokens) -->" in comments
+    assert "<!-- Loss in bits per token (lower is better) -->" in comments
