@@ -100,7 +100,8 @@ def test_report_has_loss_by_position(tmp_path):
     cell = evaluation_cell(16.0, length=2, **positions, position_bits=[2600.0, 1400.0])
     save_results_file(document(cell), tmp_path / "mine.json")
     out = tmp_path / "out"
-    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out)]) == 0
+    assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out), "--latex"]) == 0
+    assert "1 & 600 & 4.333" in (out / "tables" / "demo-loss-by-position.tex").read_text()
     table = (out / "tables" / "demo-loss-by-position.md").read_text()
     assert "4.333" in table and "3.500" in table
     page = (out / "report.md").read_text()
