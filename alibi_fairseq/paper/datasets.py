@@ -1,4 +1,4 @@
-"""The texts given for the paper's corpora, and the data made of them: prepared, and at a small scale cut."""
+"""Texts given for the paper's corpora, and the data that fairseq reads: prepared, and cut to a scale."""
 
 from __future__ import annotations
 
@@ -22,164 +22,222 @@ from ..runs.child_process import ChildProcess
 from ..runs.run import ALIBI
 from .recipe import Scale
 
-#: How each corpus is prepared, and what its text is read as: other texts' folders are named after it.
-KINDS: dict[str, tuple[type[CorpusBuilder], str]] = {
-    wikitext103.CORPUS: (wikitext103.WikiText103, "words"),
-    bookcorpus.CORPUS: (bookcorpus.BookCorpus, "books"),
-    cc100_roberta.CORPUS: (cc100_roberta.Cc100Roberta, "documents"),
+#: Preparation of each corpus.
+BUILDERS: dict[str, type[CorpusBuilder]] = {
+    wikitext103.CORPUS: wikitext103.WikiText103,
+    bookcorpus.CORPUS: bookcorpus.BookCorpus,
+    cc100_roberta.CORPUS: cc100_roberta.Cc100Roberta,
+}
+#: Unit in which the preparation of each corpus reads a text. Folders of other texts are named after it.
+UNITS = {
+    wikitext103.CORPUS: "words",
+    bookcorpus.CORPUS: "books",
+    cc100_roberta.CORPUS: "documents",
 }
 ALLOW = "--allow-other-text accepts it under its own name"
 
 
 @dataclass(frozen=True)
 class PaperDataset:
-    """The data folder that fairseq reads: prepared from a text, and at a small scale cut."""
+    """Data for one corpus of the paper, prepared from a text. A small scale uses an excerpt of them.
+
+    Attributes:
+        root: folder of the datasets of all corpora.
+        corpus: corpus of the paper.
+        path: file or folder of the text. A dry run does not need it to exist.
+        allow_other_text: True if the text may be another one than the paper's.
+        scale: scale, which determines the excerpt.
+    """
 
     root: Path
-    corpus: str  # of the paper
-    path: Path  # of the text, a file or a folder; a dry run does without
-    other: bool  # whether it may be another text than the paper's
+    corpus: str
+    path: Path
+    allow_other_text: bool
     scale: Scale
 
     @property
     def name(self) -> str:
-        """The name of the text: that of the paper's corpus only if no other is allowed."""
-        return manifests.other_name(self.path) if self.other else self.corpus
+        """Name of the text. It is the corpus's name only if no other text is allowed."""
+        if self.allow_other_text:
+            return manifests.other_name(self.path)
+        return self.corpus
 
     @property
     def folder(self) -> Path:
-        """The working folder of the preparation; all that is made from the text is named like it."""
-        read_as = f"-as-{KINDS[self.corpus][1]}" if self.other else ""
-        return self.root / f"{self.name}{read_as}"
+        """Working folder of the preparation. Folders of runs and results have the same name."""
+        if self.allow_other_text:
+            return self.root / f"{self.name}-as-{UNITS[self.corpus]}"
+        return self.root / self.name
 
     @property
     def data_bin(self) -> Path:
+        """Folder of the prepared text."""
         return self.folder / "data-bin"
 
     @property
-    def part(self) -> Path:
-        """The folder of the part that is kept; its name is the text's name in all results."""
+    def excerpt_folder(self) -> Path:
+        """Folder of the excerpt. Results name the text after this folder."""
         return self.folder / f"{self.name}-{self.scale.name}"
 
     @property
     def manifest(self) -> dict:
-        """Empty before the preparation."""
-        return (DataFolder.open(self.data_bin).manifest if self.data_bin.is_dir() else None) or {}
+        """Manifest of the prepared text; empty before the preparation."""
+        if not self.data_bin.is_dir():
+            return {}
+        return DataFolder.open(self.data_bin).manifest or {}
 
     @property
-    def argument(self) -> str:
-        """fairseq's data argument; before the preparation as far as it is known."""
+    def data_argument(self) -> str:
+        """Data argument of fairseq. Before the preparation, the number of shards is unknown."""
         if self.scale.excerpt:
-            return str(self.part)
-        shards = {"shards": ["shard00", "…"]} if self.corpus == cc100_roberta.CORPUS else {}
-        return manifests.data_argument(self.data_bin, self.manifest or shards)
+            return str(self.excerpt_folder)
+        manifest = self.manifest
+        if not manifest and self.corpus == cc100_roberta.CORPUS:
+            manifest = {"shards": ["shard00", "…"]}
+        return manifests.data_argument(self.data_bin, manifest)
 
     @property
     def prepared(self) -> bool:
-        return self._prepared.holds() and (not self.scale.excerpt or self._cut.holds())
+        """True if the data is prepared, and the excerpt is cut if the scale has one."""
+        if not self._preparation_marker.holds():
+            return False
+        return not self.scale.excerpt or self._excerpt_marker.holds()
 
     @property
-    def genuine(self) -> bool:
-        """Whether it is the whole of the paper's corpus; call it after the preparation."""
+    def is_paper_corpus(self) -> bool:
+        """True if the data is the whole corpus of the paper. Requires prepared data."""
         return not self.scale.excerpt and self.manifest["identified_by"] is not None
 
     @property
-    def text(self) -> str:
-        """The name of the text in results; call it after the preparation."""
-        return self.part.name if self.scale.excerpt else self.manifest["corpus"]
+    def name_in_results(self) -> str:
+        """Name of the text in results files. Requires prepared data."""
+        if self.scale.excerpt:
+            return self.excerpt_folder.name
+        return self.manifest["corpus"]
 
     @property
     def identity(self) -> dict:
         """Settings that identify the data."""
         files = self.manifest.get("files")
-        listing = json.dumps(files, sort_keys=True)
+        data_sha256 = None
+        if files is not None:
+            listing = json.dumps(files, sort_keys=True)
+            data_sha256 = hashlib.sha256(listing.encode()).hexdigest()
         return {
-            "data_sha256": files and hashlib.sha256(listing.encode()).hexdigest(),
+            "data_sha256": data_sha256,
             "excerpt": self.scale.excerpt,
             "vocabulary": self.scale.vocabulary,
         }
 
     @property
     def preparation(self) -> ChildProcess:
-        """The preparation, of which a part is kept at a small scale."""
-        argv = ["prepare", self.corpus]
-        for option, value in self._source.items():
-            argv += [] if option == "sources" else ["--" + option.replace("_", "-")]
-            argv += [] if value is True else [str(self.path)]
-        argv += ["--out", str(self.folder), *self._flags]
-        return ChildProcess(f"preparing {self.name}", [*ALIBI, *argv], self.folder / "prepare.log")
+        """Command ``alibi-fairseq prepare`` for the text."""
+        argv = [*ALIBI, "prepare", self.corpus]
+        for option, value in self._source_options.items():
+            if option == "sources":  # a positional argument
+                argv.append(str(self.path))
+                continue
+            argv.append("--" + option.replace("_", "-"))
+            if value is not True:
+                argv.append(str(value))
+        argv += ["--out", str(self.folder), *self._size_flags]
+        return ChildProcess(f"preparing {self.name}", argv, self.folder / "prepare.log")
 
     def check(self) -> None:
-        """Refuse a text that is not the paper's where that is known without preparing it."""
-        if self.other:
+        """Check that the text can be the paper's, as far as is known before the preparation.
+
+        Raises:
+            UserInputError: the text is another one, and no other text is allowed.
+        """
+        if self.allow_other_text:
             return
-        what = ""
+        problem = ""
         if self.corpus == bookcorpus.CORPUS and not bookcorpus.is_line_edition([self.path]):
-            what = "one file per book: the Toronto BookCorpus has one sentence per line"
-        size = text_bytes(self._policy.files)
+            problem = "one file per book: the Toronto BookCorpus has one sentence per line"
+        size = text_bytes(self._builder.files)
         if self.corpus == cc100_roberta.CORPUS and not cc100_roberta.has_paper_size(size):
-            what = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
-        if what:
-            raise UserInputError(f"--corpus {self.corpus}={self.path}: {what}; {ALLOW}.")
+            problem = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
+        if problem:
+            raise UserInputError(f"--corpus {self.corpus}={self.path}: {problem}; {ALLOW}.")
 
     def prepare(self) -> None:
-        """Do what is not done yet, see :meth:`.ChildProcess.run`."""
-        if not self._prepared.holds():
+        """Prepare the text and cut the excerpt. Completed steps are skipped.
+
+        Raises:
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+            UserInputError: the text is another one, and no other text is allowed.
+        """
+        if not self._preparation_marker.holds():
             self.preparation.run()
-            if not self.other and not self.scale.excerpt and not self.genuine:
+            must_be_paper_corpus = not self.allow_other_text and not self.scale.excerpt
+            if must_be_paper_corpus and not self.is_paper_corpus:
                 raise UserInputError(
                     f"{self.path} is not the paper's {self.corpus} after all; {ALLOW}."
                 )
-            self._prepared.write()
-        if self.scale.excerpt and not self._cut.holds():
-            shard, *_ = self.manifest.get("shards", [""])
-            kept = {split: first(tokens) for split, tokens in self.scale.excerpt.items()}
-            excerpt(self.data_bin / shard, self.part, kept, self.scale.vocabulary)
-            self._cut.write()
+            self._preparation_marker.write()
+        if self.scale.excerpt and not self._excerpt_marker.holds():
+            self._cut_excerpt()
+            self._excerpt_marker.write()
+
+    def _cut_excerpt(self) -> None:
+        """Write the beginning of each split of the prepared text, or of its first shard."""
+        source = self.data_bin
+        shards = self.manifest.get("shards")
+        if shards:
+            source = source / shards[0]
+        choices = {split: first(tokens) for split, tokens in self.scale.excerpt.items()}
+        excerpt(source, self.excerpt_folder, choices, self.scale.vocabulary)
 
     @property
-    def _source(self) -> dict[str, Any]:
-        """The options of the preparation that name the text."""
-        options: dict[str, Any] = {"sources": [self.path]}
-        if self.corpus == wikitext103.CORPUS:
-            options = {"from_dir" if self.path.is_dir() else "archive": self.path}
-        if self.other and self.corpus != cc100_roberta.CORPUS:
+    def _source_options(self) -> dict[str, Any]:
+        """Options of the preparation that name the text."""
+        options: dict[str, Any]
+        if self.corpus != wikitext103.CORPUS:
+            options = {"sources": [self.path]}
+        elif self.path.is_dir():
+            options = {"from_dir": self.path}
+        else:
+            options = {"archive": self.path}
+        if self.allow_other_text and self.corpus != cc100_roberta.CORPUS:
             options["allow_other_text"] = True
         return options
 
-    @cached_property
-    def _policy(self) -> CorpusBuilder:
-        return KINDS[self.corpus][0](**self._source)
-
     @property
-    def _files(self) -> Sequence[Path]:
-        return self._policy.files if self.path.exists() else []
+    def _size_flags(self) -> list[str]:
+        """Flags of the preparation at this scale.
 
-    @property
-    def _flags(self) -> list[str]:
-        """Of the preparation; at a small scale it reads only the beginning of the text.
-
-        That holds at least the tokens that the excerpt keeps.
+        With an excerpt, the preparation reads only the beginning of the text, with at least as many
+        tokens as the excerpt.
         """
         flags = self.scale.prepare.get(self.corpus, "").split()
         if self.scale.excerpt:
             flags += ["--excerpt", str(sum(self.scale.excerpt.values()))]
         return flags
 
-    @property
-    def _prepared(self) -> CompletionMarker:
-        return CompletionMarker(
-            self.folder / "prepared.json",
-            {"corpus": self.corpus, "flags": self._flags, "other": self.other},
-            self._files,
-            [self.data_bin / manifests.FILE_NAME],
-        )
+    @cached_property
+    def _builder(self) -> CorpusBuilder:
+        return BUILDERS[self.corpus](**self._source_options)
 
     @property
-    def _cut(self) -> CompletionMarker:
-        return CompletionMarker(
-            self.folder / f"{self.part.name}.json",
-            {"tokens": self.scale.excerpt, "words": self.scale.vocabulary},
-            [self.data_bin / manifests.FILE_NAME],
-            [self.part / name for name in ("train.bin", "valid.bin", "dict.txt")],
-        )
+    def _text_files(self) -> Sequence[Path]:
+        """Files of the text; none if the path does not exist."""
+        return self._builder.files if self.path.exists() else []
+
+    @property
+    def _preparation_marker(self) -> CompletionMarker:
+        settings = {
+            "corpus": self.corpus,
+            "flags": self._size_flags,
+            "other": self.allow_other_text,
+        }
+        manifest = self.data_bin / manifests.FILE_NAME
+        path = self.folder / "prepared.json"
+        return CompletionMarker(path, settings, self._text_files, [manifest])
+
+    @property
+    def _excerpt_marker(self) -> CompletionMarker:
+        settings = {"tokens": self.scale.excerpt, "words": self.scale.vocabulary}
+        manifest = self.data_bin / manifests.FILE_NAME
+        outputs = [self.excerpt_folder / name for name in ("train.bin", "valid.bin", "dict.txt")]
+        path = self.folder / f"{self.excerpt_folder.name}.json"
+        return CompletionMarker(path, settings, [manifest], outputs)

@@ -1,0 +1,84 @@
+"""Table of ``alibi-fairseq reproduce``: an item of the paper next to our measurements at any scale."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from ..reporting.markdown import NOTHING
+from ..results.measurements import Measurement, model_label
+from .datasets import PaperDataset
+from .recipe import Scale
+from .report_tables import perplexity_grid, table_rows
+from .tables import curve_evaluations, evaluations, points, title
+
+
+def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: PaperDataset) -> str:
+    """Format an item as Markdown, one table per split and stride.
+
+    A warning precedes the tables unless they are a replication of the paper.
+
+    Args:
+        item: table or figure, such as ``table05``.
+        ours: our measurements, labeled as the paper's.
+        scale: scale of our runs.
+        dataset: data of our runs.
+    """
+    ours = list(ours)
+    recipe_updates = evaluations(item)[0].recipe.updates
+    parts = [f"# {title(item)}\n"]
+    our_name = "ours"
+    if not dataset.is_paper_corpus:
+        our_name = f"ours ({scale.name})"
+        parts.append(
+            f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text "
+            f"'{dataset.name_in_results}'). The paper's numbers stand beside them for orientation "
+            "only.\n"
+        )
+    groups: dict[tuple[str, int | None], list[Measurement]] = defaultdict(list)
+    for point in printed_measurements(item):
+        stride = None if point.nonoverlapping else point.stride
+        groups[point.subset, stride].append(point)
+    for (subset, stride), group in groups.items():
+        windows = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
+        rows = table_rows(group, ours, label=partial(row_label, recipe_updates))
+        lengths = sorted({point.length for point in group})
+        table = perplexity_grid(rows, lengths, our_name)
+        parts.append(f"Perplexity on {subset}, {windows}:\n\n{table}")
+    return "\n".join(parts)
+
+
+def printed_measurements(item: str) -> list[Measurement]:
+    """Return the paper's measurements of an item.
+
+    The evaluations of Figure 5's curves are included without a perplexity.
+    """
+    measurements = [
+        replace(point, updates=point.updates or recipe.updates, status=NOTHING)
+        for recipe, point in points(item)
+    ]
+    if item != "figure05":
+        return measurements
+    for evaluation in curve_evaluations():
+        for length in evaluation.config.lengths:
+            point = Measurement(
+                position_method=evaluation.recipe.position_method,
+                train_length=evaluation.recipe.train_length,
+                length=length,
+                stride=length,
+                subset=evaluation.subset,
+                updates=evaluation.updates,
+                status=NOTHING,
+            )
+            if point not in measurements:
+                measurements.append(point)
+    return measurements
+
+
+def row_label(recipe_updates: int, point: Measurement) -> str:
+    """Return ``ALiBi, L=512``, with the trained fraction of the recipe if it is not all of it."""
+    fraction = (point.updates or 0) / recipe_updates
+    name = model_label(point.position_method, point.train_length)
+    return name if fraction == 1 else f"{name}, {fraction:.1%} trained"
