@@ -153,7 +153,10 @@ def _option_error(exception: Exception) -> UserInputError | None:
     kind, message = _kind_and_message(exception)
     type_of_child = getattr(builtins, kind, None)
     named = type_of_child if isinstance(type_of_child, type) else type(exception)
-    if not (issubclass(named, _OPTION_ERRORS) or named is Exception):
+    # Not subclasses of RuntimeError, such as torch.OutOfMemoryError.
+    if not (issubclass(named, _OPTION_ERRORS) or named in (Exception, RuntimeError)):
+        return None
+    if named is RuntimeError and re.search(_OF_A_DEVICE, message):
         return None
     trace = "".join(traceback.format_exception(exception))  # with that of a child process
     frames = re.findall(r'File "(.+?)", line (\d+), in', trace)
@@ -172,7 +175,7 @@ def _option_error(exception: Exception) -> UserInputError | None:
     if not statement.startswith("raise"):
         reason = f"{kind} in `{statement}`, {reason}"
     return UserInputError(
-        f"fairseq cannot run with these options: {reason}. Change the option that it names; "
+        f"fairseq cannot run with these options: {reason}. Change the option that causes it. "
         "LOGLEVEL=DEBUG shows the traceback."
     )
 
@@ -249,6 +252,8 @@ _OPTION_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(SyntaxError, TypeError, ValueError),
 )
+#: Messages of PyTorch's errors that no option causes alone.
+_OF_A_DEVICE = "memory|CUDA|CUBLAS|cuDNN|NCCL|DataLoader worker"
 #: OS errors that only the user can fix.
 _OF_THE_MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),

@@ -21,7 +21,7 @@ from results_documents import document, evaluation_cell
 from torch.multiprocessing import ProcessRaisedException
 
 from alibi_fairseq import cli
-from alibi_fairseq.errors import UserInputError, explain
+from alibi_fairseq.errors import UserInputError, explain, option_errors
 
 
 def mostly_slow(cases, quick: int) -> list:
@@ -118,6 +118,8 @@ TRAINING = {
     "--arch alibi_lm_tny": "Did you mean 'alibi_lm_tiny'?",
     "--position-method my_method": "--user-dir",
     # fairseq, NumPy or torch raise where they use it first.
+    "--criterion ctc": "ctc_loss",
+    "--adaptive-softmax-cutoff 20,10": "negative dimension",
     "--adam-betas test": "self.cfg.adam_betas",
     "--update-freq ' '": "ast.literal_eval",
     "--seed 99999999999999999999999": "cfg.common.seed",
@@ -127,7 +129,7 @@ TRAINING = {
 }
 
 
-@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 23))
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 25))
 def test_invalid_training_options_are_rejected(data_bin, checkpoint, tmp_path, refuse, flags):
     places = {"CHECKPOINT": checkpoint, "FOLDER": tmp_path}
     words = [places.get(word, word) for word in shlex.split(flags)]
@@ -138,8 +140,12 @@ def test_invalid_training_options_are_rejected(data_bin, checkpoint, tmp_path, r
 
 #: Nobody checks these first: fairseq, NumPy or torch raise where they trip over them.
 UNEXPECTED = (
-    *("--criterion ctc", "--adaptive-input --adaptive-input-cutoff 20,10"),
-    *("--adam-betas (0.9)", "--lr =", "--task masked_lm"),
+    *(
+        "--adaptive-input --adaptive-input-cutoff 20,10",
+        "--adam-betas (0.9)",
+        "--lr =",
+        "--task masked_lm",
+    ),
     *("--log-file /nosuch/x", "--seed -1", "--update-freq 0", "--num-workers -1"),
     "--lr-scheduler inverse_sqrt --warmup-updates 0",
 )
@@ -356,6 +362,22 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
 alibi_fairseq.errors.UserInputError: Wrong: do this.
 """
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: an illegal memory access"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_device_errors_blame_no_option(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(Dictionary, "__len__", fail)
+    with pytest.raises(type(error)), option_errors():
+        Dictionary.finalize(Dictionary())
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,11 @@ OPTIONS = {
     "tie_word_embeddings": "share_decoder_input_output_embed",
     "train_length": "tokens_per_sample",
 }
+#: Fields of :class:`AlibiLmConfig` that must be positive integers.
+SIZES = (
+    *("hidden_size", "embedding_width", "output_width", "intermediate_size"),
+    *("num_hidden_layers", "num_attention_heads", "train_length"),
+)
 #: Keys of config.json that are safe to read although transformers' classes do not list them.
 MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
 
@@ -66,6 +71,7 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
     """
     architecture, config = read_config(folder)
     described = architecture.read(config)
+    check_sizes(folder, architecture, described)
     model = read_model(folder, config).eval()
     described.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
@@ -117,6 +123,18 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     except Exception as error:  # transformers raises various exceptions for invalid values
         reason = " ".join(str(error).split())
         raise UserInputError(f"{path} is corrupted ({reason}). Fetch it again.") from error
+
+
+def check_sizes(folder: Path, architecture: Architecture, model: AlibiLmConfig) -> None:
+    """Raise UserInputError if a size in config.json is not a positive integer."""
+    names = architecture.all_fields()
+    for field in SIZES:
+        value = getattr(model, field)
+        if type(value) is not int or value < 1:
+            raise UserInputError(
+                f"{folder / 'config.json'} is corrupted ({names.get(field, field)} is {value!r}, "
+                "not a positive integer). Fetch it again."
+            )
 
 
 def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:

@@ -359,6 +359,18 @@ def test_invalid_models_are_rejected(folder, tmp_path, refuse):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("folder", ["bloom"], indirect=True)
+@pytest.mark.parametrize("change", [{"n_head": 0}, {"n_head": -2}, {"seq_length": "abc"}])
+def test_impossible_sizes_are_rejected(folder, tmp_path, refuse, change):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    said = refuse("import-hf", folder, "--out", tmp_path / "out")
+    (size,) = change.values()
+    assert str(path) in said
+    assert f"is {size!r}, not a positive integer" in said
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
 def test_unknown_configuration_keys_are_ignored(folder, tmp_path, monkeypatch, capsys):
     """Others make transformers fetch kernels or import code."""
