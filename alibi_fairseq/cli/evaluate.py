@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ..data.probes import SETTINGS_FILE
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
 from ..evaluation.sweep import run_sweep
+from ..files import open_input
 from ..reporting import markdown
 from ..reporting.loss_by_position import position_tables
 from ..reporting.perplexity_by_length import to_markdown
@@ -48,9 +50,14 @@ class Eval(CliCommand):
         config: settings of the sweep, whose fields are further options.
     """
 
-    data: Path = option("folder written by fairseq-preprocess", type=folder_of, metavar="DATA")
+    data: list[str] = option(
+        "folder written by fairseq-preprocess; for Hugging Face models, one or more text files in UTF-8, "
+        "whose names take the place of --subset in results",
+        nargs="+",
+        metavar="DATA",
+    )
     checkpoints: list[Path] = option(
-        "checkpoint files to evaluate",
+        "checkpoint files to evaluate, or folders of Hugging Face models (with config.json)",
         flag="--path",
         required=True,
         nargs="+",
@@ -71,6 +78,14 @@ class Eval(CliCommand):
         const=1.0,
         metavar="PERCENT",
     )
+    bos_per_window: bool = option(
+        "Hugging Face models: replace the first input of every window, not only of the text, by the BOS "
+        "token, or by EOS if there is none",
+        False,
+    )
+    trust_remote_code: bool = option(
+        "Hugging Face models: run code in their folders if they need it", False
+    )
     config: SweepConfig
 
     @classmethod
@@ -86,7 +101,7 @@ class Eval(CliCommand):
         return super().run(args)
 
     def __call__(self) -> None:
-        """Evaluate the checkpoints, and print a table.
+        """Evaluate the models, and print a table.
 
         Raises:
             UserInputError: an option cannot be used.
@@ -101,9 +116,10 @@ class Eval(CliCommand):
         # Reading a device may never end.
         if self.out.exists() and not self.out.is_file():
             raise UserInputError(f"--out {self.out} is not a regular file. Pass a file path.")
-        for checkpoint in self.checkpoints:
-            require_file(checkpoint)
-        records = run_sweep(self.data, self.checkpoints, self.config, self.out)
+        if any((path / "config.json").is_file() for path in self.checkpoints):
+            records = self._evaluate_folders()
+        else:
+            records = self._evaluate_checkpoints()
         if "accuracy" in records[0]:
             print(f"{accuracy_table(records)}\nResults: {self.out}")
             return
@@ -123,14 +139,58 @@ class Eval(CliCommand):
         Raises:
             UserInputError: the data is that of a probe, or all windows overlap.
         """
-        if (self.data / SETTINGS_FILE).is_file():
+        data = folder_of(self.data[0])
+        if (data / SETTINGS_FILE).is_file():
             raise UserInputError(
-                f"--by-position requires a text, but '{self.data}' is the data of a probe. Omit it."
+                f"--by-position requires a text, but '{data}' is the data of a probe. Omit it."
             )
         if all(case.stride < case.length for case in self.config.cases()):
             raise UserInputError(
                 "--by-position requires non-overlapping windows. Add 'full' to --strides."
             )
+
+    def _evaluate_checkpoints(self) -> list[dict]:
+        """Evaluate fairseq checkpoints on a data folder."""
+        for checkpoint in self.checkpoints:
+            require_file(checkpoint)
+        data = folder_of(self.data[0])
+        if len(self.data) > 1 or data.is_file():
+            raise UserInputError(
+                f"A fairseq checkpoint is evaluated on one data folder, not on {' '.join(self.data)}. "
+                "Prepare the text with `alibi-fairseq prepare text`, and pass that folder."
+            )
+        if self.bos_per_window or self.trust_remote_code:
+            raise UserInputError(
+                "--bos-per-window and --trust-remote-code are options for Hugging Face models. Omit "
+                "them."
+            )
+        return run_sweep(data, self.checkpoints, self.config, self.out)
+
+    def _evaluate_folders(self) -> list[dict]:
+        """Evaluate folders of Hugging Face models on text files, without network access."""
+        for path in self.checkpoints:
+            if not (path / "config.json").is_file():
+                raise UserInputError(
+                    f"{path} is not a folder of a Hugging Face model, which the other paths are. "
+                    "Evaluate it with a separate command."
+                )
+        texts = [Path(name) for name in self.data]
+        for text in texts:
+            if text.is_dir():
+                raise UserInputError(
+                    f"{text} is a folder, but a Hugging Face model is evaluated on text files, which "
+                    "its own tokenizer splits. Pass the text files."
+                )
+            open_input(text).close()
+        if self.config.subsets != SweepConfig.subsets:
+            raise UserInputError(
+                "--subset names splits of a data folder. Omit it, and pass the text files to evaluate."
+            )
+        os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+        from ..huggingface.evaluation import FolderOptions, evaluate_folders
+
+        options = FolderOptions(self.trust_remote_code, self.bos_per_window)
+        return evaluate_folders(texts, self.checkpoints, self.config, self.out, options)
 
 
 def _print_notes(records: list[dict]) -> None:

@@ -6,15 +6,17 @@ started again with the same output file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
 
 from ..data.probes import SETTINGS_FILE
 from ..data.worker_pool import progress
-from ..files import locked
+from ..files import locked, sha256_file
 from ..results.data_folder import DataFolder
-from .checkpoint import load_checkpoint
+from ..results.provenance import collect_provenance
+from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig, find_device
 from .probe_cases import ProbeCases
 from .sweep_results import SweepResults
@@ -44,40 +46,59 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         if (folder.path / SETTINGS_FILE).is_file():
             cases = ProbeCases(config, folder)
         else:
-            cases = TextCases(config, folder)
-        results = SweepResults(out, checkpoints, config, cases, folder)
-        measurements = list(product(dict.fromkeys(checkpoints), cases.cases))
-        pending = [
-            (checkpoint, case)
-            for checkpoint, case in measurements
-            if results.find(checkpoint, case) is None
-        ]
-        _measure(pending, config, cases, folder, results)
-        records = [results.find(checkpoint, case) for checkpoint, case in measurements]
-        return [record for record in records if record is not None]
+            cases = TextCases.of_folder(config, folder)
+        provenance = collect_provenance(
+            seconds=0, precision=config.precision, data=folder.path, subsets=cases.subsets
+        )
+        if folder.text_summary is not None:
+            provenance["text"] = folder.text_summary
+        hashes = {path: {"checkpoint_sha256": sha256_file(path)} for path in checkpoints}
+        results = SweepResults(out, hashes, config, cases, provenance)
 
-
-def _measure(
-    pending: list[tuple[Path, dict]],
-    config: SweepConfig,
-    cases: TextCases | ProbeCases,
-    folder: DataFolder,
-    results: SweepResults,
-) -> None:
-    """Measure cases of checkpoints, each of which is loaded once, and add them to the results."""
-    total = sum(cases.inputs(case) for _, case in pending)
-    with progress(total, "evaluating", "tok", disable=not pending) as bar:
-        for checkpoint, group in groupby(pending, key=itemgetter(0)):
-            model = load_checkpoint(
+        def load(checkpoint: Path) -> LoadedModel:
+            return load_checkpoint(
                 checkpoint,
                 folder.path,
                 find_device(config.device),
                 config.precision,
                 config.overrides,
             )
+
+        return measure_missing(checkpoints, cases, results, load)
+
+
+def measure_missing(
+    checkpoints: list[Path],
+    cases: TextCases | ProbeCases,
+    results: SweepResults,
+    load: Callable[[Path], LoadedModel],
+) -> list[dict]:
+    """Measure the cases of checkpoints that are not in the results, and add them.
+
+    Args:
+        checkpoints: checkpoints to evaluate.
+        cases: measurements of each.
+        results: results of the sweep.
+        load: loads a checkpoint. It is called once for each checkpoint that has a missing case.
+
+    Returns:
+        The result records of all cases.
+    """
+    measurements = list(product(dict.fromkeys(checkpoints), cases.cases))
+    pending = [
+        (checkpoint, case)
+        for checkpoint, case in measurements
+        if results.find(checkpoint, case) is None
+    ]
+    total = sum(cases.inputs(case) for _, case in pending)
+    with progress(total, "evaluating", "tok", disable=not pending) as bar:
+        for checkpoint, group in groupby(pending, key=itemgetter(0)):
+            model = load(checkpoint)
             for _, case in group:
                 settings = ", ".join(f"{key} {value}" for key, value in case.items())
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
                 earlier = results.of_checkpoint(checkpoint)
                 measured = cases.measure(model, case, earlier, bar.update)
                 results.add(checkpoint, {**model.facts, **case, **measured})
+    records = [results.find(checkpoint, case) for checkpoint, case in measurements]
+    return [record for record in records if record is not None]

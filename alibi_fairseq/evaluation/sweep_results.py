@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ..checkpoints.loading import require_file
 from ..errors import UserInputError
-from ..files import sha256_file
-from ..results.data_folder import DataFolder
-from ..results.provenance import collect_provenance
 from ..results.schema import (
     TRAINING_FILE,
     identity,
@@ -29,10 +27,11 @@ class SweepResults:
 
     Args:
         path: results file.
-        checkpoints: checkpoints of the sweep.
+        hashes: hashes of each checkpoint, by their keys in result records. ``checkpoint_sha256``
+            identifies the contents of the checkpoint.
         config: settings of the sweep.
         cases: measurements of the sweep.
-        folder: data folder.
+        provenance: provenance of new results.
 
     Raises:
         UserInputError: the file is not a results file, or was measured with other settings.
@@ -41,20 +40,15 @@ class SweepResults:
     def __init__(
         self,
         path: Path,
-        checkpoints: list[Path],
+        hashes: dict[Path, dict[str, str]],
         config: SweepConfig,
         cases: TextCases | ProbeCases,
-        folder: DataFolder,
+        provenance: dict,
     ):
         self._path = path
         self._shared_keys = config.record_keys()
         self._began = time.monotonic()
-        self._hashes = {checkpoint: sha256_file(checkpoint) for checkpoint in checkpoints}
-        provenance = collect_provenance(
-            seconds=0, precision=config.precision, data=folder.path, subsets=cases.subsets
-        )
-        if folder.text_summary is not None:
-            provenance["text"] = folder.text_summary
+        self._hashes = hashes
         self._new = new_results_file(cases.kind, cases.corpus, provenance, [])
         self._files = [self._new]
         if path.exists():
@@ -73,7 +67,7 @@ class SweepResults:
         for record in self._records():
             if not wanted <= set(identity(record)):
                 continue
-            if record.get("checkpoint_sha256") != self._hashes[checkpoint]:
+            if record.get("checkpoint_sha256") != self._hashes[checkpoint]["checkpoint_sha256"]:
                 raise UserInputError(
                     f"'{self._path}' contains results of another checkpoint with the name "
                     f"'{checkpoint}'. Choose another --out, or remove the file."
@@ -83,7 +77,7 @@ class SweepResults:
 
     def of_checkpoint(self, checkpoint: Path) -> list[dict]:
         """Return all records of a checkpoint with its present contents, also of earlier sweeps."""
-        sha256 = self._hashes[checkpoint]
+        sha256 = self._hashes[checkpoint]["checkpoint_sha256"]
         return [
             record
             for record in self._records()
@@ -93,9 +87,10 @@ class SweepResults:
 
     def add(self, checkpoint: Path, record: dict) -> None:
         """Complete a new record and write it to disk."""
-        record["checkpoint_sha256"] = self._hashes[checkpoint]
+        record.update(self._hashes[checkpoint])
         # The training may have written a record next to its checkpoints.
         with suppress(UserInputError):
+            require_file(checkpoint)
             training = load_results_file(checkpoint.parent / TRAINING_FILE)
             record["train_command"] = training["provenance"]["command"]
         for key, value in self._shared_keys.items():

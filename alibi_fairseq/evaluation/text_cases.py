@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+import torch
 
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from .checkpoint import LoadedModel
 from .config import SweepConfig, find_device
-from .data import Split, TextSize, document_starts, load_dictionary, load_split
+from .data import TextSize, document_starts, load_dictionary, load_split
 from .loss_by_position import LossByPosition
 from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
 from .windows import (
@@ -26,6 +30,20 @@ from .windows import (
 )
 
 
+class TokenStream(Protocol):
+    """Split as one stream of tokens, such as :class:`.data.Split`."""
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Token IDs, (N,) int64."""
+
+    def tensors(self, stride: int, device: torch.device) -> SplitTensors:
+        """Return inputs and targets on a device, for windows that score ``stride`` tokens."""
+
+    def text_of(self, spans: Sequence[Span]) -> TextSize:
+        """Return the words and bytes of the scored tokens, None where unknown."""
+
+
 class TextCases:
     """Measurements of a sweep on splits of a text: the loss at a length and stride.
 
@@ -35,30 +53,49 @@ class TextCases:
         corpus: name of the corpus in the results file.
         cases: split, length, and stride of each measurement, by their keys in result records.
 
+    Args:
+        config: settings of the sweep.
+        corpus: name of the corpus.
+        splits: each split of the settings.
+        starts: first position of each document of each split.
+
     Raises:
-        UserInputError: a split is missing, or nothing in it is scored.
+        UserInputError: nothing in a split is scored.
     """
 
     kind = "evaluation"
 
-    def __init__(self, config: SweepConfig, folder: DataFolder):
+    def __init__(
+        self,
+        config: SweepConfig,
+        corpus: str,
+        splits: Mapping[str, TokenStream],
+        starts: Mapping[str, Sequence[int]],
+    ):
         self._config = config
         self._device = find_device(config.device)
         self.subsets = sorted(config.subsets)
-        self.corpus = folder.corpus
+        self.corpus = corpus
         self.cases = [case._asdict() for case in config.cases()]
-        self._splits: dict[str, Split] = {}
+        self._splits = splits
         self._spans: dict[str, list[Span]] = {}
-        dictionary = load_dictionary(folder.path)
-        for name in config.subsets:
-            split = load_split(folder, name, dictionary)
-            starts = [0]
-            if config.documents is not None:
-                starts = document_starts(folder, split, config.documents)
-            self._splits[name] = split
+        for name, split in splits.items():
             self._spans[name] = spans_of(
-                len(split.tokens), starts, config.score_from, config.score_to
+                len(split.tokens), starts[name], config.score_from, config.score_to
             )
+
+    @classmethod
+    def of_folder(cls, config: SweepConfig, folder: DataFolder) -> TextCases:
+        """Return the measurements on the splits of a data folder."""
+        dictionary = load_dictionary(folder.path)
+        splits = {}
+        starts = {}
+        for name in config.subsets:
+            splits[name] = load_split(folder, name, dictionary)
+            starts[name] = [0]
+            if config.documents is not None:
+                starts[name] = document_starts(folder, splits[name], config.documents)
+        return cls(config, folder.corpus, splits, starts)
 
     def inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""

@@ -157,10 +157,18 @@ def perplexities(
     columns: Sequence[str],
     with_latex: bool,
 ) -> None:
-    """Add a section for each corpus and model, with the model's size if it is unique."""
+    """Add a section for each corpus and model, with the model's size if it is unique.
+
+    All models that were evaluated on a raw text share a section, wherever the file was.
+    """
     groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
+    raw_texts: dict[str | None, str | None] = {}
     for point in results.points:
-        groups[point.corpus, point.model].append(point)
+        if point.is_raw_text:
+            corpus = raw_texts.setdefault(point.data_sha256, point.corpus)
+            groups[corpus, None].append(point)
+        else:
+            groups[point.corpus, point.model].append(point)
     for corpus, model in sorted(groups, key=str):
         points = groups[corpus, model]
         title = _section_title(corpus, model, points)

@@ -9,7 +9,13 @@ from dataclasses import replace
 
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.measurements import Measurement, Series, group_by_model, text_names
+from alibi_fairseq.results.measurements import (
+    Measurement,
+    Series,
+    TextKey,
+    group_by_model,
+    text_names,
+)
 
 #: Additional columns of a table: header → (position method, training length) → text.
 Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
@@ -39,7 +45,8 @@ def length_tables(
     """Return the perplexities by model and length, one table per split, stride, and text.
 
     A table of bits per byte, which are comparable across tokenizers, follows each table for which
-    they are known.
+    they are known. Models with different tokenizers that were evaluated on the same raw text share one
+    table of bits per byte.
 
     Args:
         points: measurements of any models.
@@ -47,18 +54,27 @@ def length_tables(
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A table
             omits those that it lacks (default: all lengths).
     """
+    points = list(points)
     tables = []
     for name, part in split_by_evaluation(points).items():
         table = _by_length(part, markdown.point, more, columns)
         part_tables = [replace(table, caption=f"Perplexity on {name}")]
-        if any(point.bits_per_byte is not None for point in part):
-            table = _by_length(part, _bits_per_byte, {}, columns)
-            part_tables.append(replace(table, caption=f"Bits per byte on {name}"))
+        has_bits_per_byte = any(point.bits_per_byte is not None for point in part)
+        if has_bits_per_byte and not part[0].is_raw_text:
+            part_tables.append(_bits_per_byte_table(name, part, columns))
         note = markdown.past_end_note(part).strip()
         if note:
             part_tables[-1] = replace(part_tables[-1], notes=[note])
         tables += part_tables
+    for name, part in split_by_raw_text(points).items():
+        tables.append(_bits_per_byte_table(name, part, columns))
     return tables
+
+
+def _bits_per_byte_table(name: str, points: list[Measurement], columns: Sequence[str]) -> Table:
+    """Create a table of bits per byte."""
+    table = _by_length(points, _bits_per_byte, {}, columns)
+    return replace(table, caption=f"Bits per byte on {name}")
 
 
 def available_columns(points: Iterable[Measurement]) -> list[str]:
@@ -73,12 +89,28 @@ def split_by_evaluation(points: Iterable[Measurement]) -> dict[str, list[Measure
     A group has one split, one stride, and one text. Its name, such as ``valid, non-overlapping``,
     includes the text only if there are several.
     """
+    return _split(points, lambda point: point.text)
+
+
+def split_by_raw_text(points: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Group the measurements on raw text whose bits per byte are comparable, of any tokenizer.
+
+    A group has one split, one stride, and the same bytes of one text.
+    """
+    known = [point for point in points if point.is_raw_text and point.bits_per_byte is not None]
+    return _split(known, lambda point: point.raw_text)
+
+
+def _split(
+    points: Iterable[Measurement], text_of: Callable[[Measurement], TextKey]
+) -> dict[str, list[Measurement]]:
+    """Group measurements by split, stride, and text, in the order of the evaluations."""
     ordered = sorted(points, key=_evaluation_order)
-    names = text_names(point.text for point in ordered)
+    names = text_names(text_of(point) for point in ordered)
     parts: dict[str, list[Measurement]] = defaultdict(list)
     for point in ordered:
-        name = ", ".join(filter(None, (point.subset, point.inference, names[point.text])))
-        parts[name].append(point)
+        parts_of_name = (point.subset, point.inference, names[text_of(point)])
+        parts[", ".join(filter(None, parts_of_name))].append(point)
     return parts
 
 
@@ -161,23 +193,60 @@ def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLik
     """Draw perplexity against length, one line per model, in the panels of :func:`panels_of`.
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
+    Models with different tokenizers are compared in bits per byte.
     """
-    panels = panels_of(points)
+    if has_several_tokenizers(points):
+        panels = _panels(split_by_raw_text(points))
+        plots.draw_panels(
+            title,
+            _informative(panels),
+            *paths,
+            line_of=_line_of_bits_per_byte,
+            y="Bits per byte (lower is better)",
+        )
+    else:
+        plots.draw_panels(title, _informative(panels_of(points)), *paths)
+
+
+def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+    """Create the line of a model's bits per byte by evaluation length."""
+    points = [
+        replace(point, perplexity=point.bits_per_byte, spread=None) for point in series.points
+    ]
+    return plots.line_of(replace(series, points=points), lengths)
+
+
+def _informative(panels: dict[str, list[Series]]) -> dict[str, list[Series]]:
+    """Return the panels with several evaluation lengths, or all if there are none."""
     informative = {name: lines for name, lines in panels.items() if _has_several_lengths(lines)}
-    plots.draw_panels(title, informative or panels, *paths)
+    return informative or panels
+
+
+def has_several_tokenizers(points: list[Measurement]) -> bool:
+    """Return True if bits per byte of different tokenizers are known for a raw text."""
+    num_texts = len({point.raw_text for point in points})
+    num_tokenizations = len({point.text for point in points})
+    is_measured = all(point.bits_per_byte is not None for point in points)
+    return num_tokenizations > num_texts and is_measured
 
 
 def panels_of(points: Iterable[Measurement]) -> dict[str, list[Series]]:
     """Return the models of each panel of a figure: one panel per split, stride, and text.
 
-    Several methods at several training lengths get a panel per training length.
+    Several methods at several training lengths get a panel per training length. Models on a raw text
+    share a panel.
     """
+    return _panels(split_by_evaluation(points))
+
+
+def _panels(parts: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
+    """Return the models of each panel for the measurements by panel title."""
     panels = {}
-    for name, part in split_by_evaluation(points).items():
+    for name, part in parts.items():
         lines = group_by_model(part)
         train_lengths = sorted({point.train_length for point in part})
         methods = {point.position_method for point in part}
-        if len(train_lengths) == 1 or len(methods) == 1:
+        if len(train_lengths) == 1 or len(methods) == 1 or part[0].is_raw_text:
             panels[name] = lines
             continue
         for train_length in train_lengths:

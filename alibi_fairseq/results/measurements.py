@@ -34,7 +34,11 @@ METHOD_NAMES = {
 
 
 class TextKey(NamedTuple):
-    """The tokens that were predicted; None is unknown, or in a score range no limit."""
+    """The tokens that were predicted; None is unknown, or in a score range no limit.
+
+    ``tokens_sha256`` is the hash of the token IDs of a raw text. ``bytes`` is set instead of the tokens
+    where tokenizers may differ (:attr:`Measurement.raw_text`).
+    """
 
     subset: str
     data_sha256: str | None
@@ -42,6 +46,8 @@ class TextKey(NamedTuple):
     documents: str | None
     score_from: int | None
     score_to: int | None
+    tokens_sha256: str | None = None
+    bytes: int | None = None
 
     @property
     def scored(self) -> str:
@@ -73,7 +79,9 @@ class Measurement:
     perplexity: float | None = None
     corpus: str | None = None
     tokens: int | None = None
+    bytes: int | None = None
     data_sha256: str | None = None
+    tokens_sha256: str | None = None
     model: str | None = None
     updates: int | None = None
     checkpoint: str | None = None
@@ -112,7 +120,19 @@ class Measurement:
         is_cut = self.score_from is not None or self.score_to is not None
         documents = self.documents if is_cut else None
         scored = (documents, self.score_from, self.score_to)
-        return TextKey(self.subset, self.data_sha256, self.tokens, *scored)
+        return TextKey(
+            self.subset, self.data_sha256, self.tokens, *scored, tokens_sha256=self.tokens_sha256
+        )
+
+    @property
+    def is_raw_text(self) -> bool:
+        """True if the text was tokenized for the evaluation, so that its hash is that of raw text."""
+        return self.tokens_sha256 is not None
+
+    @property
+    def raw_text(self) -> TextKey:
+        """The text that was predicted: bits per byte of the same one compare between tokenizers."""
+        return self.text._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
 
     def identity(self, *roles: Role) -> tuple:
         """Return :func:`.schema.identity`; that of a measurement includes the data's hash."""
@@ -208,6 +228,8 @@ def measurements_of(*documents: dict) -> list[Measurement]:
         facts["corpus"] = document["corpus"]
         for cell in document["cells"]:
             measured = {key: cell[key] for key in cell.keys() & known}
+            if "text_sha256" in cell:
+                measured["data_sha256"] = cell["text_sha256"]
             if {"bytes", "tokens"} <= cell.keys():
                 bits_per_byte = cell["loss_bits"] * cell["tokens"] / cell["bytes"]
                 measured.setdefault("bits_per_byte", bits_per_byte)
@@ -228,8 +250,13 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
         counts = {text.tokens for text in same_split}
         hashes = {text.data_sha256 for text in same_split}
         ranges = {text.scored for text in same_split}
+        sizes = {text.bytes for text in same_split}
+        tokenizations = {(text.tokens, text.tokens_sha256) for text in same_split}
         for text in same_split:
             parts = [f"{text.tokens or 'unknown'} tokens"] if len(counts) > 1 else []
+            if len(tokenizations) > len(counts):
+                parts.append(f"token IDs {(text.tokens_sha256 or 'unknown')[:8]}")
+            parts += [f"{text.bytes or 'unknown'} bytes"] if len(sizes) > 1 else []
             parts += [f"data {(text.data_sha256 or 'unknown')[:8]}"] if len(hashes) > 1 else []
             parts += [text.scored] if len(ranges) > 1 else []
             names[text] = ", ".join(parts)

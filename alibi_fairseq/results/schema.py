@@ -120,6 +120,8 @@ class ResultRecord(JsonObject):
     score_to: Annotated[NonNegativeInt | None, Role.MEASUREMENT] = None
     shard: None = None  # earlier versions wrote parts of an evaluation
     tokens: Annotated[PositiveCount, Role.MEASUREMENT] = _ABSENT
+    text_sha256: Sha256 = _ABSENT
+    tokens_sha256: Annotated[Sha256, Role.MEASUREMENT] = _ABSENT
     words: PositiveCount = _ABSENT
     bytes: PositiveCount = _ABSENT
     loss_bits: Bits = _ABSENT

@@ -1,0 +1,154 @@
+"""Evaluation of Hugging Face models on text files, at any length and stride."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transformers.utils import logging as transformers_logging
+
+from ..errors import UserInputError
+from ..evaluation.checkpoint import LoadedModel
+from ..evaluation.config import SweepConfig, find_device
+from ..evaluation.sweep import measure_missing
+from ..evaluation.sweep_results import SweepResults
+from ..evaluation.text_cases import TextCases
+from ..files import locked, sha256_files
+from ..results.manifest import other_name
+from ..results.provenance import collect_provenance, version_of
+from .folder_model import load_folder_model
+from .model_folder import ModelFolder
+from .text_file import TextFile, read_text_file
+
+#: Packages whose versions results record, besides those of every result.
+_LIBRARIES = ("transformers", "tokenizers", "safetensors")
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """Options that only folders have.
+
+    Attributes:
+        trust_remote_code: True to run code in the folders if their models need it.
+        bos_per_window: True to begin every window with the token that begins the text.
+    """
+
+    trust_remote_code: bool = False
+    bos_per_window: bool = False
+
+
+class TextFileCases(TextCases):
+    """Measurements of a sweep on text files, each of which is a split.
+
+    Attributes:
+        texts: text files by split.
+    """
+
+    def __init__(self, config: SweepConfig, corpus: str, texts: dict[str, TextFile]):
+        starts = {name: text.document_starts for name, text in texts.items()}
+        super().__init__(config, corpus, texts, starts)
+        self.texts = texts
+
+    def measure(
+        self,
+        model: LoadedModel,
+        case: dict,
+        earlier: list[dict],
+        progress: Callable[[int], object],
+    ) -> dict:
+        """Measure a case, and add the hashes of the text and of its tokens."""
+        text = self.texts[case["subset"]]
+        measured = super().measure(model, case, earlier, progress)
+        return {
+            **measured,
+            "text_sha256": text.sha256,
+            "tokens_sha256": text.tokens_sha256,
+        }
+
+
+def evaluate_folders(
+    texts: list[Path],
+    folders: list[Path],
+    config: SweepConfig,
+    out: Path,
+    options: FolderOptions = FolderOptions(),
+) -> list[dict]:
+    """Make the measurements that are not in the output file yet.
+
+    Args:
+        texts: text files.
+        folders: folders of models, which may have different tokenizers.
+        config: settings of the sweep.
+        out: results file.
+        options: further settings.
+
+    Returns:
+        The result records of all measurements, including those of earlier sweeps.
+
+    Raises:
+        UserInputError: a measurement is impossible.
+    """
+    config = replace(config, subsets=_split_names(texts))
+    transformers_logging.disable_progress_bar()
+    opened = [
+        ModelFolder.open(folder, config.overrides, options.trust_remote_code)
+        for folder in dict.fromkeys(folders)
+    ]
+    if options.bos_per_window:
+        # Recorded with the overridden options, because it changes the scores as well.
+        config = replace(config, overrides={**(config.overrides or {}), "bos_per_window": True})
+    lock = out.with_name(f".{out.name}.lock")
+    records = []
+    with locked(lock, f"--out {out}", "evaluation"):
+        for folder in opened:
+            records += _evaluate(folder, texts, config, out, options)
+    return records
+
+
+def _evaluate(
+    folder: ModelFolder, texts: list[Path], config: SweepConfig, out: Path, options: FolderOptions
+) -> list[dict]:
+    """Evaluate one model."""
+    by_split = {}
+    for path in texts:
+        text = read_text_file(path, folder, config.documents, config.is_cut)
+        by_split[text.name] = text
+    cases = TextFileCases(config, other_name(texts[0].resolve().parent), by_split)
+    provenance = collect_provenance(seconds=0, precision=config.precision)
+    by_name = sorted(texts, key=lambda path: path.stem)
+    provenance["data_sha256"] = sha256_files(by_name)
+    provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
+    provenance["text"] = {
+        "tokenizer": type(folder.tokenizer).__name__,
+        "vocabulary": len(folder.tokenizer),
+        "train_tokens": None,
+    }
+    results = SweepResults(out, {folder.path: folder.hashes()}, config, cases, provenance)
+
+    def load(path: Path) -> LoadedModel:
+        return load_folder_model(
+            folder,
+            config.precision,
+            find_device(config.device),
+            max(config.lengths),
+            options.bos_per_window,
+        )
+
+    return measure_missing([folder.path], cases, results, load)
+
+
+def _split_names(texts: list[Path]) -> tuple[str, ...]:
+    """Return the split that each text file stands for: its name without the suffix.
+
+    Raises:
+        UserInputError: two files have the same name.
+    """
+    names = tuple(path.stem for path in texts)
+    for name in names:
+        if names.count(name) > 1:
+            raise UserInputError(
+                f"Two text files are named '{name}', which names their results. Rename one, or "
+                "evaluate them with separate commands."
+            )
+    return names

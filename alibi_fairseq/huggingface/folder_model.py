@@ -1,0 +1,231 @@
+"""Model of a folder as the evaluation of fairseq checkpoints sees a model.
+
+Each window is computed on its own: no keys or values are kept from one window to the next.
+
+Shapes: B windows, T inputs of a window, S tokens it scores.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+from ..errors import UserInputError
+from ..evaluation.checkpoint import LoadedModel
+from ..evaluation.config import PRECISIONS
+from ..evaluation.scoring import Scorer
+from .configuration_alibi_lm import AlibiLmConfig
+from .model_folder import CONFIG_FILE, ModelFolder
+from .output_layer import OutputLayer
+
+#: Keys of configurations for the training length, the most specific first.
+TRAIN_LENGTHS = (
+    *("train_length", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
+    *("seq_length", "context_length"),
+)
+#: Those that also limit the length of windows if there is no rotation.
+MAX_LENGTHS = ("n_positions", "n_ctx", "max_seq_len")
+#: Types of rotation whose frequencies do not depend on the number of inputs.
+FIXED_ROTATIONS = {"default", "linear", "llama3", "yarn", "proportional"}
+
+
+@dataclass(frozen=True)
+class FolderModel(LoadedModel):
+    """Causal language model of transformers.
+
+    Attributes:
+        output_layer: output layer of the model.
+        rotation_states: states of its rotary embeddings before any window.
+        window_start: token ID that replaces the first input of every window, or None.
+    """
+
+    output_layer: OutputLayer
+    rotation_states: RotationStates
+    window_start: int | None
+
+    def scorer(self) -> Scorer:
+        """Return a function that scores windows, each on its own."""
+
+        def score(tokens: Tensor, targets: Tensor) -> Tensor:
+            if self.window_start is not None:
+                tokens = tokens.clone()
+                tokens[:, 0] = self.window_start
+            self.rotation_states.restore()
+            try:
+                hidden_states = self.output_layer.hidden_states(tokens, targets.shape[1])
+                return self.output_layer.losses(hidden_states, targets)
+            except torch.OutOfMemoryError:
+                raise
+            except (IndexError, RuntimeError) as error:
+                reason = str(error).strip().partition("\n")[0].rstrip(".")
+                raise UserInputError(
+                    f"'{self.facts['checkpoint']}' cannot compute a window of {tokens.shape[1]} "
+                    f"tokens ({reason}); its {CONFIG_FILE} names a length of "
+                    f"{self.facts['train_length']}. Reduce --lengths."
+                ) from error
+
+        return score
+
+
+class RotationStates:
+    """State of a model's rotary embeddings before any window.
+
+    Dynamic scaling keeps the frequencies of the longest window for later, shorter ones
+    (``dynamic_rope_update`` of transformers), so that a loss would depend on the order of windows.
+    """
+
+    def __init__(self, model: nn.Module):
+        self._states: list[tuple[nn.Module, dict, dict]] = []
+        for module in model.modules():
+            if hasattr(module, "rope_type"):
+                attributes = dict(vars(module))
+                buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+                self._states.append((module, attributes, buffers))
+
+    def restore(self) -> None:
+        """Set all rotary embeddings to their states before any window."""
+        for module, attributes, buffers in self._states:
+            vars(module).clear()
+            vars(module).update(attributes)
+            module._buffers = {name: buffer.clone() for name, buffer in buffers.items()}
+
+
+def load_folder_model(
+    folder: ModelFolder,
+    precision: str,
+    device: torch.device,
+    longest: int,
+    bos_per_window: bool = False,
+) -> FolderModel:
+    """Load the model of a folder.
+
+    Args:
+        folder: the folder.
+        precision: key of :data:`..evaluation.config.PRECISIONS`.
+        device: device to compute on.
+        longest: longest window, which determines the memory of eager attention.
+        bos_per_window: True to replace the first input of every window by the first input of the
+            text.
+
+    Raises:
+        UserInputError: the folder is corrupted, or the model is not a causal language model.
+    """
+    dtype = PRECISIONS[precision]
+    model = folder.load_model(dtype, device)
+    config = model.config.get_text_config()
+    rotation_states = RotationStates(model)
+    width = config.hidden_size
+    inner = getattr(config, "intermediate_size", None) or 4 * width
+    bytes_per_input = (10 * width + 2 * inner) * dtype.itemsize
+    if config._attn_implementation == "eager":
+        # Scores, weights, and a bias or mask of each head.
+        heads = getattr(config, "num_attention_heads", 1)
+        bytes_per_input += 3 * 4 * heads * longest
+    facts = {
+        "model": type(model).__name__,
+        "label": folder.path.resolve().name,
+        "position_method": position_method(config, model),
+        "train_length": train_length(folder, config),
+        "checkpoint": str(folder.path),
+        "layers": config.num_hidden_layers,
+        "width": width,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "vocabulary": config.vocab_size,
+        "tokenizer": type(folder.tokenizer).__name__,
+    }
+    return FolderModel(
+        decoder=model,
+        facts=facts,
+        max_length=max_length(config, model),
+        memory_length=0,
+        shares_start=not depends_on_length(config),
+        bytes_per_input=bytes_per_input,
+        output_layer=OutputLayer(model),
+        rotation_states=rotation_states,
+        window_start=folder.first_input if bos_per_window else None,
+    )
+
+
+def train_length(folder: ModelFolder, config: PreTrainedConfig) -> int:
+    """Return the training length according to a configuration.
+
+    Raises:
+        UserInputError: the configuration does not tell.
+    """
+    for name in TRAIN_LENGTHS:
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    raise UserInputError(
+        f"{folder.path / CONFIG_FILE} does not tell the training length, which results record. Pass "
+        "it with --model-overrides '{\"max_position_embeddings\": 2048}'."
+    )
+
+
+def position_method(config: PreTrainedConfig, model: nn.Module) -> str:
+    """Return the position method of a model, by the names of this package.
+
+    A method that this package does not know is ``unknown``.
+    """
+    if isinstance(config, AlibiLmConfig):
+        return config.position_method
+    attention: Any = getattr(config, "attn_config", None)
+    has_alibi = getattr(config, "alibi", False) or getattr(attention, "alibi", False)
+    if has_alibi or config.model_type == "bloom":
+        return "alibi"
+    rotation = rotations(config)
+    if rotation:
+        parts = [part.get("partial_rotary_factor") for part in rotation]
+        return "none" if set(parts) == {0} else "rotary"
+    if getattr(config, "rotary_dim", None):
+        return "rotary"
+    names = [type(module).__name__.lower() for module in model.modules()]
+    if any("sinusoidal" in name for name in names):
+        return "sinusoidal"
+    if position_tables(model):
+        return "learned"
+    return "unknown"
+
+
+def rotations(config: PreTrainedConfig) -> list[dict]:
+    """Return the parameters of rotary embeddings, one entry per type of layer."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    by_layer_type = [value for value in parameters.values() if isinstance(value, dict)]
+    if by_layer_type or not parameters:
+        return by_layer_type
+    return [parameters]
+
+
+def depends_on_length(config: PreTrainedConfig) -> bool:
+    """Return True if the score of a token may depend on the number of inputs after it."""
+    if isinstance(config, AlibiLmConfig):
+        return config.alibi_scale is None
+    return any(part.get("rope_type") not in FIXED_ROTATIONS for part in rotations(config))
+
+
+def max_length(config: PreTrainedConfig, model: nn.Module) -> int:
+    """Return the longest window that the positions of a model allow."""
+    limits = [
+        table.num_embeddings - getattr(table, "offset", 0) for table in position_tables(model)
+    ]
+    if isinstance(config, AlibiLmConfig):
+        if config.position_method == "learned" and not config.clamp_learned_positions:
+            limits.append(config.train_length)
+    elif not rotations(config):
+        limits += [getattr(config, name) for name in MAX_LENGTHS if getattr(config, name, None)]
+    return min(limits, default=sys.maxsize)
+
+
+def position_tables(model: nn.Module) -> list[nn.Embedding]:
+    """Return the embeddings of positions."""
+    tables = []
+    for path, module in model.named_modules():
+        name = path.rpartition(".")[2]
+        if isinstance(module, nn.Embedding) and ("pos" in name or name == "wpe"):
+            tables.append(module)
+    return tables

@@ -1,0 +1,206 @@
+"""Local folder with a causal language model of transformers and its tokenizer.
+
+Nothing is downloaded. Weights are read from safetensors, and code in the folder is not run unless
+the caller trusts it. Models exported by this package need no code: theirs is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from ..errors import UserInputError
+from ..files import sha256_file, sha256_files
+from ..results.schema import read_json
+from .configuration_alibi_lm import AlibiLmConfig
+from .modeling_alibi_lm import AlibiLmForCausalLM
+from .tokenization_alibi_lm import AlibiLmTokenizer
+
+CONFIG_FILE = "config.json"
+#: Names of tokenizer files besides those that the tokenizer's class lists.
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """Folder of a causal language model, with its configuration and tokenizer.
+
+    Attributes:
+        path: the folder, which contains ``config.json``.
+        config: configuration of the model.
+        tokenizer: tokenizer of the model.
+        trust_remote_code: True if code in the folder may be run.
+    """
+
+    path: Path
+    config: PreTrainedConfig
+    tokenizer: PreTrainedTokenizerBase
+    trust_remote_code: bool
+
+    @classmethod
+    def open(
+        cls, path: Path, overrides: dict[str, Any] | None = None, trust_remote_code: bool = False
+    ) -> ModelFolder:
+        """Read the configuration and the tokenizer of a folder, but not its weights.
+
+        Args:
+            path: the folder.
+            overrides: values that replace those of ``config.json``.
+            trust_remote_code: True to run code in the folder if the model needs it.
+
+        Raises:
+            UserInputError: the folder is incomplete or corrupted, or it needs code that may not be
+                run.
+        """
+        content = read_json(path / CONFIG_FILE)
+        if not isinstance(content, dict):
+            raise UserInputError(f"{path / CONFIG_FILE} is not a JSON object. Fetch it again.")
+        if (path / "adapter_config.json").is_file():
+            raise UserInputError(
+                f"{path} contains an adapter. Merge it into the weights of its model, and save that."
+            )
+        if not any(path.glob("*.safetensors")):
+            raise UserInputError(
+                f"{path} contains no weights in safetensors format (*.safetensors), and files in "
+                "other formats can run code when they are read. Convert the weights."
+            )
+        config = _read_config(path, content, overrides or {}, trust_remote_code)
+        tokenizer = _read_tokenizer(path, config, trust_remote_code)
+        return cls(path, config, tokenizer, trust_remote_code)
+
+    @property
+    def first_input(self) -> int:
+        """Token ID from which the first token of a text is predicted.
+
+        It is the beginning-of-sequence token, or else the end-of-sequence token.
+
+        Raises:
+            UserInputError: the tokenizer has neither.
+        """
+        for token_id in (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id):
+            if token_id is not None:
+                return token_id
+        raise UserInputError(
+            f"The tokenizer in {self.path} has neither a bos_token nor an eos_token, from which the "
+            "first token is predicted. Name one in tokenizer_config.json."
+        )
+
+    def load_model(self, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+        """Read the model in evaluation mode.
+
+        Raises:
+            UserInputError: the weights are corrupted or do not match the configuration.
+        """
+        model_class: Any = AutoModelForCausalLM
+        remote_code: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
+        if isinstance(self.config, AlibiLmConfig):
+            model_class = AlibiLmForCausalLM
+            remote_code = {}
+        # Otherwise config.json could name an attention kernel, which transformers would download.
+        self.config._attn_implementation = None
+        self.config.use_cache = False
+        try:
+            model, loading_info = model_class.from_pretrained(
+                self.path,
+                config=self.config,
+                dtype=dtype,
+                local_files_only=True,
+                use_safetensors=True,
+                output_loading_info=True,
+                **remote_code,
+            )
+        except Exception as error:  # corrupted files cause various exceptions
+            raise _unreadable(self.path, "The model", error) from error
+        problems = [*loading_info["missing_keys"], *loading_info["mismatched_keys"]]
+        if problems:
+            raise UserInputError(
+                f"The weights in {self.path} do not match its {CONFIG_FILE} "
+                f"({min(map(str, problems))} is missing). Fetch both again."
+            )
+        return model.to(device).eval()
+
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of configuration, weights, and tokenizer, and of all of them.
+
+        The keys are those of result records. ``checkpoint_sha256`` is computed from the other
+        hashes and from the code in the folder.
+        """
+        names = {*TOKENIZER_FILES, *type(self.tokenizer).vocab_files_names.values()}
+        tokenizer_files = sorted(self.path / name for name in names if (self.path / name).is_file())
+        code = sorted(self.path.glob("*.py"))
+        hashes = {
+            "config_sha256": sha256_file(self.path / CONFIG_FILE),
+            "weights_sha256": sha256_files(sorted(self.path.glob("*.safetensors"))),
+            "tokenizer_sha256": sha256_files(tokenizer_files),
+        }
+        everything = " ".join([*hashes.values(), sha256_files(code)])
+        return {**hashes, "checkpoint_sha256": hashlib.sha256(everything.encode()).hexdigest()}
+
+
+def _read_config(
+    path: Path, content: dict, overrides: dict[str, Any], trust_remote_code: bool
+) -> PreTrainedConfig:
+    """Read ``config.json`` and apply overrides to it."""
+    try:
+        if content.get("model_type") == AlibiLmConfig.model_type:
+            config = AlibiLmConfig.from_pretrained(path)
+        else:
+            config = AutoConfig.from_pretrained(
+                path, local_files_only=True, trust_remote_code=trust_remote_code
+            )
+    except Exception as error:  # transformers raises various exceptions for invalid values
+        raise _unreadable(path, "The configuration", error) from error
+    known = {*config.to_dict(), *config.attribute_map, "max_position_embeddings"}
+    for name, value in overrides.items():
+        if name not in known or name.startswith("_"):
+            raise UserInputError(
+                f"--model-overrides names '{name}', which is not in {path / CONFIG_FILE}. Correct "
+                "or remove it."
+            )
+        setattr(config, name, value)
+    return config
+
+
+def _read_tokenizer(
+    path: Path, config: PreTrainedConfig, trust_remote_code: bool
+) -> PreTrainedTokenizerBase:
+    """Read the tokenizer, in its fast version if there is one."""
+    try:
+        settings = path / "tokenizer_config.json"
+        if settings.is_file():
+            content = read_json(settings)
+            if content.get("tokenizer_class") == AlibiLmTokenizer.__name__:
+                return AlibiLmTokenizer.from_pretrained(path)
+        return AutoTokenizer.from_pretrained(
+            path, config=config, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+    except Exception as error:  # transformers and its tokenizers raise various exceptions
+        raise _unreadable(path, "The tokenizer", error) from error
+
+
+def _unreadable(path: Path, part: str, error: Exception) -> UserInputError:
+    """Return the error of a part of a folder that cannot be read."""
+    if "trust_remote_code" in str(error):
+        return UserInputError(
+            f"{path} contains code that its model needs. Read the code, and pass "
+            "--trust-remote-code to run it."
+        )
+    reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    return UserInputError(f"{part} in {path} cannot be read ({reason}). Fetch the folder again.")

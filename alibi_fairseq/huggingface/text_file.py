@@ -1,0 +1,201 @@
+"""Text file as one stream of tokens of any tokenizer.
+
+A text file takes the place of a split of binarized data. Its size is that of the raw text: every line
+end counts as one word and as one or more bytes, like every other character.
+
+Shapes: N tokens of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from ..data.documents import TITLE
+from ..errors import UserInputError
+from ..evaluation.data import TextSize
+from ..evaluation.scoring import SplitTensors
+from ..evaluation.windows import Span
+from ..files import open_input
+from .model_folder import ModelFolder
+
+#: Beginning of a document by rule: a title, or a line with text after a line without any.
+BOUNDARIES = {
+    "titles": re.compile(TITLE.pattern.decode(), re.MULTILINE),
+    "empty-lines": re.compile(r"(?<=\n)(?<![^\n]\n)(?=[^\n])"),
+}
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """Text file in tokens, with the interface of :class:`..evaluation.data.Split`.
+
+    Attributes:
+        name: file name without its suffix, the split in result records.
+        text: the whole text.
+        sha256: SHA-256 of the file.
+        tokens: (N,) int64, without special tokens.
+        offsets: (N + 1,) first character of each token, and the length of the text. None if the
+            tokenizer does not tell.
+        restarts: positions whose input is ``first_input``: the first of the file, or of each
+            document.
+        document_starts: first position of each document, the first one 0.
+        first_input: token ID from which the first token is predicted.
+        has_unknown: True if a token stands for text that is not in the vocabulary.
+    """
+
+    name: str
+    text: str
+    sha256: str
+    tokens: np.ndarray
+    offsets: np.ndarray | None
+    restarts: list[int]
+    document_starts: list[int]
+    first_input: int
+    has_unknown: bool
+
+    @property
+    def tokens_sha256(self) -> str:
+        """SHA-256 of the token IDs, equal for tokenizers that agree on this text."""
+        return hashlib.sha256(self.tokens.astype("<i8").tobytes()).hexdigest()
+
+    def tensors(self, stride: int, device: torch.device) -> SplitTensors:
+        """Return the inputs and targets on a device; the inputs do not depend on the stride."""
+        inputs = np.concatenate([[self.first_input], self.tokens[:-1]])
+        inputs[self.restarts] = self.first_input
+        return SplitTensors(
+            torch.from_numpy(inputs).to(device), torch.from_numpy(self.tokens).to(device), self.name
+        )
+
+    def text_of(self, spans: Sequence[Span]) -> TextSize:
+        """Return the words and bytes of the scored tokens, as far as the tokenizer tells.
+
+        They are unknown if a token of the file is, because unknown text costs next to nothing.
+        """
+        if self.has_unknown:
+            return TextSize()
+        if sum(span.last - span.first for span in spans) == len(self.tokens):
+            return text_size(self.text)
+        if self.offsets is None:
+            return TextSize()
+        words = 0
+        size = 0
+        for span in spans:
+            part = text_size(self.text[self.offsets[span.first] : self.offsets[span.last]])
+            words += part.words or 0
+            size += part.bytes or 0
+        return TextSize(words, size)
+
+
+def text_size(text: str) -> TextSize:
+    """Return the words and bytes of a text; a line end counts as a word."""
+    return TextSize(words=len(text.split()) + text.count("\n"), bytes=len(text.encode()))
+
+
+def read_text_file(
+    path: Path,
+    folder: ModelFolder,
+    documents: str | None = None,
+    restart_documents: bool = False,
+) -> TextFile:
+    """Read a text file and split it into tokens.
+
+    Documents are split into tokens one by one, so that no token spans two of them.
+
+    Args:
+        path: file in UTF-8.
+        folder: folder of the model.
+        documents: key of :data:`BOUNDARIES`, or None for one document.
+        restart_documents: True if the first token of each document is predicted like that of the
+            file.
+
+    Raises:
+        UserInputError: the file is empty or not UTF-8, has only one document, or tokenizer and model
+            do not belong together.
+    """
+    with open_input(path) as file:
+        content = file.read()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise UserInputError(
+            f"{path} is not a text file in UTF-8 (byte {error.start}). Convert it."
+        ) from error
+    parts = [text]
+    if documents is not None:
+        parts = split_documents(text, documents)
+        if len(parts) < 2:
+            raise UserInputError(
+                f"--per-document {documents} finds one document in '{path}'. Omit it, or choose "
+                "another way to separate documents."
+            )
+    tokenizer = folder.tokenizer
+    tokens, offsets, document_starts = _encode(parts, tokenizer)
+    if len(tokens) == 0:
+        raise UserInputError(f"{path} contains no token. Pass a file with text.")
+    first_input = folder.first_input
+    vocabulary = folder.config.get_text_config().vocab_size
+    largest = max(first_input, int(tokens.max()))
+    if largest >= vocabulary:
+        raise UserInputError(
+            f"The tokenizer gives token ID {largest} for {path}, but the vocabulary of the model "
+            f"in {folder.path} has {vocabulary:,} entries. Use the tokenizer of this model."
+        )
+    special = {tokenizer.bos_token_id, tokenizer.eos_token_id}
+    unknown = tokenizer.unk_token_id
+    return TextFile(
+        name=path.stem,
+        text=text,
+        sha256=hashlib.sha256(content).hexdigest(),
+        tokens=tokens,
+        offsets=offsets,
+        restarts=document_starts if restart_documents else [0],
+        document_starts=document_starts,
+        first_input=first_input,
+        has_unknown=unknown is not None and unknown not in special and unknown in tokens,
+    )
+
+
+def split_documents(text: str, kind: str) -> list[str]:
+    """Split a text into documents, whose concatenation is the text.
+
+    Args:
+        text: the text.
+        kind: key of :data:`BOUNDARIES`.
+    """
+    starts = [match.start() for match in BOUNDARIES[kind].finditer(text)]
+    edges = sorted({0, *starts, len(text)})
+    return [text[begin:end] for begin, end in zip(edges, edges[1:])]
+
+
+def _encode(
+    parts: list[str], tokenizer: PreTrainedTokenizerBase
+) -> tuple[np.ndarray, np.ndarray | None, list[int]]:
+    """Return the tokens of all parts, their first characters, and each part's first position."""
+    tokens: list[int] = []
+    offsets: list[int] = []
+    document_starts = []
+    begin = 0
+    for part in parts:
+        document_starts.append(len(tokens))
+        encoded = tokenizer(
+            part,
+            add_special_tokens=False,
+            return_offsets_mapping=tokenizer.is_fast,
+            verbose=False,
+        )
+        tokens += encoded["input_ids"]
+        if tokenizer.is_fast:
+            offsets += [begin + first for first, _ in encoded["offset_mapping"]]
+        begin += len(part)
+    ids = np.array(tokens, dtype=np.int64)
+    if not tokenizer.is_fast:
+        return ids, None, document_starts
+    return ids, np.array([*offsets, begin], dtype=np.int64), document_starts
