@@ -29,6 +29,7 @@ setup(
         "alibi_fairseq.configs": "configs",
     },
     package_data={
+        "alibi_fairseq": ["py.typed"],
         "alibi_fairseq.paper_data": ["*.csv"],
         "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
         "alibi_fairseq.huggingface": ["card.md"],
