@@ -70,8 +70,8 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         UserInputError: if the folder is invalid or incomplete, or our decoder has no such model.
     """
     architecture, config = read_config(folder)
+    check_sizes(folder, architecture, config)
     described = architecture.read(config)
-    check_sizes(folder, architecture, described)
     model = read_model(folder, config).eval()
     described.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
@@ -125,15 +125,16 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
         raise UserInputError(f"{path} is corrupted ({reason}). Fetch it again.") from error
 
 
-def check_sizes(folder: Path, architecture: Architecture, model: AlibiLmConfig) -> None:
+def check_sizes(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> None:
     """Raise UserInputError if a size in config.json is not a positive integer."""
     names = architecture.all_fields()
     for field in SIZES:
-        value = getattr(model, field)
-        if type(value) is not int or value < 1:
+        name = names.get(field, field)
+        value = getattr(config, name, None)
+        if value is not None and (type(value) is not int or value < 1):
             raise UserInputError(
-                f"{folder / 'config.json'} is corrupted ({names.get(field, field)} is {value!r}, "
-                "not a positive integer). Fetch it again."
+                f"{folder / 'config.json'} is corrupted ({name} is {value!r}, not a positive "
+                "integer). Fetch it again."
             )
 
 
