@@ -34,7 +34,7 @@ FIELDS = {
     "alibi_bias_max": 8.0,
     # learned: repeat the last position past the table.
     "clamp_learned_positions": False,
-    # rotary with options, which GPT-NeoX alone has: its rope_parameters; None for the plain rotation.
+    # rotary with options: rope_parameters of GPT-NeoX; None for the plain rotation.
     "rotary_parameters": None,
     # Keys that a token attends to, its own included; None for all before it.
     "sliding_window": None,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..errors import UserInputError
@@ -21,7 +21,7 @@ from ..positions.rotary import Rotary
 from .architectures import ACTIVATIONS, NATIVE, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
-from .positions_alibi_lm import POSITIONS
+from .positions_alibi_lm import POSITIONS, ROPE_TYPES
 from .rope_parameters import rope_parameters
 
 NAME = "alibi_lm"
@@ -71,7 +71,7 @@ class Converted:
     difference: float
 
 
-def convert(decoder: nn.Module, position_method: str, train_length: int) -> Converted:
+def convert(decoder: Any, position_method: str, train_length: int) -> Converted:
     """Convert a decoder of ours or of ``transformer_lm`` to a model of transformers.
 
     Raises:
@@ -89,10 +89,11 @@ def convert(decoder: nn.Module, position_method: str, train_length: int) -> Conv
         converted = native.exported(config, decoder.state_dict())
         name = native.name
         reason = f"{native.name} computes the same, without code of ours."
-    elif config.rotary_parameters is not None:
+    elif config.rotary_parameters and config.rotary_parameters["rope_type"] not in ROPE_TYPES:
         raise UserInputError(
-            f"Rotary options can only be exported to {NATIVE['rotary'].name}, which requires "
-            f"{', '.join(mismatches)}. Train without {' or '.join(changed_options(decoder))}."
+            f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
+            f"{NATIVE['rotary'].name}, which does not support {', '.join(mismatches)}. Train without "
+            "--rotary-scaling, or override it with pi."
         )
     else:
         model = AlibiLmForCausalLM(config)
@@ -221,21 +222,14 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
 
 def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
     """Return transformers' ``rope_parameters`` of a rotation with options; None without any."""
-    if not changed_options(decoder):
+    method = decoder.embed_positions
+    if not isinstance(method, Rotary):
         return None
-    return rope_parameters(decoder.embed_positions)
-
-
-def changed_options(decoder: Any) -> list[str]:
-    """Return the flags of rotary options that differ from their defaults."""
-    if not isinstance(decoder.embed_positions, Rotary):
-        return []
-    config = decoder.embed_positions.config
-    return [
-        "--" + option.replace("_", "-")
+    changed = any(
+        getattr(method.config, option) != getattr(PositionConfig, option)
         for option in Rotary.options
-        if getattr(config, option) != getattr(PositionConfig, option)
-    ]
+    )
+    return rope_parameters(method) if changed else None
 
 
 def own_weights(decoder: Any) -> Weights:

@@ -8,6 +8,9 @@ import math
 import torch
 from torch import nn
 
+# Kinds of rotation in rotary_parameters: others depend on the length of the text or change the scores.
+ROPE_TYPES = ("default", "linear", "proportional")
+
 
 class NoPositionsModule(nn.Module):
     """Base of the position methods, without an effect."""
@@ -66,27 +69,48 @@ class RotaryPositions(NoPositionsModule):
     """Su et al. 2021, pairs (i, i + D/2) as in GPT-NeoX."""
 
     def rotate(self, q, k, position_ids):
-        pairs = torch.arange(0, self.config.head_dim, 2, device=q.device, dtype=torch.float32)
-        angles = position_ids[:, None, :, None] * 10000.0 ** (-pairs / self.config.head_dim)
-        fade = self.fade(pairs, position_ids)  # (B, 1, T, D/2)
+        frequencies = self.frequencies(q.device)  # (R/2,)
+        angles = position_ids[:, None, :, None] * frequencies  # (B, 1, T, R/2)
+        fade = self.fade(frequencies, position_ids)  # broadcasts to the angles
         return turn(q, angles, fade), turn(k, angles, 1 / fade)
 
-    def fade(self, pairs, position_ids):
-        return torch.ones_like(pairs)
+    def frequencies(self, device):
+        """Return the frequencies of the pairs among the first R features, (R/2,).
+
+        ``rotary_parameters`` are ``rope_parameters`` of transformers with one of ``ROPE_TYPES``.
+        """
+        parameters = self.config.rotary_parameters or {}
+        fraction = parameters.get("partial_rotary_factor", 1.0)
+        features = self.config.head_dim
+        proportional = parameters.get("rope_type") == "proportional"
+        if not proportional:
+            features = int(features * fraction)
+        pairs = torch.arange(0, features, 2, device=device, dtype=torch.float32)
+        frequencies = parameters.get("rope_theta", 10000.0) ** (-pairs / features)
+        if proportional:
+            frequencies[int(fraction * features // 2) :] = 0
+        return frequencies / parameters.get("factor", 1.0)
+
+    def fade(self, frequencies, position_ids):
+        return torch.ones_like(frequencies)
 
 
 class XPosPositions(RotaryPositions):
     """Sun et al. 2022: the slow pairs fade with distance, in units of 512 positions."""
 
-    def fade(self, pairs, position_ids):
+    def fade(self, frequencies, position_ids):
+        pairs = 2 * torch.arange(len(frequencies), device=frequencies.device)
         rates = (pairs / self.config.head_dim + 0.4) / 1.4
         return rates ** (position_ids[:, None, :, None] / 512)
 
 
 def turn(x, angles, scale):
-    first, second = x.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
+    """Rotate the first features of each head by angles, (B, 1, T, R/2), and multiply them by a scale."""
+    rotated, rest = x.tensor_split([2 * angles.shape[-1]], dim=-1)
+    first, second = rotated.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
     cos, sin = angles.cos() * scale, angles.sin() * scale
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+    rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+    return torch.cat([rotated, rest], dim=-1)
 
 
 def alibi_slopes(heads, bias_max):
