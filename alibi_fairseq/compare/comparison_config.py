@@ -25,8 +25,9 @@ from pydantic.dataclasses import dataclass
 from ..data.probes import PROBES
 from ..errors import UserInputError, requirement
 from ..files import open_input
-from ..positions import METHODS, known_method
+from ..positions import METHODS
 from ..results.manifest import Name
+from .method_notation import check_notation
 
 #: Methods selected by ``all``: those of the paper's tables, learned, Transformer-XL, and none.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
@@ -135,7 +136,7 @@ Rate = Annotated[float, Field(gt=0)]
 Item = TypeVar("Item")
 AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
 Several = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
-Method = Annotated[str, AfterValidator(known_method)]
+Method = Annotated[str, AfterValidator(check_notation)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
@@ -227,7 +228,8 @@ class ComparisonConfig:
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
-        description="position methods; 'all': the seven published up to ALiBi; 'later': the others",
+        description="position methods; 'all': the seven published up to ALiBi; 'later': the others; "
+        "A+B: by layer; A/OPTION=VALUE: with an option",
     )
     train_lengths: Several[PositiveInt] = Field(
         (128,), description="training lengths: tokens per sample"

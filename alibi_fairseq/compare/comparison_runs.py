@@ -13,11 +13,12 @@ from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig, parse_stride
 from ..files import sha256_file
 from ..positions import METHODS
-from ..results.measurements import model_label
+from ..results.measurements import method_name, model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import Trial, TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec, at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
+from .method_notation import folder_name, method_of, training_options
 
 
 def runs_of(
@@ -60,12 +61,12 @@ def run_of(
     """
     length = spec.train_length
     task = ["--task", "language_modeling"]
-    if spec.method == "transformer_xl":
+    if method_of(spec.method) == "transformer_xl":
         task = ["--task", "segment_language_modeling", "--mem-len", str(length)]
     # These options and the data determine the trained model.
     options = [
         *task,
-        *("--arch", comparison.arch, "--position-method", spec.method),
+        *("--arch", comparison.arch, *training_options(spec.method)),
         *("--tokens-per-sample", str(length), "--sample-break-mode", "none"),
         *("--max-tokens", str(comparison.tokens_per_update)),
         *("--required-batch-size-multiple", "1"),
@@ -114,7 +115,7 @@ def _schedule_flags(comparison: ComparisonConfig) -> list[str]:
 
 def model_name(spec: ModelSpec) -> str:
     """Return the part of a run's name that is the same for all seeds and learning rates."""
-    return f"{spec.corpus}/{spec.method}-{spec.train_length}"
+    return f"{spec.corpus}/{folder_name(spec.method)}-{spec.train_length}"
 
 
 def tuning_of(
@@ -127,7 +128,9 @@ def tuning_of(
         folder: output folder of the comparison.
         tuned: folder of the tuned learning rates.
     """
-    display_name = METHODS[spec.method].display_name
+    display_name = method_name(spec.method)
+    if spec.method in METHODS:
+        display_name = METHODS[spec.method].display_name or display_name
     label = model_label(spec.method, spec.train_length, display_name)
     if len(comparison.corpora) > 1:
         label += f" ({spec.corpus})"
@@ -158,7 +161,7 @@ def eval_steps_of(
         folder: output folder of the comparison.
     """
     overrides: dict = {}
-    if spec.method == "learned":  # the table of positions ends at the training length
+    if method_of(spec.method) == "learned":  # the table of positions ends at the training length
         overrides["clamp_learned_positions"] = True
     if corpus.probe:
         lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
@@ -179,7 +182,7 @@ def eval_steps_of(
     as_trained = EvalStep(results / "results.json", config, flags=_user_dir_flags(comparison))
     yield as_trained
 
-    if spec.method != "transformer_xl":  # its windows do not overlap
+    if method_of(spec.method) != "transformer_xl":  # its windows do not overlap
         for stride, eval_lengths in comparison.sliding.items():
             lengths = tokens_at(eval_lengths, spec.train_length)
             longer = tuple(length for length in lengths if length > stride)

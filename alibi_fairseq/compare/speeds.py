@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from ..data.worker_pool import cores, progress
+from ..evaluation.checkpoint import position_method
 from ..reporting.perplexity_by_length import Columns
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
@@ -46,7 +47,7 @@ class TimedModel:
         argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
         args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
-        self.method = self.cfg.model.position_method
+        self.method = position_method(self.cfg.model)  # its name in results
         # Windows may be longer than the table of learned positions. Training is not affected.
         self.cfg.model.clamp_learned_positions = self.method == "learned"
         self.task = tasks.setup_task(self.cfg.task)

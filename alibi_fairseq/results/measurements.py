@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,21 @@ METHOD_NAMES = {
     "alibi_random_slopes": "ALiBi, random slopes",
     "alibi_given_slopes": "ALiBi, other slopes",
 }
+#: Names of options in tables, by their names in results.
+OPTION_NAMES = {
+    "base": "base",
+    "percent": "percent",
+    "p_rope": "p-RoPE",
+    "logn": "logn",
+    "ssmax": "SSMax",
+}
+#: Option in the name of a method, and its value, which may be empty.
+LAYER_OPTION = r"_(base|percent|p_rope|logn|ssmax)(?:_([\d.e+-]+))?"
+#: Method of a layer with its options, such as ``rotary_p_rope_0.75@512×3``.
+LAYER_LABEL = re.compile(
+    r"(?P<method>.+?)(?P<options>(?:_(?:(?:base|percent|p_rope)_[\d.e+-]+|logn|ssmax))*)"
+    r"(?:@(?P<window>\d+))?(?:×(?P<count>\d+))?"
+)
 
 
 class TextKey(NamedTuple):
@@ -198,8 +214,30 @@ def model_label(method: str, train_length: int | None, display_name: str | None 
 
 
 def method_name(method: str) -> str:
-    """How a position method is called in tables and legends."""
-    return METHOD_NAMES.get(method, method)
+    """Return the name of a position method in tables and legends.
+
+    Methods of layers are joined: ``rotary_p_rope_0.75@512×3+none`` is "3 × Rotary, p-RoPE 0.75
+    (window 512) + No positions". Names that the tables do not know are left as they are.
+    """
+    if method in METHOD_NAMES:
+        return METHOD_NAMES[method]
+    layers = re.split(r"\+(?=[a-z])", method)  # not the plus of a number such as 1e+06
+    return " + ".join(_layer_name(layer) for layer in layers)
+
+
+def _layer_name(label: str) -> str:
+    """Return the name of the method of a layer, with its options, window, and number of layers."""
+    parts = LAYER_LABEL.fullmatch(label)
+    if parts is None or parts["method"] not in METHOD_NAMES:
+        return label
+    name = METHOD_NAMES[parts["method"]]
+    for option, value in re.findall(LAYER_OPTION, parts["options"]):
+        name += f", {OPTION_NAMES[option]} {value}".rstrip()
+    if parts["window"]:
+        name += f" (window {parts['window']})"
+    if parts["count"]:
+        name = f"{parts['count']} × {name}"
+    return name
 
 
 def method_order(method: str) -> tuple[int, str]:

@@ -56,6 +56,30 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
 
+def test_layer_patterns_and_options_share_one_table(data_bin, tmp_path, monkeypatch):
+    monkeypatch.setattr(child_process, "execute", in_this_process)
+    methods = "rotary,rotary+none,rotary/p_rope=0.75,rotary+none/attention_window=8+0"
+    words = [
+        "compare",
+        data_bin,
+        "--out",
+        tmp_path / "out",
+        "--methods",
+        methods,
+        "--parallel",
+        "1",
+    ]
+    words += ["--train-lengths", "16", "--eval-lengths", "16,32", "--updates", "2", "--speeds"]
+    two_layers = TINY.replace("--decoder-layers 1", "--decoder-layers 2")
+    words += ["--tokens-per-update", "128", "--train-flags", two_layers]
+    assert main([*map(str, words)]) == 0
+    _, *rows = cells_of((tmp_path / "out" / "table.md").read_text(encoding="utf-8"))
+    names = ["Rotary", "Rotary + No positions", "Rotary, p-RoPE 0.75"]
+    names.append("Rotary (window 8) + No positions")
+    assert [row[0] for row in rows[:4]] == [f"{name}, L=16" for name in names]
+    assert all(float(row[1].split()[0]) > 0 for row in rows[:4])
+
+
 def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     """Changed settings would repeat the runs of earlier versions."""
     monkeypatch.setattr(child_process, "execute", Commands())

@@ -60,6 +60,14 @@ def test_model_specs_follow_order():
         ({"method": "alibi"}, "method: there is no such key"),
         ({"methods": ["alibbi"]}, "Did you mean 'alibi'"),
         ({"methods": []}, "methods"),
+        ({"methods": ["rotary+nonne"]}, "Did you mean 'none'"),
+        ({"methods": ["learned+none"]}, "all layers at once"),
+        ({"methods": ["rotary/base=5"]}, "'base=5', which is not OPTION=VALUE .*rotary_base"),
+        ({"methods": ["rotary/p_rope=2"]}, "--p-rope must be a fraction"),
+        ({"methods": ["rotary/p_rope=most"]}, "p_rope .* must be a number, not 'most'"),
+        ({"methods": ["alibi/p_rope=0.5"]}, "applies only to position method rotary"),
+        ({"methods": ["alibi/attention_window=64+far"]}, "attention_window .* number of tokens"),
+        ({"methods": ["alibi/score_scaling=log"]}, "score_scaling .* one of none, logn, ssmax"),
         ({"train_lengths": [0]}, "train_lengths"),
         ({"hours": 8}, "hours: there is no such key"),
         ({"tokens_per_update": 100, "train_lengths": [64]}, "not a multiple .* 64.*use 128"),
@@ -142,3 +150,22 @@ def test_linear_schedule_ends_at_max_update(tmp_path):
         assert flags[flags.index("--lr-scheduler") + 1] == "polynomial_decay"
         assert flags[flags.index("--total-num-update") + 1] == updates
         assert flags[flags.index("--max-update") + 1] == updates
+
+
+def test_notation_sets_layers_and_options(tmp_path):
+    methods = ["rotary+none/attention_window=64+0", "rotary/p_rope=0.75/rotary_base=500000"]
+    flags = {"rotary+none/attention_window=64+0": "--dropout 0.2"}
+    values = {"corpora": [CORPUS], "methods": methods, "lr": [0.1, 0.2], "method_flags": flags}
+    pattern, options = runs_of(from_mapping(values), tmp_path)
+    assert pattern.name == "mine/rotary+none-attention_window=64+0-128-seed1"
+    words = " ".join(pattern.flags)
+    assert "--position-method rotary,none --attention-window 64,0 --tokens-per-sample" in words
+    assert "--dropout 0.2" in words and "--dropout" not in options.flags
+    assert "--position-method rotary --p-rope 0.75 --rotary-base 500000" in " ".join(options.flags)
+
+
+def test_notation_reads_commas_between_methods(monkeypatch):
+    given = "all,later,rotary+none,rotary/p_rope=0.75"
+    methods = parse_comparison(monkeypatch, "book.txt", "--methods", given).methods
+    assert methods[-2:] == ("rotary+none", "rotary/p_rope=0.75")
+    assert sorted(methods[:-2]) == sorted(METHODS)

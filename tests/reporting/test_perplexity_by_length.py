@@ -8,7 +8,7 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.paper.report_tables import perplexity_grid, table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.plots import line_of
-from alibi_fairseq.results.measurements import group_by_model, measurements_of
+from alibi_fairseq.results.measurements import group_by_model, measurements_of, method_name
 from alibi_fairseq.results.schema import load_results_file
 
 
@@ -234,3 +234,18 @@ def test_committed_table_is_reproduced():
         "\nBits per"
     )
     assert (folder / "table.md").read_text().endswith(perplexities)
+
+
+@pytest.mark.parametrize(
+    "method, name",
+    [
+        ("alibi", "ALiBi"),
+        ("alibi_ssmax", "ALiBi, SSMax"),
+        ("rotary_base_1e+06_percent_0.25", "Rotary, base 1e+06, percent 0.25"),
+        ("rotary_p_rope_0.75@512×3+none", "3 × Rotary, p-RoPE 0.75 (window 512) + No positions"),
+        ("mine", "mine"),
+        ("alibi_mine", "alibi_mine"),
+    ],
+)
+def test_method_name_states_layers_and_options(method, name):
+    assert method_name(method) == name

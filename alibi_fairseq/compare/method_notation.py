@@ -1,0 +1,95 @@
+"""Notation of a model's position methods and their options, in one word.
+
+``METHOD[+METHOD…][/OPTION=VALUE…]``: plus signs separate the methods of layers, as commas do in
+``--position-method``, and the layers' values of an option. Examples:
+
+- ``rotary+rotary+rotary+none``: rotation in three of four layers
+- ``rotary/p_rope=0.75``: an option
+- ``rotary+none/attention_window=64+0``: a window of 64 tokens in every other layer
+"""
+
+from __future__ import annotations
+
+from ..attention.score_scale import SCORE_SCALINGS
+from ..errors import UserInputError
+from ..positions import METHOD_OPTIONS, PositionConfig, build_position_method, known_method
+
+#: Options of :class:`PositionConfig` that the comparison itself sets.
+_SET_BY_COMPARISON = ("mem_len", "clamp_learned_positions")
+#: Options that the notation accepts.
+OPTIONS = (
+    *(option for option in METHOD_OPTIONS if option not in _SET_BY_COMPARISON),
+    *("attention_window", "score_scaling"),
+)
+
+
+def check_notation(notation: str) -> str:
+    """Return the notation of a model after validating it.
+
+    Values that depend on the size of the model are checked for 8 heads of size 64.
+
+    Raises:
+        UserInputError: there is no such method or option, or they cannot be combined.
+    """
+    methods, *settings = notation.split("/")
+    layers = methods.split("+")
+    for method in layers:
+        known_method(method)
+    options = {}
+    for setting in settings:
+        option, _, value = setting.partition("=")
+        if option not in OPTIONS or not value:
+            raise UserInputError(
+                f"Method '{notation[:60]}' has '{setting[:60]}', which is not OPTION=VALUE with one "
+                f"of these options: {', '.join(OPTIONS)}. Correct or remove it."
+            )
+        options[option] = value.replace("+", ",")
+    windows = options.pop("attention_window", "0").split(",")
+    if not all(window.isdecimal() for window in windows):
+        raise UserInputError(
+            f"attention_window of '{notation[:60]}' must be a number of tokens of at least 0, or "
+            "several separated by plus signs."
+        )
+    scaling = options.pop("score_scaling", "none")
+    if scaling not in SCORE_SCALINGS:
+        raise UserInputError(
+            f"score_scaling of '{notation[:60]}' must be one of {', '.join(SCORE_SCALINGS)}."
+        )
+    if options or len(layers) > 1:
+        _check_options(notation, layers, options)
+    return notation
+
+
+def _check_options(notation: str, layers: list[str], options: dict[str, str]) -> None:
+    """Build the methods once, for the errors of wrong values."""
+    values = {}
+    for option, value in options.items():
+        kind = type(getattr(PositionConfig, option))
+        try:
+            values[option] = kind(value)
+        except ValueError as error:
+            raise UserInputError(
+                f"{option} of '{notation[:60]}' must be a number, not '{value[:60]}'."
+            ) from error
+    config = PositionConfig(512, 8, num_layers=len(layers), train_length=128, **values)
+    build_position_method(",".join(layers), config)
+
+
+def training_options(notation: str) -> list[str]:
+    """Return the options of ``fairseq-train`` that the notation stands for."""
+    methods, *settings = notation.split("/")
+    flags = ["--position-method", methods.replace("+", ",")]
+    for setting in settings:
+        option, _, value = setting.partition("=")
+        flags += ["--" + option.replace("_", "-"), value.replace("+", ",")]
+    return flags
+
+
+def method_of(notation: str) -> str:
+    """Return the methods without options, such as ``rotary+none``."""
+    return notation.partition("/")[0]
+
+
+def folder_name(notation: str) -> str:
+    """Return the notation as part of a folder's name: fairseq divides paths at colons."""
+    return notation.replace("/", "-").replace(":", "-")
