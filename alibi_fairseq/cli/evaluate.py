@@ -121,7 +121,8 @@ class Eval(CliCommand):
         else:
             records = self._evaluate_checkpoints()
         if "accuracy" in records[0]:
-            print(f"{accuracy_table(records)}\nResults: {self.out}")
+            results = {**load_results_file(self.out), "cells": records}
+            print(f"{accuracy_table(results)}\nResults: {self.out}")
             return
         print(evaluation_table(records))
         if percent is not None:

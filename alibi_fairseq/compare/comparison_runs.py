@@ -13,7 +13,7 @@ from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig, parse_stride
 from ..files import sha256_file
 from ..positions import METHODS
-from ..results.measurements import method_name, model_label
+from ..results.labels import method_name, model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import Trial, TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec, at_length, tokens_at

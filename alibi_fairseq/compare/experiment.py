@@ -76,7 +76,7 @@ class ComparisonExperiment(Experiment):
             results = self._save_results(corpus, pairs)
             results_files[corpus] = results
             if results["kind"] == "probe":
-                columns |= probe_columns(corpus, results["cells"])
+                columns |= probe_columns(corpus, results)
 
         sections = [f"# {comparison.title}", training_summary(comparison)]
         files = [self.folder / "table.md"]
@@ -86,8 +86,8 @@ class ComparisonExperiment(Experiment):
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
             if results["kind"] == "probe":
-                sections.append(accuracy_table(results["cells"]).rstrip())
-                draw_heat_maps(results["cells"], f"Accuracy of the probe: {corpus}", *figures)
+                sections.append(accuracy_table(results).rstrip())
+                draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
                 continue
             warning = self._warning(evaluations[corpus], results)
             if warning:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..evaluation.data import load_dictionary, load_split
 from ..results.data_folder import DataFolder
-from ..results.measurements import Measurement, model_label
+from ..results.labels import model_label
+from ..results.measurements import Measurement
 
 #: Smallest fraction of the unigram entropy by which the loss of a trained model is lower.
 MIN_GAIN = 0.1

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from ..reporting.markdown import NOTHING
-from ..results.measurements import Measurement, model_label
+from ..results.labels import model_label
+from ..results.measurements import Measurement
 from .datasets import PaperDataset
 from .recipe import Scale
 from .report_tables import perplexity_grid, table_rows

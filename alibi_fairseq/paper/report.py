@@ -18,7 +18,8 @@ from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
 from alibi_fairseq.reporting.markdown import literal
 from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.measurements import Measurement, size_text
+from alibi_fairseq.results.labels import size_text
+from alibi_fairseq.results.measurements import Measurement
 
 
 class ReportWriter:

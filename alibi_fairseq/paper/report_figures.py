@@ -14,15 +14,9 @@ from alibi_fairseq.paper.report_data import Cases, ReportData
 from alibi_fairseq.paper.report_tables import JOINED, printed_speeds, table_rows
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.perplexity_by_length import without_length
-from alibi_fairseq.results.measurements import (
-    METHOD_NAMES,
-    Measurement,
-    Series,
-    group_by_model,
-    method_name,
-    method_order,
-    model_label,
-)
+from alibi_fairseq.results.labels import METHOD_NAMES, method_name, method_order, model_label
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.model_groups import Series, group_by_model
 
 PAIR = ("alibi", "sinusoidal")
 WIKITEXT = "WikiText-103, validation"

@@ -10,14 +10,9 @@ from typing import NamedTuple
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.report_data import Cases, ReportData
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.measurements import (
-    Measurement,
-    Series,
-    group_by_model,
-    method_name,
-    method_order,
-    model_label,
-)
+from alibi_fairseq.results.labels import method_name, method_order, model_label
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.model_groups import Series, group_by_model
 
 SWEEPS = ("table02", "table03", "table04")
 TEST_SETS = ("table06", "table07", "table09", "table10")

@@ -9,13 +9,8 @@ from dataclasses import replace
 
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.measurements import (
-    Measurement,
-    Series,
-    TextKey,
-    group_by_model,
-    text_names,
-)
+from alibi_fairseq.results.measurements import Measurement, TextKey, text_names
+from alibi_fairseq.results.model_groups import Series, group_by_model
 
 #: Additional columns of a table: header → (position method, training length) → text.
 Columns = Mapping[str, Mapping[tuple[str, int | None], str]]

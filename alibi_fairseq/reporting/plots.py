@@ -23,7 +23,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.measurements import Measurement, Series, caption
+from alibi_fairseq.reporting.caption import caption
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.model_groups import Series
 
 # Okabe and Ito's colors, which color-blind readers can distinguish, then darker ones. Markers and
 # line styles distinguish the methods in print.

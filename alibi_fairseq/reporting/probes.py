@@ -7,7 +7,8 @@ import os
 import statistics
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -16,48 +17,66 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from alibi_fairseq.reporting import markdown, plots
-from alibi_fairseq.results.measurements import method_order, model_label
+from alibi_fairseq.results.measurements import Measurement, measurements_of
+from alibi_fairseq.results.model_groups import ModelKey, Series, split_by_model
+from alibi_fairseq.results.schema import Role
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
 #: repeats the string's symbols in any order stays far below it, though far above guessing.
 MIN_LEARNED_ACCURACY = 0.5
 #: Multiples of the training length in tables of models.
 COLUMN_MULTIPLES = (1, 4)
-#: Position method and training length.
-Model = tuple[str, int]
 
 
-def by_length(cells: Iterable[dict]) -> dict[Model, dict[float, list[float]]]:
-    """Return the accuracies of each model, in table order, by multiple of its training length.
+@dataclass(frozen=True)
+class ProbedModel:
+    """Model tested on a probe, with one or several seeds.
 
-    The list has one accuracy per seed, averaged over all depths.
+    Attributes:
+        key: position method and training length.
+        label: name in tables and figures.
+        measurements: accuracies by run, length, and depth.
+        accuracies: accuracies of the seeds, averaged over depths, by multiple of the training
+            length, ascending.
     """
-    depths: dict = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for cell in cells:
-        model = (cell["position_method"], cell["train_length"])
-        multiple = cell["length"] / cell["train_length"]
-        depths[model][multiple][cell.get("seed")].append(cell["accuracy"])
-    accuracies: dict[Model, dict[float, list[float]]] = {}
-    for model in sorted(depths, key=_model_order):
-        accuracies[model] = {}
-        for multiple, by_seed in sorted(depths[model].items()):
-            accuracies[model][multiple] = [statistics.fmean(values) for values in by_seed.values()]
+
+    key: ModelKey
+    label: str
+    measurements: Sequence[Measurement]
+    accuracies: dict[float, list[float]]
+
+
+def probed_models(results: dict) -> list[ProbedModel]:
+    """Return the models of a probe's results file, in table order.
+
+    As in tables of perplexity, only seeds of the same model share a row.
+    """
+    return [
+        ProbedModel(
+            key=(series.position_method, series.train_length),
+            label=series.label,
+            measurements=series.points,
+            accuracies=_accuracies(series),
+        )
+        for series in split_by_model(measurements_of(results))
+    ]
+
+
+def _accuracies(series: Series) -> dict[float, list[float]]:
+    """Return the accuracies of each seed, averaged over depths, by multiple of the training length."""
+    by_run: dict[int, dict[tuple, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for measurement in series.points:
+        if measurement.accuracy is not None:
+            run = measurement.identity(Role.RUN)
+            by_run[measurement.length][run].append(measurement.accuracy)
+    accuracies = {}
+    for length in sorted(by_run):
+        multiple = length / (series.train_length or length)
+        accuracies[multiple] = [statistics.fmean(values) for values in by_run[length].values()]
     return accuracies
 
 
-def _model_order(model: Model) -> tuple[tuple[int, str], int]:
-    """Return the sort key of a model in tables."""
-    method, train_length = model
-    return (method_order(method), train_length)
-
-
-def label(model: Model, cells: Iterable[dict]) -> str:
-    """Return the name of a model in tables, such as ``ALiBi, L=512``."""
-    names = {cell["position_method"]: cell.get("display_name") for cell in cells}
-    return model_label(*model, names[model[0]])
-
-
-def shown(values: Sequence[float] | None) -> str:
+def format_accuracy(values: Sequence[float] | None) -> str:
     """Format the mean over seeds in percent, with the standard deviation of several seeds."""
     if not values:
         return markdown.NOTHING
@@ -65,54 +84,57 @@ def shown(values: Sequence[float] | None) -> str:
     return f"{100 * statistics.fmean(values):.0f} %{spread}"
 
 
-def is_learned(cells: Iterable[dict]) -> bool:
+def is_learned(models: Sequence[ProbedModel]) -> bool:
     """Return True if any model has learned the task, or none was tested at its training length."""
     accuracies = [
-        statistics.fmean(by_multiple[1])
-        for by_multiple in by_length(cells).values()
-        if 1 in by_multiple
+        statistics.fmean(model.accuracies[1]) for model in models if 1 in model.accuracies
     ]
     return max(accuracies, default=1.0) >= MIN_LEARNED_ACCURACY
 
 
-def probe_columns(name: str, cells: Sequence[dict]) -> dict[str, dict]:
+def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]:
     """Return columns for a table of models: header → model → text.
 
-    There are no columns if no model has learned the task.
+    There are no columns if no model has learned the task. Models of one position method and
+    training length are separated by slashes.
     """
-    if not is_learned(cells):
+    models = probed_models(results)
+    if not models or not is_learned(models):
         return {}
-    accuracies = by_length(cells)
-    if not accuracies:
-        return {}
-    columns = {}
+    columns: dict[str, Mapping[ModelKey, str]] = {}
     for multiple in COLUMN_MULTIPLES:
+        texts: dict[ModelKey, list[str]] = defaultdict(list)
+        for model in models:
+            texts[model.key].append(format_accuracy(model.accuracies.get(multiple)))
         columns[f"{name} at {multiple} L"] = {
-            model: shown(by_multiple.get(multiple)) for model, by_multiple in accuracies.items()
+            key: " / ".join(accuracies) for key, accuracies in texts.items()
         }
     return columns
 
 
-def accuracy_table(cells: Sequence[dict]) -> str:
-    """Format accuracies in Markdown, a row per model, a column per multiple of training length L."""
-    accuracies = by_length(cells)
-    multiples = sorted(
-        {multiple for by_multiple in accuracies.values() for multiple in by_multiple}
-    )
+def accuracy_table(results: dict) -> str:
+    """Format accuracies in Markdown, a row per model, a column per multiple of training length L.
+
+    Args:
+        results: results file of a probe.
+    """
+    models = probed_models(results)
+    multiples = sorted({multiple for model in models for multiple in model.accuracies})
     rows = []
-    for model, by_multiple in accuracies.items():
-        values = [shown(by_multiple.get(multiple)) for multiple in multiples]
-        rows.append([label(model, cells), *values])
+    for model in models:
+        values = [format_accuracy(model.accuracies.get(multiple)) for multiple in multiples]
+        rows.append([model.label, *values])
     headers = [f"{multiple:g} L" for multiple in multiples]
     table = markdown.table(["trained ↓ tested at →", *headers], rows)
-    sequences = cells[0]["trials"]
-    chance = cells[0]["chance"]
-    depths = len({cell["depth"] for cell in cells})
+    records = results["cells"]
+    sequences = records[0]["trials"]
+    chance = records[0]["chance"]
+    depths = len({record["depth"] for record in records})
     text = (
         f"{table}\nSymbols repeated correctly, over {depths} depths of {sequences} sequences each; "
         f"guessing: {100 * chance:.0f} %.\n"
     )
-    if not is_learned(cells):
+    if not is_learned(models):
         text += (
             f"\nNo model repeats {MIN_LEARNED_ACCURACY:.0%} of them at its training length: none has "
             "learned the task, so the table says nothing about position methods.\n"
@@ -120,9 +142,16 @@ def accuracy_table(cells: Sequence[dict]) -> str:
     return text
 
 
-def draw_heat_maps(cells: Sequence[dict], title: str, *paths: str | os.PathLike) -> None:
-    """Draw one heat map per model of the accuracy by length and depth, averaged over seeds."""
-    models = list(by_length(cells))
+def draw_heat_maps(results: dict, title: str, *paths: str | os.PathLike) -> None:
+    """Draw one heat map per model of the accuracy by length and depth, averaged over seeds.
+
+    Args:
+        results: results file of a probe.
+        title: title of the figure.
+        paths: files to write.
+    """
+    models = probed_models(results)
+    all_depths = sorted({record["depth"] for record in results["cells"]})
     columns = min(len(models), 3)
     rows = math.ceil(len(models) / columns)
     with matplotlib.rc_context({**plots.SETTINGS, "axes.grid": False}):
@@ -133,30 +162,31 @@ def draw_heat_maps(cells: Sequence[dict], title: str, *paths: str | os.PathLike)
             unused.remove()
         used = panels[: len(models)]
         for axes, model in zip(used, models, strict=True):
-            image = _draw_heat_map(axes, model, cells)
+            image = _draw_heat_map(axes, model, all_depths)
         figure.colorbar(image, ax=used, label="Accuracy", shrink=0.9)
         figure.suptitle(textwrap.fill(title, 36 * columns))
         plots.save(figure, *paths)
 
 
-def _draw_heat_map(axes: Axes, model: Model, cells: Sequence[dict]) -> AxesImage:
-    """Draw the heat map of one model; its rows are the depths of all models."""
-    accuracies: dict[tuple[float, int], list[float]] = defaultdict(list)
-    for cell in cells:
-        if (cell["position_method"], cell["train_length"]) == model:
-            accuracies[cell["depth"], cell["length"]].append(cell["accuracy"])
-    depths = sorted({cell["depth"] for cell in cells})
+def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> AxesImage:
+    """Draw the heat map of one model, with a row per depth."""
+    accuracies: dict[tuple[float | None, int], list[float]] = defaultdict(list)
+    for measurement in model.measurements:
+        if measurement.accuracy is not None:
+            accuracies[measurement.depth, measurement.length].append(measurement.accuracy)
     lengths = sorted({length for _, length in accuracies})
     grid = []
     for depth in depths:
-        row = [statistics.fmean(accuracies.get((depth, n), [math.nan])) for n in lengths]
+        row = []
+        for length in lengths:
+            row.append(statistics.fmean(accuracies.get((depth, length), [math.nan])))
         grid.append(row)
     image = axes.imshow(grid, vmin=0, vmax=1, aspect="auto", cmap="viridis")
     for y, row in enumerate(grid):
         for x, value in enumerate(row):
             color = "black" if value > 0.6 else "white"
             axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", color=color)
-    axes.set_title(label(model, cells))
+    axes.set_title(model.label)
     axes.set_xticks(range(len(lengths)), map(str, lengths))
     axes.set_yticks(range(len(depths)), [f"{depth:.0%}" for depth in depths])
     axes.set_xlabel("Length (tokens)")

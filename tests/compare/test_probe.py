@@ -14,7 +14,6 @@ from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.evaluation.probe_cases import correct_symbols
-from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
 from alibi_fairseq.results.schema import load_results_file
 
 COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
@@ -113,33 +112,6 @@ def checks_accuracy(data, checkpoint):
         for n, place in enumerate(range(len(row) - 1 - COPY.size, len(row) - 1)):
             scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
             assert found[n] == (int(scores[0, -1].argmax()) == row[place])
-
-
-def cell(method, length, depth, accuracy, seed=1):
-    model = {"position_method": method, "train_length": 64, "seed": seed}
-    of_test = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
-    return {**model, **of_test, "accuracy": accuracy}
-
-
-def test_table_averages_depths_then_seeds():
-    cells = [cell("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
-    for seed, accuracy in ((1, 0.5), (2, 0.9)):
-        cells += [cell("alibi", 64, 0.0, accuracy, seed), cell("alibi", 64, 1.0, 1.0, seed)]
-        cells += [cell("alibi", 256, 0.0, 0.25, seed)]
-    text = accuracy_table(cells)
-    assert cells_of(text)[1:] == [
-        ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
-        ["No positions, L=64", "15 %", "–"],
-    ]
-    assert "guessing: 10 %" in text and "none has learned" not in text
-    assert probe_columns("copy", cells)["copy at 4 L"]["none", 64] == "–"
-
-
-def test_unlearned_probe_is_reported_and_dropped():
-    """Repeating the symbols in any order is above chance but is not copying."""
-    cells = [cell("none", 64, 0.0, 0.49), cell("none", 256, 0.0, 0.9)]
-    assert "none has learned" in accuracy_table(cells)
-    assert probe_columns("copy", cells) == {}
 
 
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):

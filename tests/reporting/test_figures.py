@@ -7,13 +7,9 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.reporting import perplexity_by_length, plots
 from alibi_fairseq.reporting.plots import line_of
-from alibi_fairseq.results.measurements import (
-    METHOD_NAMES,
-    Measurement,
-    Series,
-    group_by_model,
-    measurements_of,
-)
+from alibi_fairseq.results.labels import METHOD_NAMES
+from alibi_fairseq.results.measurements import Measurement, measurements_of
+from alibi_fairseq.results.model_groups import Series, group_by_model
 
 
 def draw(measured, path):

@@ -16,7 +16,8 @@ from alibi_fairseq.reporting.loss_by_position import (
     position_tables,
 )
 from alibi_fairseq.reporting.perplexity_by_length import to_markdown
-from alibi_fairseq.results.measurements import group_by_model, measurements_of
+from alibi_fairseq.results.measurements import measurements_of
+from alibi_fairseq.results.model_groups import group_by_model
 
 ENDS = [1, 2, 3, 4, 6]
 TOKENS = [200, 200, 200, 50, 400]

@@ -8,7 +8,9 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.paper.report_tables import perplexity_grid, table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.plots import line_of
-from alibi_fairseq.results.measurements import group_by_model, measurements_of, method_name
+from alibi_fairseq.results.labels import method_name
+from alibi_fairseq.results.measurements import measurements_of
+from alibi_fairseq.results.model_groups import group_by_model
 from alibi_fairseq.results.schema import load_results_file
 
 

@@ -1,0 +1,100 @@
+"""Names of models in tables and figures."""
+
+from __future__ import annotations
+
+import re
+
+#: Names of position methods, in the order of tables.
+METHOD_NAMES = {
+    "alibi": "ALiBi",
+    "sinusoidal": "Sinusoidal",
+    "learned": "Learned",
+    "rotary": "Rotary",
+    "t5": "T5 bias",
+    "transformer_xl": "Transformer-XL",
+    "none": "No positions",
+    "kerple": "KERPLE",
+    "sandwich": "Sandwich",
+    "xpos": "xPos",
+    "fox": "FoX",
+    "fire": "FIRE",
+    "cope": "CoPE",
+    "bam": "BAM",
+    "alibi_trainable_slopes": "ALiBi, trainable slopes",
+    "alibi_random_slopes": "ALiBi, random slopes",
+    "alibi_given_slopes": "ALiBi, other slopes",
+}
+#: Names of options in tables, by their names in results.
+OPTION_NAMES = {
+    "base": "base",
+    "percent": "percent",
+    "p_rope": "p-RoPE",
+    "logn": "logn",
+    "ssmax": "SSMax",
+}
+#: Option in the name of a method, and its value, which may be empty.
+LAYER_OPTION = r"_(base|percent|p_rope|logn|ssmax)(?:_([\d.e+-]+))?"
+#: Method of a layer with its options, such as ``rotary_p_rope_0.75@512×3``.
+LAYER_LABEL = re.compile(
+    r"(?P<method>.+?)(?P<options>(?:_(?:(?:base|percent|p_rope)_[\d.e+-]+|logn|ssmax))*)"
+    r"(?:@(?P<window>\d+))?(?:×(?P<count>\d+))?"
+)
+
+
+def model_label(method: str, train_length: int | None, display_name: str | None = None) -> str:
+    """Return ``ALiBi, L=512``, or the method alone without a training length.
+
+    Args:
+        method: position method.
+        train_length: training length in tokens.
+        display_name: name that a plugin gives its method.
+    """
+    name = display_name or method_name(method)
+    if train_length is None:
+        return name
+    return f"{name}, L={train_length}"
+
+
+def method_name(method: str) -> str:
+    """Return the name of a position method in tables and legends.
+
+    Methods of layers are joined: ``rotary_p_rope_0.75@512×3+none`` is "3 × Rotary, p-RoPE 0.75
+    (window 512) + No positions". Names that the tables do not know are left as they are.
+    """
+    if method in METHOD_NAMES:
+        return METHOD_NAMES[method]
+    layers = re.split(r"\+(?=[a-z])", method)  # not the plus of a number such as 1e+06
+    return " + ".join(_layer_name(layer) for layer in layers)
+
+
+def _layer_name(label: str) -> str:
+    """Return the name of the method of a layer, with its options, window, and number of layers."""
+    parts = LAYER_LABEL.fullmatch(label)
+    if parts is None or parts["method"] not in METHOD_NAMES:
+        return label
+    name = METHOD_NAMES[parts["method"]]
+    for option, value in re.findall(LAYER_OPTION, parts["options"]):
+        name += f", {OPTION_NAMES[option]} {value}".rstrip()
+    if parts["window"]:
+        name += f" (window {parts['window']})"
+    if parts["count"]:
+        name = f"{parts['count']} × {name}"
+    return name
+
+
+def method_order(method: str) -> tuple[int, str]:
+    """Return the sort key of a position method: ALiBi is first, unknown methods are last by name."""
+    known = list(METHOD_NAMES)
+    rank = known.index(method) if method in known else len(known)
+    return (rank, method)
+
+
+def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
+    """Return ``3 layers of width 128, 0.7M parameters`` as far as known."""
+    parts = []
+    if layers is not None and width is not None:
+        unit = "layer" if layers == 1 else "layers"
+        parts.append(f"{layers} {unit} of width {width}")
+    if parameters is not None:
+        parts.append(f"{parameters / 1e6:,.3g}M parameters")
+    return ", ".join(parts)

@@ -1,0 +1,70 @@
+"""Tables of accuracies on probes."""
+
+from __future__ import annotations
+
+import pytest
+from results_documents import cells_of, document
+
+from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
+
+
+def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> dict:
+    """Return a result record of a probe."""
+    model = {"position_method": method, "train_length": 64, "seed": seed}
+    case = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
+    return {**model, **case, "accuracy": accuracy, **changes}
+
+
+def probe_results(*records: dict) -> dict:
+    """Return a results file of a probe."""
+    return document(*records, kind="probe", corpus="copy")
+
+
+def test_table_averages_depths_then_seeds():
+    records = [record("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
+    for seed, accuracy in ((1, 0.5), (2, 0.9)):
+        records.append(record("alibi", 64, 0.0, accuracy, seed))
+        records.append(record("alibi", 64, 1.0, 1.0, seed))
+        records.append(record("alibi", 256, 0.0, 0.25, seed))
+    results = probe_results(*records)
+    text = accuracy_table(results)
+    assert cells_of(text)[1:] == [
+        ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
+        ["No positions, L=64", "15 %", "–"],
+    ]
+    assert "guessing: 10 %" in text and "none has learned" not in text
+    assert probe_columns("copy", results)["copy at 4 L"]["none", 64] == "–"
+
+
+@pytest.mark.parametrize(
+    "one, other, names",
+    [
+        ({"lr": 0.001}, {"lr": 0.002}, ["lr 0.001", "lr 0.002"]),
+        (
+            {"train_command": "fairseq-train data-1 --seed 1 --lr 0.1"},
+            {"train_command": "fairseq-train data-2 --seed 2 --lr 0.1"},
+            ["data-1", "data-2"],
+        ),
+        ({"updates": 10}, {"updates": 20}, ["10 updates", "20 updates"]),
+        ({"seed": None}, {"seed": 1}, ["seed 1", "unknown seed"]),
+    ],
+    ids=["learning rate", "training data", "updates", "unknown seed"],
+)
+def test_different_models_are_not_averaged(one, other, names):
+    results = probe_results(
+        record("alibi", 64, 0.0, 0.5, **{"seed": 1, **one}),
+        record("alibi", 64, 0.0, 0.9, **{"seed": 2, **other}),
+    )
+    results["provenance"]["seed"] = None
+    rows = cells_of(accuracy_table(results))[1:]
+    assert [row[0] for row in rows] == [f"ALiBi, L=64 ({name})" for name in names]
+    assert {row[1] for row in rows} == {"50 %", "90 %"}
+    columns = probe_columns("copy", results)
+    assert sorted(columns["copy at 1 L"]["alibi", 64].split(" / ")) == ["50 %", "90 %"]
+
+
+def test_unlearned_probe_is_reported_and_dropped():
+    """Repeating the symbols in any order is above chance but is not copying."""
+    results = probe_results(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))
+    assert "none has learned" in accuracy_table(results)
+    assert probe_columns("copy", results) == {}
