@@ -12,7 +12,8 @@ from ..results.labels import model_label
 from ..results.measurements import Measurement
 from .datasets import PaperDataset
 from .recipe import Scale
-from .report_tables import perplexity_grid, table_rows
+from .report_tables import perplexity_grid
+from .table_rows import table_rows
 from .tables import curve_evaluations, evaluations, points, title
 
 

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper import published, report_tables
 from alibi_fairseq.paper.report_data import ReportData, machine_of
 from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
@@ -103,7 +102,7 @@ def write_report(
     has_speeds = bool(results.speeds())
     items = []
     for item in report_tables.TABLES:
-        is_on_corpus = paper.about(item)["corpus"] in corpora
+        is_on_corpus = published.about(item)["corpus"] in corpora
         if with_paper or is_on_corpus or (item == "table01" and has_speeds):
             items.append(item)
     sources = "results files and the paper's tables as data" if items else "results files"
@@ -223,7 +222,7 @@ def _section_title(corpus: str | None, model: str | None, points: list[Measureme
 
 def _caveat(corpus: str | None, points: list[Measurement]) -> str:
     """Return why measurements are not comparable with the paper's, or an empty string."""
-    if corpus is None or paper.settings(corpus) is None:
+    if corpus is None or published.settings(corpus) is None:
         name = literal(str(corpus))
         return f"{name} is not a text of the paper, so its numbers are not comparable.\n"
     reasons = dict.fromkeys(point.unlike_paper for point in points if point.unlike_paper)
@@ -237,15 +236,15 @@ def paper_sections(report: ReportWriter, results: ReportData, items: list[str]) 
     """Add the paper's tables and figures with our numbers."""
     report.page.append("## Comparison with the paper\n")
     for item in items:
-        about = paper.about(item)
+        about = published.about(item)
         corpus = f"{about['corpus']}: " if item != "table01" else ""
         title = f"{about['name']}. {corpus}{about['content']}"
         for text, part in results.by_text(about["corpus"]):
             text_suffix = f" ({text})" if text else ""
             body = report_tables.table(item, part)
-            report.table(f"{item} {text}", title + text_suffix, body, paper.notes(item))
+            report.table(f"{item} {text}", title + text_suffix, body, published.notes(item))
             for name, (after, caption, draw) in FIGURES.items():
                 if after == item:
-                    notes = "; ".join(paper.notes(name))
+                    notes = "; ".join(published.notes(name))
                     full_caption = f"{caption}{text_suffix}. {notes}".rstrip(" .")
                     report.figure(f"{name} {text}", full_caption, partial(draw, part))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper import published
 from alibi_fairseq.results.measurements import Measurement, measurements_of, text_names
 from alibi_fairseq.results.schema import load_results_file
 
@@ -63,7 +63,7 @@ class ReportData:
 
         The name distinguishes the texts. It is empty if there is only one.
         """
-        model = paper.model(corpus)
+        model = published.model(corpus)
         texts = [
             point.text for point in self.points if point.corpus == corpus and point.model == model
         ]
@@ -81,7 +81,7 @@ class ReportData:
             if document["kind"] != "training" or document["corpus"] != corpus:
                 continue
             for cell in document["cells"]:
-                if cell["subset"] == "valid" and cell.get("model") == paper.model(corpus):
+                if cell["subset"] == "valid" and cell.get("model") == published.model(corpus):
                     validations.append(cell)
         return sorted(validations, key=lambda cell: cell["updates"])
 
@@ -173,7 +173,7 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
         corpus: corpus of the results.
         text: tokenizer and sizes (``provenance.text``).
     """
-    setting = paper.settings(corpus)
+    setting = published.settings(corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
     if text is None:
@@ -191,7 +191,7 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
 
 def why_not_comparable(corpus: str, point: Measurement) -> str | None:
     """Return why a measurement is not comparable with the paper's, or None."""
-    setting = paper.settings(corpus)
+    setting = published.settings(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
     if point.model != setting["model"]:

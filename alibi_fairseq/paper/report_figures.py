@@ -9,9 +9,11 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper import published
 from alibi_fairseq.paper.report_data import Cases, ReportData
-from alibi_fairseq.paper.report_tables import JOINED, printed_speeds, table_rows
+from alibi_fairseq.paper.report_tables import JOINED
+from alibi_fairseq.paper.speed_table import printed_speeds
+from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.perplexity_by_length import without_length
 from alibi_fairseq.results.labels import METHOD_NAMES, method_name, method_order, model_label
@@ -43,8 +45,8 @@ def by_length(
     for panel, items in panels.items():
         lines: list[Series] = []
         for item in items.split():
-            ours = results.comparable(paper.about(item)["corpus"])
-            rows = table_rows(paper.points(item), ours, joined=item in JOINED)
+            ours = results.comparable(published.about(item)["corpus"])
+            rows = table_rows(published.points(item), ours, joined=item in JOINED)
             lines += [row.paper for row in rows]
             for row in rows:
                 lines += row.ours
@@ -106,7 +108,7 @@ def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
     panels = []
     for side, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
         lines = []
-        for row in paper.rows("figure05"):
+        for row in published.rows("figure05"):
             if row["panel"] == side:
                 label = model_label(row["position_method"], row["train_length"])
                 lines.append(_end_point(row, label))
@@ -134,7 +136,7 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     Otherwise they are evaluations of checkpoints of the run, at the hours that its validation after
     the same number of updates recorded.
     """
-    corpus = paper.about("figure05")["corpus"]
+    corpus = published.about("figure05")["corpus"]
     method = row["position_method"]
     train_length = row["train_length"]
     length = row["length"]
@@ -152,7 +154,7 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     for point in results.points:
         is_of_run = (
             point.corpus == corpus
-            and point.model == paper.model(corpus)
+            and point.model == published.model(corpus)
             and point.position_method == method
             and point.train_length == train_length
             and point.model_overrides is None
@@ -172,7 +174,7 @@ def _printed_train_speeds() -> Speeds:
     """Return the training speeds of Figure 7 in words per second."""
     return {
         (row["position_method"], row["train_length"]): row["train_words_per_second"]
-        for row in paper.rows("figure07")
+        for row in published.rows("figure07")
     }
 
 
@@ -219,7 +221,7 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
 
     Our speeds come from the training records, per GPU (or process).
     """
-    printed = paper.points("figure08")
+    printed = published.points("figure08")
     panels = [_quality_panel("the paper, one V100", "words", _printed_train_speeds(), printed)]
     recorded = _recorded_train_speeds(results)
     models = {(point.position_method, point.train_length) for point in printed} & recorded.keys()

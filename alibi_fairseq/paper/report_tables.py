@@ -1,20 +1,27 @@
-"""The paper's tables with our numbers next to them, and verdicts on the differences."""
+"""The paper's tables with our numbers next to them.
+
+A table of the paper becomes rows (:mod:`.table_rows`), one per model. A grid has several lines per
+row: the paper's numbers, ours, and their difference.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.report_data import Cases, ReportData
+from alibi_fairseq.paper import published
+from alibi_fairseq.paper.report_data import ReportData
+from alibi_fairseq.paper.seed_noise import difference, legend
+from alibi_fairseq.paper.speed_table import speed_table
+from alibi_fairseq.paper.table_rows import Row, has_update_count, table_rows
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.labels import method_name, method_order, model_label
+from alibi_fairseq.results.labels import model_label
 from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series, group_by_model
+from alibi_fairseq.results.model_groups import Series
 
+#: Tables of perplexity and evaluation speed by evaluation length.
 SWEEPS = ("table02", "table03", "table04")
+#: Tables of perplexity on the validation and the test split.
 TEST_SETS = ("table06", "table07", "table09", "table10")
 #: Tables with one row for all models of a method, each evaluated at its training length. Only ALiBi
 #: has a row per model.
@@ -26,17 +33,14 @@ COSTS = {
     "table11": _LARGE_COSTS,
     "table12": _LARGE_COSTS,
 }
+#: Tables of perplexities.
 PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
+#: All tables of the paper, in its order.
 TABLES = ("table01", *PERPLEXITY_TABLES)
 
-# Evaluation speeds: label and attribute of a measurement. The paper has only the first.
-_SPEEDS = (("batch 1", "tokens_per_second_batch_1"), ("full batches", "tokens_per_second"))
-
-# Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
-# 46.7k and 50k updates.
-_UPDATES_TOLERANCE = 0.02
-
-# Tables with more columns are transposed.
+#: Attribute of a measurement by kind of evaluation speed. The paper has only the first.
+_SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
+#: Largest number of columns. Grids with more are transposed.
 _MAX_COLUMNS = 8
 
 
@@ -48,8 +52,8 @@ def table(item: str, results: ReportData) -> str:
     """
     if item == "table01":
         return speed_table(results.speeds())
-    corpus = paper.about(item)["corpus"]
-    printed = paper.points(item)
+    corpus = published.about(item)["corpus"]
+    printed = published.points(item)
     ours = results.comparable(corpus)
     rows = table_rows(printed, ours, joined=item in JOINED)
     columns: Sequence = sorted({point.length for point in printed})
@@ -79,73 +83,6 @@ def table(item: str, results: ReportData) -> str:
     return "\n".join(parts)
 
 
-class Row(NamedTuple):
-    """One model of a table of the paper: the paper's numbers, and ours by variant of the model."""
-
-    paper: Series
-    ours: Sequence[Series] = ()
-
-
-def point_label(point: Measurement) -> str:
-    """Return the name of a measurement's model, ``ALiBi, L=512``."""
-    return model_label(point.position_method, point.train_length)
-
-
-def table_rows(
-    printed: Sequence[Measurement],
-    ours: Iterable[Measurement],
-    joined: bool = False,
-    label: Callable[[Measurement], str] = point_label,
-) -> list[Row]:
-    """Return the rows of a table of the paper in its order, with our measurements of each model.
-
-    Args:
-        printed: the paper's measurements.
-        ours: measurements in the paper's setting on the table's corpus.
-        joined: whether each method except ALiBi has only one row, as in Tables 5 and 8.
-        label: function that returns the label of a printed measurement's row.
-    """
-    cases = {(point.subset, point.length, point.stride) for point in printed}
-    usable = [point for point in ours if (point.subset, point.length, point.stride) in cases]
-    printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
-    for point in printed:
-        if joined and point.position_method != "alibi":
-            name = f"{method_name(point.position_method)}, L = evaluation length"
-        else:
-            name = label(point)
-        printed_by_row[name].append(point)
-    return [_table_row(name, members, usable) for name, members in printed_by_row.items()]
-
-
-def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -> Row:
-    """Create a row from the paper's measurements in it and our measurements of any model."""
-    method = printed[0].position_method
-    train_lengths = {point.train_length for point in printed}
-    train_length = train_lengths.pop() if len(train_lengths) == 1 else None
-    same_model = [point for point in ours if any(_is_same_model(point, other) for other in printed)]
-    if train_length is None:
-        same_model = [point for point in same_model if point.length == point.train_length]
-    variants: dict[str, list[Measurement]] = defaultdict(list)
-    for model in group_by_model(same_model):
-        variants[model.variant] += model.points
-    our_series = [
-        Series(method, train_length, points, name, variant) for variant, points in variants.items()
-    ]
-    return Row(Series(method, train_length, printed, name, "paper", printed=True), our_series)
-
-
-def _is_same_model(point: Measurement, printed: Measurement) -> bool:
-    return (
-        point.position_method == printed.position_method
-        and point.train_length == printed.train_length
-        and _is_same_updates(point.updates or 0, printed.updates)
-    )
-
-
-def _is_same_updates(ours: int, printed: int | None) -> bool:
-    return printed is None or abs(ours - printed) <= _UPDATES_TOLERANCE * printed
-
-
 def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     """Insert the rows of models by other authors, in the paper's order."""
     row_by_model = {}
@@ -153,7 +90,7 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
         for point in row.paper.points:
             row_by_model[point.position_method, point.train_length] = row
     all_rows = []
-    for printed in paper.rows(item):
+    for printed in published.rows(item):
         model = (printed["position_method"], printed["train_length"])
         all_rows.append(row_by_model.get(model) or _row_as_printed(printed))
     return all_rows
@@ -193,11 +130,17 @@ def _grid(lines: list[GridLine], columns: Sequence, corner: str = markdown.CORNE
 
 
 class Side(NamedTuple):
-    """One side of a comparison with the paper."""
+    """One side of a row: the paper's numbers of a model, or ours.
 
-    source: str  # "paper", or a name of ours
+    Attributes:
+        source: ``paper``, or the name of our numbers.
+        series: measurements of this side.
+        printed: the paper's measurements of the model.
+    """
+
+    source: str
     series: Series
-    printed: Series  # the paper's numbers of the model
+    printed: Series
 
     @property
     def is_paper(self) -> bool:
@@ -206,18 +149,23 @@ class Side(NamedTuple):
 
 
 def _sides(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
-    """Yield the paper's numbers of each row, then ours.
+    """Yield the paper's side of each row, then ours, one per variant of the model.
 
-    A row without measurements of ours has one empty side, except for models by other authors.
+    Our side is empty if nothing has been measured. Models by other authors have only the paper's.
+
+    Args:
+        rows: the models.
+        name: source of our numbers.
     """
-    nothing_measured = [Series("", None, ())]
-    for printed, ours in rows:
-        yield Side("paper", printed, printed)
-        if not printed.position_method:
+    nothing_measured = Series("", None, ())
+    for row in rows:
+        yield Side("paper", row.paper, row.paper)
+        is_by_other_authors = not row.paper.position_method
+        if is_by_other_authors:
             continue
-        for series in ours or nothing_measured:
+        for series in row.ours or [nothing_measured]:
             source = f"{name} ({series.variant})" if series.variant else name
-            yield Side(source, series, printed)
+            yield Side(source, series, row.paper)
 
 
 def _by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
@@ -245,17 +193,18 @@ def perplexity_grid(
     for side in _sides(rows, name):
         points = _by_column(side.series, columns)
         printed = _by_column(side.printed, columns)
-        pairs = list(zip(points, printed, strict=True))
         cells = []
-        for point, printed_point in pairs:
+        differences = []
+        for point, printed_point in zip(points, printed, strict=True):
             is_empty = point is None and printed_point is None
             cells.append(markdown.NOTHING if is_empty else markdown.point(point))
+            if corpus:
+                differences.append(difference(corpus, point, printed_point))
         lines.append(GridLine(side.printed.name, side.source, cells))
         if side.is_paper:
             continue
         our_points += side.series.points
         if corpus and side.series.points:
-            differences = [difference(corpus, *pair) for pair in pairs]
             lines.append(GridLine(side.printed.name, "difference", differences))
     grid = _grid(lines, columns)
     note = markdown.past_end_note(our_points)
@@ -268,7 +217,9 @@ def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     for side in _sides(rows):
         points = _by_column(side.series, columns)
         missing = markdown.NOTHING if side.is_paper else markdown.MISSING
-        for batch, attribute in _SPEEDS[:1] if side.is_paper else _SPEEDS:
+        for batch, attribute in _SPEED_ATTRIBUTES.items():
+            if side.is_paper and batch != "batch 1":
+                continue
             cells = [_speed(point, attribute, missing) for point in points]
             lines.append(GridLine(side.printed.name, f"{side.source}, {batch}", cells))
     return _grid(lines, columns)
@@ -284,16 +235,22 @@ def _speed(point: Measurement | None, attribute: str, missing: str) -> str:
     return f"{speed:.0f}"
 
 
-def _cost_grid(item: str, rows: list[Row], training: list[dict]) -> str:
-    """Format the training costs of each model, the paper's and those in our training records."""
+def _cost_grid(item: str, rows: list[Row], validations: list[dict]) -> str:
+    """Format the training costs of each model, the paper's and ours.
+
+    Args:
+        item: table of the paper.
+        rows: the models.
+        validations: result records of our trainings, in order of their updates.
+    """
     printed_costs = {}
-    for row in paper.rows(item):
+    for row in published.rows(item):
         printed_costs[model_label(row["position_method"], row["train_length"])] = row
     lines = []
     for side in _sides(rows):
         costs = printed_costs[side.printed.name]
         if not side.is_paper:
-            costs = _recorded_costs(costs, training)
+            costs = _recorded_costs(costs, validations)
         cells = [_cost(title, costs.get(key)) for title, key in COSTS[item].items()]
         lines.append(GridLine(side.printed.name, side.source, cells))
     return _grid(lines, list(COSTS[item]), corner="model")
@@ -306,160 +263,27 @@ def _cost(title: str, value: float | None) -> str:
     return f"{value:.1f} GB" if title == "memory" else markdown.thousands(value)
 
 
-def _recorded_costs(printed: dict, training: list[dict]) -> dict:
+def _recorded_costs(printed: dict, validations: list[dict]) -> dict:
     """Return the costs of our run at the paper's update count, with the paper's keys and units.
 
     Args:
         printed: the paper's row of the model.
-        training: validations of our runs, in order of their updates. The last match counts.
+        validations: result records of our trainings, in order of their updates. The last record
+            of the model counts.
     """
     costs: dict = {}
-    for cell in training:
+    for record in validations:
         is_same_model = (
-            cell["position_method"] == printed["position_method"]
-            and cell["train_length"] == printed["train_length"]
+            record["position_method"] == printed["position_method"]
+            and record["train_length"] == printed["train_length"]
         )
-        if not is_same_model or not _is_same_updates(cell["updates"], printed.get("updates")):
+        if not is_same_model or not has_update_count(record["updates"], printed.get("updates")):
             continue
-        costs = {key: cell[key] for key in ("updates", "gpu_hours") if key in cell}
-        memory = cell.get("peak_memory_mb")
+        costs = {key: record[key] for key in ("updates", "gpu_hours") if key in record}
+        memory = record.get("peak_memory_mb")
         if memory:
             costs["train_memory_gb"] = memory / 1000
-        speed = cell.get("tokens_per_second")
+        speed = record.get("tokens_per_second")
         if speed:
-            costs["train_words_per_second"] = speed / cell.get("processes", 1)
+            costs["train_words_per_second"] = speed / record.get("processes", 1)
     return costs
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Variation of perplexity between runs that differ only in the seed.
-
-    Attributes:
-        spread: one standard deviation.
-        range: largest gap among five seeds, None where it has not been reported.
-        highest: largest perplexity to which the noise applies, twice the one it was measured at.
-            Models that fail to extrapolate are not judged by it.
-    """
-
-    spread: float
-    range: float | None
-    highest: float
-
-    def verdict(self, ours: float, printed: float) -> str:
-        """Return ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside.
-
-        The verdict is empty where the noise is unknown.
-        """
-        if printed > self.highest:
-            return ""
-        gap = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
-        if gap <= self.spread:
-            return "="
-        if self.range is not None and gap <= self.range:
-            return "~"
-        return "≠"
-
-
-def noise_of(corpus: str, train_length: int) -> Noise | None:
-    """Return the noise of a corpus, or None if it is unknown.
-
-    The noise is the one measured at this training length, or else the largest known one.
-    """
-    known = [row for row in paper.rows("noise") if row["corpus"] == corpus]
-    deviations = [row for row in known if row["statistic"] == "standard_deviation"]
-    if not deviations:
-        return None
-    largest = max(deviations, key=lambda row: row["perplexity"])
-    same_length = [row for row in deviations if row["train_length"] == train_length]
-    row = same_length[0] if same_length else largest
-    ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
-    return Noise(
-        spread=row["perplexity"],
-        range=max(ranges, default=None),
-        highest=2 * row["measured_at_perplexity"],
-    )
-
-
-def difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
-    """Format our perplexity minus the paper's, with a verdict if the text is the paper's."""
-    if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
-        return markdown.NOTHING
-    gap = markdown.difference(ours.perplexity - printed.perplexity)
-    noise = noise_of(corpus, printed.train_length)
-    if noise is None or ours.other_text:
-        return gap
-    return f"{gap} {noise.verdict(ours.perplexity, printed.perplexity)}".rstrip()
-
-
-def legend(corpus: str) -> str:
-    """Return the explanation of the signs after differences, with the reports they are based on."""
-    noise = noise_of(corpus, 0)
-    if noise is None:
-        return "The variation between seeds on this corpus has not been reported, so there are no verdicts."
-    known = [row for row in paper.rows("noise") if row["corpus"] == corpus]
-    text = (
-        f"Difference: ours − paper; = within one standard deviation between seeds ({noise.spread}"
-    )
-    for row in known:
-        if row["statistic"] == "standard_deviation" and row["perplexity"] != noise.spread:
-            text += f"; {row['perplexity']} at L={row['train_length']}"
-    text += ")"
-    if noise.range is not None:
-        text += f", ~ within the range of five seeds ({noise.range})"
-    text += f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, where it was never measured."
-    for row in known:
-        if row["statistic"] == "largest_gap":
-            text += f" Two sets of runs by the paper's author differ by up to {row['perplexity']}."
-    return text
-
-
-def speed_table(machines: Mapping[str, Cases]) -> str:
-    """Format Table 1 and its counterpart for each machine, with every case that was measured."""
-    printed = printed_speeds()
-    parts = ["The paper, one V100:\n\n" + _speeds(printed, "words")]
-    nothing_measured: dict[str, Cases] = {"not measured yet": {}}
-    for machine, cases in (machines or nothing_measured).items():
-        all_cases: dict[tuple[str, int], dict[str, float]] = dict.fromkeys(printed, {})
-        all_cases.update(cases)
-        parts.append(f"Ours, {markdown.literal(machine)}:\n\n{_speeds(all_cases, 'tokens')}")
-    return "\n".join(parts)
-
-
-def printed_speeds() -> Cases:
-    """Return the paper's Table 1, in words per second and MB."""
-    return {
-        (row["position_method"], row["train_length"]): {
-            "train": row["train_words_per_second"],
-            "evaluate": row["eval_words_per_second"],
-            "memory": 1000 * row["train_memory_gb"],
-        }
-        for row in paper.rows("table01")
-    }
-
-
-def _speeds(cases: Cases, unit: str) -> str:
-    """Format speeds and memory with their relation to the sinusoidal model of the same length."""
-    headers = ["method", "L", f"train {unit}/s", "× sinusoidal", f"evaluation {unit}/s"]
-    headers += ["× sinusoidal", "train memory (MB)", "− sinusoidal"]
-    lines = []
-    for method, length in sorted(cases, key=lambda case: (method_order(case[0]), case[1])):
-        values = cases[method, length]
-        reference = cases.get(("sinusoidal", length), {})
-        line = [method_name(method), str(length)]
-        for key in ("train", "evaluate", "memory"):
-            line += _value_and_relation(key, values.get(key), reference.get(key))
-        lines.append(line)
-    return markdown.table(headers, lines)
-
-
-def _value_and_relation(key: str, value: float | None, reference: float | None) -> tuple[str, str]:
-    """Format a speed and its ratio to the reference, or a memory size and its difference from it."""
-    if value is None:
-        return markdown.MISSING, markdown.NOTHING
-    is_memory = key == "memory"
-    text = f"{value:.0f}" if is_memory else markdown.thousands(value)
-    if reference is None:
-        return text, markdown.NOTHING
-    relation = f"{value - reference:+.0f}" if is_memory else f"{value / reference:.2f}"
-    return text, relation

@@ -13,7 +13,7 @@ import alibi_fairseq.paper
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.paper.report_data import why_not_comparable
-from alibi_fairseq.paper.report_tables import Noise, noise_of
+from alibi_fairseq.paper.seed_noise import Noise, noise_of
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")

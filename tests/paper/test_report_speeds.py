@@ -5,7 +5,7 @@ from dataclasses import replace
 from results_documents import cells_of, document
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import report_figures, report_tables
+from alibi_fairseq.paper import report_figures, speed_table
 from alibi_fairseq.paper.report import write_report
 from alibi_fairseq.paper.report_data import ReportData, collect
 from alibi_fairseq.results.measurements import Measurement
@@ -34,7 +34,7 @@ def speeds(*documents):
 
 def test_speed_ratios_use_our_sinusoidal_model():
     measured = (cell("sinusoidal", rate=2000.0, peak_memory_mb=500.0), cell(rate=3000.0))
-    text = report_tables.speed_table(speeds(document(*measured, kind="benchmark")))
+    text = speed_table.speed_table(speeds(document(*measured, kind="benchmark")))
     assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
     by_case = {tuple(row[:2]): row[2:] for row in cells_of(text[text.index("Ours") :])[1:]}
     assert by_case["Sinusoidal", "512"][:2] == ["2.0k", "1.00"]
@@ -44,7 +44,7 @@ def test_speed_ratios_use_our_sinusoidal_model():
 
 
 def test_printed_speed_ratios_use_printed_sinusoidal_model():
-    rows = cells_of(report_tables.speed_table({}).partition("Ours")[0])
+    rows = cells_of(speed_table.speed_table({}).partition("Ours")[0])
     by_case = {tuple(row[:2]): row[2:] for row in rows[1:]}
     assert by_case["T5 bias", "3072"][1] == "0.28"
     assert by_case["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]

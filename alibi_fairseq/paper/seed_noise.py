@@ -1,0 +1,92 @@
+"""Variation of perplexity between seeds, and verdicts on differences from the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alibi_fairseq.paper import published
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.measurements import Measurement
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Variation of perplexity between runs that differ only in the seed.
+
+    Attributes:
+        spread: one standard deviation.
+        range: largest gap among five seeds, None where it has not been reported.
+        highest: largest perplexity to which the noise applies, twice the one it was measured at.
+            Models that fail to extrapolate are not judged by it.
+    """
+
+    spread: float
+    range: float | None
+    highest: float
+
+    def verdict(self, ours: float, printed: float) -> str:
+        """Return ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside.
+
+        The verdict is empty where the noise is unknown.
+        """
+        if printed > self.highest:
+            return ""
+        gap = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
+        if gap <= self.spread:
+            return "="
+        if self.range is not None and gap <= self.range:
+            return "~"
+        return "≠"
+
+
+def noise_of(corpus: str, train_length: int) -> Noise | None:
+    """Return the noise of a corpus, or None if it is unknown.
+
+    The noise is the one measured at this training length, or else the largest known one.
+    """
+    known = [row for row in published.rows("noise") if row["corpus"] == corpus]
+    deviations = [row for row in known if row["statistic"] == "standard_deviation"]
+    if not deviations:
+        return None
+    largest = max(deviations, key=lambda row: row["perplexity"])
+    same_length = [row for row in deviations if row["train_length"] == train_length]
+    row = same_length[0] if same_length else largest
+    ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
+    return Noise(
+        spread=row["perplexity"],
+        range=max(ranges, default=None),
+        highest=2 * row["measured_at_perplexity"],
+    )
+
+
+def difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
+    """Format our perplexity minus the paper's, with a verdict if the text is the paper's."""
+    if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
+        return markdown.NOTHING
+    gap = markdown.difference(ours.perplexity - printed.perplexity)
+    noise = noise_of(corpus, printed.train_length)
+    if noise is None or ours.other_text:
+        return gap
+    return f"{gap} {noise.verdict(ours.perplexity, printed.perplexity)}".rstrip()
+
+
+def legend(corpus: str) -> str:
+    """Return the explanation of the signs after differences, with the reports they are based on."""
+    noise = noise_of(corpus, 0)
+    if noise is None:
+        return "The variation between seeds on this corpus has not been reported, so there are no verdicts."
+    known = [row for row in published.rows("noise") if row["corpus"] == corpus]
+    text = (
+        f"Difference: ours − paper; = within one standard deviation between seeds ({noise.spread}"
+    )
+    for row in known:
+        if row["statistic"] == "standard_deviation" and row["perplexity"] != noise.spread:
+            text += f"; {row['perplexity']} at L={row['train_length']}"
+    text += ")"
+    if noise.range is not None:
+        text += f", ~ within the range of five seeds ({noise.range})"
+    text += f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, where it was never measured."
+    for row in known:
+        if row["statistic"] == "largest_gap":
+            text += f" Two sets of runs by the paper's author differ by up to {row['perplexity']}."
+    return text
