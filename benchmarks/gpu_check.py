@@ -1,9 +1,9 @@
 """Tests and benchmarks that require a GPU: ``scripts/gpu_check.sh`` runs this module.
 
-The parts run in order of importance: tests marked ``gpu`` first, then the benchmarks. Each part is a
-separate process with a time limit, and a benchmark writes its JSON when it ends. If a part fails or
-exceeds its limit, the others still run. With ``--rehearse``, the same parts run on the CPU at the
-smallest size.
+The parts run in order of importance: tests marked ``gpu`` first, then the benchmarks. Each part is
+a separate process with a time limit, and a benchmark writes its JSON when it ends. If a part fails
+or exceeds its limit, the others still run. With ``--rehearse``, the same parts run on the CPU at
+the smallest size.
 """
 
 from __future__ import annotations

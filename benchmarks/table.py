@@ -1,4 +1,4 @@
-"""Write ``benchmarks/README.md`` from the JSON of all benchmarks: ``python -m benchmarks.table``."""
+"""Write ``benchmarks/README.md`` from all results files: ``python -m benchmarks.table``."""
 
 from __future__ import annotations
 

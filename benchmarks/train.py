@@ -1,9 +1,10 @@
 """Whole training steps compared with stock fairseq: ``python -m benchmarks.train [--quick]``.
 
-Measures forward, loss, backward, clipping, and Adam, in alternation in one process. The variants are
-fairseq's sinusoidal ``transformer_lm``, the authors' ALiBi in it, and models of this project. Peak
-memory is measured with one model per process (on a GPU, from its allocations). Weights are random.
-The scores that can be skipped depend on them: ``benchmarks.attention --path`` measures trained ones.
+Measures forward, loss, backward, clipping, and Adam, in alternation in one process. The variants
+are fairseq's sinusoidal ``transformer_lm``, the authors' ALiBi in it, and models of this project.
+Peak memory is measured with one model per process (on a GPU, from its allocations). Weights are
+random. The scores that can be skipped depend on them: ``benchmarks.attention --path`` measures
+trained ones.
 
 On the CPU: 4 layers, d=512, 8 heads, FFN 2048, 8,192 words, 3,072 tokens per step, fp32. On a GPU:
 the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and without attention dropout.

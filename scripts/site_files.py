@@ -1,8 +1,8 @@
 """Hook of MkDocs that gives the site the layout of the repository.
 
-Pages of ``docs/`` link to files outside of it, such as ``../README.md`` or a source file. MkDocs only
-knows the files of one folder, so this hook adds the others. Then links work on the site as they do in
-the repository.
+Pages of ``docs/`` link to files outside of it, such as ``../README.md`` or a source file. MkDocs
+only knows the files of one folder, so this hook adds the others. Then links work on the site as
+they do in the repository.
 """
 
 from __future__ import annotations

@@ -46,15 +46,19 @@ class Call:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        changed = (f for f in dataclasses.fields(self) if getattr(self, f.name) != f.default)
-        return " ".join(f"{f.name}={getattr(self, f.name)}" for f in changed) or "plain"
+        parts = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                parts.append(f"{field.name}={value}")
+        return " ".join(parts) or "plain"
 
     @property
     def keys(self) -> int:
         return self.length + self.cached
 
     def bias(self):
-        """The same at every call, with learned parameters that are not zero."""
+        """Return the score bias, with nonzero learned parameters that are equal at every call."""
         width = self.heads * self.width
         generator = torch.Generator().manual_seed(7)
         with torch.random.fork_rng(devices=()):
@@ -74,29 +78,30 @@ class Call:
         if self.padded:
             padding = torch.zeros(self.batch, self.keys, dtype=torch.bool, device=self.device)
             padding[0, : self.keys // 3] = True
-        bias, starts = self.bias(), self.starts()
+        bias = self.bias()
+        starts = self.starts()
         return FutureMask(bias, self.length, self.keys, padding, self.window, starts)
 
     def starts(self) -> torch.Tensor | None:
-        """(B, S) where the document of each key begins, from the list above."""
+        """Return the start of each key's document, (B, S), from ``DOCUMENTS``."""
         if not self.documents:
             return None
-        rows = [
-            [max(n for n in begin if n <= key) for key in range(self.keys)] for begin in DOCUMENTS
-        ]
-        return torch.tensor(rows[: self.batch], device=self.device)
+        rows = []
+        for starts in DOCUMENTS[: self.batch]:
+            rows.append([max(n for n in starts if n <= key) for key in range(self.keys)])
+        return torch.tensor(rows, device=self.device)
 
     def tensors(self, seed: int = 0):
-        """q (B, H, T, D), k, v (B, H, S, D) and the gradient of the output."""
+        """Return q (B, H, T, D), k and v (B, H, S, D), and the gradient of the output."""
         generator = torch.Generator().manual_seed(seed)
-        lengths = (self.length, self.keys, self.keys, self.length)
-        sizes = (self.size, self.size, 1.0, 1.0)
-        q, k, v, grad = (
-            (size * torch.randn(self.batch, self.heads, n, self.width, generator=generator)).to(
-                self.dtype
-            )
-            for n, size in zip(lengths, sizes)
-        )
+
+        def draw(length: int) -> torch.Tensor:
+            return torch.randn(self.batch, self.heads, length, self.width, generator=generator)
+
+        q = (self.size * draw(self.length)).to(self.dtype)
+        k = (self.size * draw(self.keys)).to(self.dtype)
+        v = draw(self.keys).to(self.dtype)
+        grad = draw(self.length).to(self.dtype)
         if self.method == "cope":
             grad = grad.masked_fill(has_whole_count(q, k)[..., None], 0.0)
         return [x.to(self.device) for x in (q, k, v, grad)]
@@ -104,7 +109,8 @@ class Call:
 
 def has_whole_count(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     """Return True (B, H, T) at queries with a CoPE count near a whole number, up to the largest."""
-    queries, keys = q.shape[2], k.shape[2]
+    queries = q.shape[2]
+    keys = k.shape[2]
     gates = torch.sigmoid(q.double() @ k.double().mT * q.shape[-1] ** -0.5)  # (B, H, T, S)
     future = torch.ones(queries, keys, dtype=torch.bool).triu(keys - queries + 1)
     gates = gates.masked_fill(future, 0.0)
@@ -116,14 +122,14 @@ def has_whole_count(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 
 
 def supporting(call: Call, dropout_p: float = 0.0) -> set[str]:
-    """The backends that can compute a call and its gradients."""
+    """Return the backends that support a call and its gradients."""
     q, k, v, _ = (x.requires_grad_(torch.is_grad_enabled()) for x in call.tensors())
     arguments = (q, k, v, call.mask(), dropout_p)
     return {name for name, b in BACKENDS.items() if b.unsupported_reason(*arguments) is None}
 
 
 def results(call: Call, backend: str, dropout_p: float = 0.0, mask: FutureMask | None = None):
-    """Output and the gradients of q, k and v, in float64 on the CPU."""
+    """Return the output and the gradients of q, k, and v in float64 on the CPU."""
     q, k, v, grad = call.tensors()
     inputs = [x.requires_grad_() for x in (q, k, v)]
     out, _ = attend(*inputs, mask or call.mask(), dropout_p, backend=backend, strict=True)
@@ -133,14 +139,12 @@ def results(call: Call, backend: str, dropout_p: float = 0.0, mask: FutureMask |
 
 @torch.enable_grad()
 def reference(call: Call):
-    """The same from the formula, all weights at once, on the inputs as the type of the call holds them."""
+    """Return the same from the formula in float64, with inputs rounded to the call's dtype."""
     call = dataclasses.replace(call, device="cpu")
     q, k, v, grad = (x.double() for x in call.tensors())
-    inputs, bias, keys = (
-        [x.requires_grad_() for x in (q, k, v)],
-        call.bias(),
-        torch.arange(call.keys),
-    )
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    bias = call.bias()
+    keys = torch.arange(call.keys)
     distance = keys[call.cached :, None] - keys  # (T, S)
     hidden = ((distance < 0) | (distance >= (call.window or call.keys))).expand(
         call.batch, 1, -1, -1
@@ -157,7 +161,7 @@ def reference(call: Call):
 
 
 def all_at_once(bias, q, k, first: int):
-    """A bias of queries from position ``first`` on and all keys before them, (1 or B, H, T, S)."""
+    """Return the bias of queries from position ``first`` and all keys, (1 or B, H, T, S)."""
     queries = torch.arange(first, first + q.shape[2], device=q.device)
     distance = (queries[:, None] - torch.arange(k.shape[2], device=q.device)).clamp(min=0)
     if isinstance(bias, RelativeBias):
@@ -168,7 +172,7 @@ def all_at_once(bias, q, k, first: int):
 
 
 def assert_close(found, expected, tolerance: float):
-    """Largest difference, in units of the largest expected value, of each tensor."""
+    """Compare tensors by the largest difference relative to the largest expected value."""
     for name, a, b in zip(("output", "dq", "dk", "dv"), found, expected):
         assert a.shape == b.shape
         error = (a - b).abs().max() / b.abs().max().clamp(min=1e-3)
@@ -176,21 +180,20 @@ def assert_close(found, expected, tolerance: float):
 
 
 def assert_same_gradients(found, expected, inputs, exact=None, tolerance: float = 1e-5):
-    """Gradients of both by their inputs, in a random direction.
+    """Compare the gradients of both with respect to their inputs, in a random direction.
 
     Differences are relative to the largest value of each gradient, or to a hundredth of the largest
     of all: that of a bias of the keys is zero but for rounding.
     """
     direction = torch.randn(expected.shape, dtype=torch.float64)
-    exact = inputs if exact is None else exact
-    ours, theirs = (
-        [
-            g.double()
-            for g in torch.autograd.grad((y * direction.to(y)).sum(), xs, retain_graph=True)
-        ]
-        for y, xs in ((found, inputs), (expected, exact))
-    )
-    largest = max(gradient.abs().max() for gradient in theirs)
-    for one, other in zip(ours, theirs, strict=True):
-        error = (one - other).abs().max() / other.abs().max().clamp(min=largest / 100)
+
+    def gradients_of(output, inputs):
+        total = (output * direction.to(output)).sum()
+        return [g.double() for g in torch.autograd.grad(total, inputs, retain_graph=True)]
+
+    found_gradients = gradients_of(found, inputs)
+    expected_gradients = gradients_of(expected, inputs if exact is None else exact)
+    largest = max(gradient.abs().max() for gradient in expected_gradients)
+    for ours, theirs in zip(found_gradients, expected_gradients, strict=True):
+        error = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=largest / 100)
         assert error < tolerance, f"gradients differ by {error:.1e}"

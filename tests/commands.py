@@ -65,7 +65,7 @@ def as_process(
 
 
 def make_data(folder: Path, words: int = 40) -> Path:
-    """A data folder of random words with train, valid and test."""
+    """Create a data folder of random words with train, valid, and test splits."""
     chance = random.Random(0)
     prefixes = []
     for split, lines in (("train", 120), ("valid", 20), ("test", 20)):

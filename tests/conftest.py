@@ -28,7 +28,8 @@ from alibi_fairseq.results import manifest
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A loader that is dropped waits that long for its workers, which may not notice; by default 5 seconds.
+# A loader that is dropped waits that long for its workers, which may not notice; by default 5
+# seconds.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
 
 FIRST_WORD = 4  # behind fairseq's four special symbols
@@ -41,13 +42,13 @@ def _same_random_numbers():
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> Trained:
-    """``trained.data`` is a binarised corpus, ``trained("alibi")`` a checkpoint trained on it."""
+    """``trained.data`` is a binarized corpus, ``trained("alibi")`` a checkpoint trained on it."""
     return Trained(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture
 def sweep(trained, tmp_path):
-    """Runs a sweep of a model of ``trained``, or a checkpoint, and returns the cells."""
+    """Return a function that evaluates a model of ``trained`` or a checkpoint, with its records."""
 
     def run(model="alibi", out="results", data=trained.data, **changes) -> list[dict]:
         checkpoint = trained(model) if isinstance(model, str) else model
@@ -67,13 +68,13 @@ def describe(data, **splits: dict) -> None:
 
 
 def without_times(cell: dict) -> dict:
-    """A cell without what differs from run to run."""
+    """Return a result record without keys that differ between runs."""
     noise = ("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb")
     return {key: value for key, value in cell.items() if key not in noise}
 
 
 def dictionary_of(words: int) -> Dictionary:
-    """A dictionary with that many words besides fairseq's four special symbols."""
+    """Return a dictionary with a number of words and fairseq's four special symbols."""
     dictionary = Dictionary()
     for word in range(words):
         dictionary.add_symbol(f"w{word}")
@@ -81,7 +82,7 @@ def dictionary_of(words: int) -> Dictionary:
 
 
 def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, sequential=False):
-    """A model as ``fairseq-train`` with these flags would build it.
+    """Build a model as ``fairseq-train`` with these flags.
 
     ``sequential`` says that the task hands on a memory, which a model with ``--mem-len`` needs.
     """
@@ -120,13 +121,13 @@ def random_tokens(batch: int, length: int, words: int = 60) -> torch.Tensor:
 
 @pytest.fixture(scope="session")
 def data_bin(tmp_path_factory):
-    """A small data folder made by fairseq-preprocess."""
+    """Return a small data folder created by fairseq-preprocess."""
     return make_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="session")
 def checkpoint(data_bin, tmp_path_factory):
-    """A checkpoint of a few updates on it, trained with the flags ``SHORT``."""
+    """Return a checkpoint trained on ``data_bin`` for a few updates with the flags ``SHORT``."""
     folder = tmp_path_factory.mktemp("checkpoint")
     in_process("train", data_bin, *SHORT, "--save-dir", folder)
     return folder / "checkpoint_last.pt"
@@ -134,7 +135,7 @@ def checkpoint(data_bin, tmp_path_factory):
 
 @pytest.fixture
 def port():
-    """A free port of this machine."""
+    """Return a free port of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
@@ -148,7 +149,7 @@ def arguments_of_pytest_stay(monkeypatch):
 
 @pytest.fixture
 def fail(capsys, arguments_of_pytest_stay):
-    """Runs a command that must fail; returns its exit code and the sentence."""
+    """Return a function that runs a failing command, with its exit code and message."""
 
     def run(*arguments) -> tuple[int, str]:
         capsys.readouterr()
@@ -160,7 +161,7 @@ def fail(capsys, arguments_of_pytest_stay):
 
 @pytest.fixture
 def refuse(fail):
-    """Runs a command that must refuse its input; returns the sentence."""
+    """Return a function that runs a command with rejected input, with its message."""
 
     def run(*arguments) -> str:
         code, sentence = fail(*arguments)

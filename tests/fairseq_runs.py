@@ -24,7 +24,7 @@ SMALL = (
 
 
 def write_corpus(folder: Path, **tokens: int) -> Path:
-    """A data-bin folder with that many tokens per split, in lines of different lengths.
+    """Create a data folder with a number of tokens per split, in lines of different lengths.
 
     A word is mostly followed by the next one, so that there is something to learn.
     """
@@ -47,7 +47,7 @@ def write_corpus(folder: Path, **tokens: int) -> Path:
 
 
 def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") -> dict:
-    """Train as ``fairseq-train`` would, and load the last checkpoint; without ``device``, on a GPU."""
+    """Train like ``fairseq-train`` and load the last checkpoint; on a GPU without ``device``."""
     command = [str(data), "--save-dir", str(save_dir), *SMALL.split(), *device.split(), *flags]
     arguments = options.parse_args_and_arch(options.get_training_parser(), command)
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier run
@@ -61,7 +61,7 @@ def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") ->
 
 
 def run_eval_lm(data: Path, checkpoint: Path, *flags: str, device: str = "--cpu") -> dict:
-    """Loss in bits and perplexity as ``fairseq-eval-lm`` gives them; without ``device``, on a GPU."""
+    """Return loss in bits and perplexity of ``fairseq-eval-lm``; on a GPU without ``device``."""
     command = [str(data), "--path", str(checkpoint), *device.split(), "--no-progress-bar"]
     command += ["--num-workers", "0", *flags]
     arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)

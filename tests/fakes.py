@@ -42,7 +42,7 @@ class Commands:
         ran: verb of each command, in order.
         trained: save folder, learning rate and updates of each training.
         stop_at: the number of the command that is told to stop (1: the first); None: none.
-        genuine: whether preparations recognise the paper's text.
+        genuine: whether preparations recognize the paper's text.
         validation: perplexity by method and learning rate; None: the training diverges.
     """
 
@@ -89,8 +89,10 @@ class Commands:
             (out / name).write_text(out.name)
 
     def train(self, words: list[str], log, watch) -> int:
-        folder, updates = Path(value(words, "--save-dir")), int(value(words, "--max-update"))
-        method, lr = value(words, "--position-method"), value(words, "--lr")
+        folder = Path(value(words, "--save-dir"))
+        updates = int(value(words, "--max-update"))
+        method = value(words, "--position-method")
+        lr = value(words, "--lr")
         self.trained.append((folder.name, lr, updates))
         found = self.validation.get(method, {}).get(lr, 20.0)
         if found is None:
@@ -109,7 +111,8 @@ class Commands:
         return 0
 
     def eval(self, words: list[str]) -> int:
-        model, out = Path(value(words, "--path")), Path(value(words, "--out"))
+        model = Path(value(words, "--path"))
+        out = Path(value(words, "--out"))
         cells = load_results_file(out)["cells"] if out.exists() else []
         method, n = model.parent.name.split("-")[:2]
         asked = (value(words, flag).split(",") for flag in ("--lengths", "--strides"))
@@ -133,7 +136,7 @@ class Commands:
 
 
 def value(words: list[str], flag: str) -> str:
-    """What stands behind a flag the last time it is given."""
+    """Return the value of the last occurrence of a flag."""
     return words[len(words) - 1 - words[::-1].index(flag) + 1]
 
 

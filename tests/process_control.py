@@ -32,7 +32,8 @@ def killed_at(rename: int, after: bool, function: Callable, *args, **kwargs) -> 
 
 
 def _run(rename: int, after: bool, function: Callable, args: tuple, kwargs: dict) -> None:
-    original, calls = os.replace, 0
+    original = os.replace
+    calls = 0
 
     def replace(source, target):
         nonlocal calls

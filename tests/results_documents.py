@@ -56,7 +56,7 @@ def document(*cells: dict, kind: str = "evaluation", corpus: str = "demo", **pro
 
 
 def cells_of(text: str) -> list[list[str]]:
-    """The rows of the Markdown tables in a text, without the rules below the headers."""
+    """Return the rows of the Markdown tables in a text, without the rules below the headers."""
     rows = [line.strip()[1:-1].split("|") for line in text.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in row] for row in rows]
     return [row for row in rows if not all(set(cell) <= set("-:") and cell for cell in row)]

@@ -1,4 +1,4 @@
-"""Whatever is wrong with what a command is given: a sentence that names it, exit code 2, and no traceback."""
+"""Invalid input: one sentence, exit code 2, and no traceback."""
 
 from __future__ import annotations
 
@@ -254,7 +254,8 @@ CHECKPOINTS = {
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_corrupted_checkpoints_are_rejected(data_bin, checkpoint, tmp_path, refuse, name):
-    path, harm = tmp_path / "odd.pt", CHECKPOINTS[name]
+    path = tmp_path / "odd.pt"
+    harm = CHECKPOINTS[name]
     if harm:
         torch.save(harm(torch.load(checkpoint, weights_only=True)), path)
     else:

@@ -1,7 +1,8 @@
 """Mistakes that only a GPU shows, found without one: tensors on two devices, and needless waiting.
 
-torch's fake tensors on the device "meta" stand for those of a GPU. They hold no values: an operation
-on one of them and a tensor of the CPU fails, and so does whatever makes the host wait for a value.
+torch's fake tensors on the device "meta" stand for those of a GPU. They hold no values: an
+operation on one of them and a tensor of the CPU fails, and so does whatever makes the host wait for
+a value.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from alibi_fairseq.models.language_model import AdaptiveInput
 from alibi_fairseq.positions import METHODS, GateBias, PositionConfig, alibi, build_position_method
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
-BATCH, LENGTH, WORDS = 2, 24, 200
+BATCH = 2
+LENGTH = 24
+WORDS = 200
 DEVICE = torch.device("meta")
 SHAPE = (
     *("--arch", "alibi_lm", "--decoder-layers", "2", "--decoder-embed-dim", "32"),
@@ -103,7 +106,7 @@ def test_training_step_synchronizes_only_as_documented(gpu, method, criterion, f
 
 
 def test_synchronizing_operations_are_detected(gpu):
-    """fairseq's own adaptive input picks the tokens of each band by a mask."""
+    """Check with fairseq's adaptive input, which selects tokens of each band by a mask."""
     embed = on_gpu(*ADAPTIVE).decoder.embed_tokens
     with pytest.raises(DynamicOutputShapeException):
         AdaptiveInput.__base__.forward(embed, tokens())
@@ -115,7 +118,8 @@ def test_synchronizing_operations_are_detected(gpu):
 
 def test_segment_memory_keeps_device(gpu):
     flags = ("--position-method", "transformer_xl", "--mem-len", "16")
-    model, memory = on_gpu(*flags, sequential=True).train(), SegmentMemory()
+    model = on_gpu(*flags, sequential=True).train()
+    memory = SegmentMemory()
     for number in range(3):
         scores, _ = model(tokens(), segment=Segment(number, memory))
         scores.sum().backward()
@@ -124,7 +128,8 @@ def test_segment_memory_keeps_device(gpu):
 
 @torch.no_grad()
 def test_evaluation_keeps_device(gpu):
-    decoder, features = on_gpu().eval().decoder, torch.empty(BATCH, LENGTH, 32, device=DEVICE)
+    decoder = on_gpu().eval().decoder
+    features = torch.empty(BATCH, LENGTH, 32, device=DEVICE)
     losses = token_losses(decoder, features, tokens())
     assert losses.device == DEVICE and losses.shape == (BATCH, LENGTH)
 

@@ -106,7 +106,7 @@ DDP = """
 
 @pytest.fixture(scope="module")
 def late_gloo(tmp_path_factory):
-    """Makes likely what is rare otherwise: a gloo thread that is late when the process exits."""
+    """Delay the gloo thread, so that it is still running when the process exits."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs a C compiler and LD_PRELOAD")

@@ -27,8 +27,9 @@ TOY_TRAINING = (
 
 
 def blocks(path: Path, language: str) -> list[str]:
-    """The code blocks of a document, without line continuations."""
-    found, block = [], None
+    """Return the code blocks of a document, without line continuations."""
+    found = []
+    block = None
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("```"):
             if block is not None:
@@ -93,7 +94,7 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
 
 
 def check_both_evaluators_agree(log: str, results: Path, window: int) -> None:
-    """fairseq's loss is that of ``alibi-fairseq eval`` at the same length, to all printed digits."""
+    """Compare fairseq's printed loss with ``alibi-fairseq eval`` at the same length."""
     cells = json.loads(results.read_text(encoding="utf-8"))["cells"]
     (ours,) = [cell["loss_bits"] for cell in cells if cell["length"] == window]
     (theirs,) = re.findall(r"Loss \(base 2\): ([\d.]+)", log)

@@ -1,4 +1,4 @@
-"""The examples run, as notebooks, and leave their figures."""
+"""Examples as scripts and as notebooks, with their figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_bias_example_writes_figure(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def trained_run(tmp_path_factory):
-    """A run laid out as that of the demonstration, and its sentencepiece model."""
+    """Train a run with the layout of the demonstration, and a sentencepiece model."""
     folder = tmp_path_factory.mktemp("run")
     encode = make_sentencepiece(folder / "pieces.model").encode
     lines = {split: text_of(split) for split in ("train", "valid")}
@@ -79,7 +79,8 @@ def test_notebooks_run_on_trained_model(name, folder, trained_run, tmp_path, mon
 
 @pytest.mark.slow
 def test_longer_context_example(trained_run, tmp_path):
-    script, run = ROOT / "examples" / "longer_context.py", trained_run["ALIBI_RUN"]
+    script = ROOT / "examples" / "longer_context.py"
+    run = trained_run["ALIBI_RUN"]
     arguments = ["--out", tmp_path / "out", "--updates", "10"]
     done = as_process(script, run, *arguments, cwd=tmp_path, PYTHONPATH=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -29,7 +29,8 @@ def test_failed_write_keeps_old_file(tmp_path):
 
 
 def test_write_keeps_umask_and_symbolic_link(tmp_path):
-    plain, link = tmp_path / "plain", tmp_path / "link"
+    plain = tmp_path / "plain"
+    link = tmp_path / "link"
     plain.write_text("old")
     mode = os.stat(plain).st_mode
     link.symlink_to(plain)

@@ -91,9 +91,9 @@ EVAL = "eval {f} --path {f}/checkpoint_last.pt --lengths 8,16 --device cpu --out
 PREPARE = "prepare text {f}/a.txt {f}/a.gz {f}/a.bz2 {f}/a.zip --tokenizer words --workers 1"
 TRAIN = f"train {{f}} {' '.join(SHORT)} --max-update 5 --save-dir {{f}}"
 IMPORT = "import-checkpoint {f}/in.pt --dict {f}/dict.txt --out {out}/model"
-#: What reads files of others: a function that writes good ones into a folder, from a data folder and a
-#: checkpoint if need be; a pattern of those that are damaged; and the command, where ``{f}`` stands
-#: for the folder and ``{out}`` for its output.
+#: What reads files of others: a function that writes good ones into a folder, from a data folder
+#: and a checkpoint if need be; a pattern of those that are damaged; and the command, where ``{f}``
+#: stands for the folder and ``{out}`` for its output.
 READERS: dict[str, tuple[Callable, str, str]] = {
     "data folder": (model_and_data, "[dv]*", EVAL),
     "manifest": (model_and_data, "manifest.json", EVAL),
@@ -150,7 +150,8 @@ def edit(value, odd: list, chance: random.Random) -> None:
     """Replace, remove or double one part of a nested value."""
     part = vars(value) if isinstance(value, argparse.Namespace) else value
     key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
-    below, what = part[key], chance.random()
+    below = part[key]
+    what = chance.random()
     if isinstance(below, (dict, list, argparse.Namespace)) and below and chance.random() < 0.8:
         edit(below, odd, chance)
     elif what < 0.2:
@@ -163,7 +164,8 @@ def edit(value, odd: list, chance: random.Random) -> None:
 
 def damage(path: Path, mark: Path, chance: random.Random) -> None:
     """Damage what a file holds, or its bytes."""
-    content, what = path.read_bytes(), chance.random()
+    content = path.read_bytes()
+    what = chance.random()
     if what < 0.6 and path.suffix == ".pt":
         state = torch.load(path, weights_only=False)
         for _ in range(chance.randrange(1, 4)):
@@ -195,7 +197,7 @@ def check_finite(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory, data_bin, checkpoint):
-    """Gives the folder of a reader's good files."""
+    """Return a function that gives the folder of a reader's valid files."""
 
     @cache
     def folder(name: str) -> Path:
@@ -208,10 +210,11 @@ def good(tmp_path_factory, data_bin, checkpoint):
 
 @pytest.fixture
 def read(tmp_path, good, arguments_of_pytest_stay):
-    """Gives a reader its files, some of them damaged by a function; returns whether it read them."""
+    """Return a function that passes partly corrupted files to a reader and reports success."""
 
     def run(name: str, damaging: Callable[[list[Path]], object] = len) -> bool:
-        folder, out = tmp_path / "files", tmp_path / "out"
+        folder = tmp_path / "files"
+        out = tmp_path / "out"
         _, damaged, command = READERS[name]
         shutil.copytree(good(name), folder)
         out.mkdir()
@@ -238,6 +241,7 @@ def test_valid_files_are_read(name, read):
 )
 @pytest.mark.parametrize("name", READERS)
 def test_corrupted_files_are_rejected(name, seed, read, tmp_path):
-    chance, mark = random.Random(f"{name} {seed}"), tmp_path / "mark"
+    chance = random.Random(f"{name} {seed}")
+    mark = tmp_path / "mark"
     read(name, lambda paths: damage(chance.choice(paths), mark, chance))
     assert not mark.exists(), "code of the file was run"

@@ -1,4 +1,4 @@
-"""fairseq's hub interface for checkpoints of this package; README's example: test_documented_commands."""
+"""fairseq's hub interface for checkpoints of this package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from alibi_fairseq import AlibiLanguageModel
 
 @pytest.fixture(scope="module")
 def model(checkpoint, data_bin):
-    folder, name = str(checkpoint.parent), checkpoint.name
+    folder = str(checkpoint.parent)
+    name = checkpoint.name
     return AlibiLanguageModel.from_pretrained(folder, name, data_name_or_path=str(data_bin)).eval()
 
 

@@ -1,4 +1,4 @@
-"""Who may import whom: the contracts in pyproject.toml, and the packages that may import fairseq."""
+"""Import rules: the contracts in pyproject.toml, and the packages that may import fairseq."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph():
 
 
 def imports(graph) -> list[tuple[str, str]]:
-    """(module, imported module) inside the package, without the package's name; whole names outside."""
+    """Return pairs (module, imported module), with names inside the package shortened."""
     return [
         (module.removeprefix(f"{PACKAGE}."), imported.removeprefix(f"{PACKAGE}."))
         for module in sorted(graph.modules)

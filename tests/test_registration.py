@@ -30,7 +30,7 @@ def imported(*user_dirs, before="", cwd=ROOT, **environment):
 class TestUserDir:
     @pytest.fixture
     def link(self, tmp_path):
-        """The package seen through a linked folder."""
+        """Return a link to the package."""
         (tmp_path / "linked").symlink_to(ROOT)
         return tmp_path / "linked" / "alibi_fairseq"
 

@@ -1,7 +1,7 @@
 """Every long command may be repeated, and may be killed at any moment and repeated.
 
-These tests take from minutes to hours and are slow tests. ``SOAK_KILLS`` sets the number of kills per
-command::
+These tests take from minutes to hours and are slow tests. ``SOAK_KILLS`` sets the number of kills
+per command::
 
     SOAK_KILLS=25 pytest -m slow tests/test_soak.py
 """
@@ -151,7 +151,7 @@ def log_of(out: Path) -> str:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory) -> Path:
-    """A folder with text, the configuration of a study, prepared data, and an evaluated model."""
+    """Create text, the configuration of a study, prepared data, and an evaluated model."""
     folder = tmp_path_factory.mktemp("inputs")
     script = ROOT / "scripts" / "python_documentation.py"
     subprocess.run([sys.executable, script, folder / "all"], check=True)

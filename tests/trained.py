@@ -1,4 +1,4 @@
-"""A small binarised corpus and real checkpoints of ``fairseq-train`` on it."""
+"""A small binarized corpus and real checkpoints of ``fairseq-train`` on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def text_of(split: str) -> list[str]:
 
 
 def binarise(folder: Path, lines: dict[str, list[str]], pieces: Callable[[str], str] = str) -> Path:
-    """A data-bin of splits, given by their lines, each made of what ``pieces`` cuts it into."""
+    """Binarize splits given by their lines, which ``pieces`` divides into symbols."""
     prefixes = []
     for split, content in lines.items():
         text = "".join(f"{pieces(line)}\n" for line in content)
@@ -54,7 +54,7 @@ def binarise(folder: Path, lines: dict[str, list[str]], pieces: Callable[[str], 
 
 
 def make_sentencepiece(path: Path, vocabulary: int = 300):
-    """A byte pair encoding of the training text, written to ``path``."""
+    """Train a byte pair encoding on the training text and write it to ``path``."""
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text_of("train")),
         model_prefix=str(path.with_suffix("")),
@@ -73,7 +73,7 @@ TRAINING = f"""
 
 
 def train(data: Path, folder: Path, flags: str) -> Path:
-    """A checkpoint after twelve updates at length 32."""
+    """Train for twelve updates at length 32 and return the checkpoint."""
     options = f"{TRAINING} {flags}".split()
     with torch.enable_grad():  # a test that asks for a checkpoint may have switched it off
         in_process("train", data, "--save-dir", folder, *options)

@@ -2,9 +2,9 @@
 
 The thresholds for the CPU come from ``results/benchmarks/backends-cpu.json``, which
 ``python -m benchmarks.backends`` measures with one thread and with two. A test compares these
-measurements with the selection. Skipping pays where it leaves a small enough fraction of the scores.
-On several threads that fraction is smaller for narrow heads, whose dense kernels are faster there.
-The order of backends on a GPU is reasoned, not measured yet.
+measurements with the selection. Skipping pays where it leaves a small enough fraction of the
+scores. On several threads that fraction is smaller for narrow heads, whose dense kernels are faster
+there. The order of backends on a GPU is reasoned, not measured yet.
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -91,8 +91,8 @@ def choose(
     Args:
         name: a backend, or ``auto``.
         q, k, v, mask, dropout_p: arguments of :func:`alibi_fairseq.attention.attend`.
-        strict: reject a call that the named backend cannot compute. Otherwise a warning is logged and
-            another backend is selected.
+        strict: reject a call that the named backend cannot compute. Otherwise a warning is logged
+            and another backend is selected.
 
     Raises:
         UserInputError: if ``strict`` is set and the named backend cannot compute this call.

@@ -5,8 +5,8 @@ the product is q·k/√D − m·(i − j) − r_i. Positions are relative to the
 of queries and come first, so the numbers are small and, for slopes that are powers of two, exact
 near the diagonal. The reference r_i is the query's score with its own key in the forward pass and
 the row's log-sum-exp in the backward pass, so the product can be exponentiated as it is. Row sums
-are one more feature of the product with the values. What remains is matrix products plus one exp and
-one multiplication per score, over scores that stay in the cache.
+are one more feature of the product with the values. What remains is matrix products plus one exp
+and one multiplication per score, over scores that stay in the cache.
 
 The (head, sequence) pairs are divided among the cores, each of which computes its pairs from start
 to end. All views are created beforehand: Python threads that mostly issue short operations would
@@ -46,7 +46,8 @@ def attend(
         q: (B, H, T, D) unscaled queries.
         k, v: (B, H, S, D) keys and values. The last T belong to the queries.
         slopes: (H,) fp32.
-        own, rise, windows: certificate of q and k (:class:`~alibi_fairseq.attention.skipping.Certificate`).
+        own, rise, windows: certificate of q and k
+            (:class:`~alibi_fairseq.attention.skipping.Certificate`).
 
     Returns:
         (B, H, T, D) in the dtype of ``v``.
@@ -240,7 +241,7 @@ class Operands:
         return x[(slice(None),) * dim + (self.order,)]
 
     def heads_first(self, x: Tensor, front: int = 0, back: int = 0) -> Tensor:
-        """Return (B, H, T, D) as (H, B, T, front + D + back), heads sorted, extra features unset."""
+        """Return (B, H, T, D) as (H, B, T, front + D + back) with sorted heads and unset extras."""
         batch, heads, length, width = x.shape
         wide = x.new_empty(heads, batch, length, front + width + back, dtype=self.dtype)
         wide[..., front : front + width] = self._sorted(x, 1).transpose(0, 1)
@@ -273,7 +274,8 @@ class Operands:
             steps: list[Callable] = []
             for group, first, last in share:
                 for block in self.blocks(group):
-                    n, count = length_of(block.queries), length_of(block.keys)
+                    n = length_of(block.queries)
+                    count = length_of(block.keys)
                     positions = self.k_pairs[first:last, block.keys, 0]  # (G, K)
                     of_block = line[self.keys + n - count : self.keys + n]
                     steps.append(functools.partial(positions.copy_, of_block))
@@ -285,7 +287,7 @@ class Operands:
         run_parallel(tasks)
 
     def _shares(self, groups: list[Group]) -> list[list[tuple[Group, int, int]]]:
-        """Divide the pairs among threads: (group, first pair, one past the last) for each thread."""
+        """Divide the pairs among threads into ranges (group, first pair, one past the last)."""
         count = min(torch.get_num_threads(), self.q_pairs.shape[0])
         shares: list[list[tuple[Group, int, int]]] = [[] for _ in range(count)]
         loads = [0] * count

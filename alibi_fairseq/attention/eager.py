@@ -4,7 +4,8 @@ Cost: O(T·S) memory per head and sequence. Only this backend can return attenti
 It computes one block of queries at a time, like the backends that never allocate a (T, S) tensor.
 Dropout is drawn per block, so these backends can draw the same dropout.
 
-Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys visible to it.
+Shapes: B batch, H heads, T queries, S keys, D head size, n queries of a block, K keys visible to
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from .future_mask import FutureMask
 
-#: Maximum queries per block. Smaller blocks skip more future keys; larger ones launch fewer kernels.
+#: Maximum queries per block. Smaller blocks skip more future keys; larger ones launch fewer
+#: kernels.
 QUERY_BLOCK = 256
 #: Maximum scores of a block, over batch and heads: 8 MB in fp32.
 MAX_BLOCK_SCORES = 2**21
@@ -40,8 +42,8 @@ def query_blocks(queries: int, offset: int, size: int) -> Iterator[tuple[int, in
 def bounded_block(q: Tensor, keys: int) -> int:
     """Return the queries per block for which all scores fit in ``MAX_BLOCK_SCORES``.
 
-    The result is a power of two, at least 16, and depends only on shapes: attention dropout is drawn
-    per block, so all backends that draw it must use the same blocks.
+    The result is a power of two, at least 16, and depends only on shapes: attention dropout is
+    drawn per block, so all backends that draw it must use the same blocks.
 
     Args:
         q: (B, H, T, D) queries.
@@ -107,7 +109,7 @@ def unsupported_reason(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropou
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     output, _ = attend_with_weights(q, k, v, mask, dropout_p)
     return output
 

@@ -1,8 +1,8 @@
 """flash-attn's kernel with ``alibi_slopes``, if that package is installed.
 
-The kernel adds −slope·|i + S − T − j| from fp32 slopes and aligns the causal mask to the last key, as
-ALiBi requires. It needs https://github.com/Dao-AILab/flash-attention 2.4 or newer; FlashAttention-3
-has no ALiBi (Dao-AILab/flash-attention#1666).
+The kernel adds −slope·|i + S − T − j| from fp32 slopes and aligns the causal mask to the last key,
+as ALiBi requires. It needs https://github.com/Dao-AILab/flash-attention 2.4 or newer;
+FlashAttention-3 has no ALiBi (Dao-AILab/flash-attention#1666).
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -56,7 +56,7 @@ def unsupported_reason(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     slopes = None
     if isinstance(mask.bias, LinearBias):
         slopes = mask.bias.slopes(q.device)  # (H,) fp32

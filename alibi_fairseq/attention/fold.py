@@ -5,17 +5,17 @@ k' = [j, −m·√D, k], q'·k'/√D is q·k/√D − m·(i − j). Memory is O(
 
 Precision: m·j is large far from the start of the text, and its rounding would matter even in fp32
 (8e-5 in the weights at 16k keys). Therefore the slope is split into three parts of 8 bits, whose
-products with positions up to 65,536 are exact in a kernel's fp32 sums. The terms of query and key are
-adjacent and come first, so they cancel before anything else is added. In fp32 the output differs from
-float64 by less than 5e-6 of its largest value at any length, which a test checks. In bf16 and fp16
-positions are split into two parts, and i is not needed: softmax ignores a term that all keys of a row
-share, and rounding fp32 sums of up to m·S is finer than these types.
+products with positions up to 65,536 are exact in a kernel's fp32 sums. The terms of query and key
+are adjacent and come first, so they cancel before anything else is added. In fp32 the output
+differs from float64 by less than 5e-6 of its largest value at any length, which a test checks. In
+bf16 and fp16 positions are split into two parts, and i is not needed: softmax ignores a term that
+all keys of a row share, and rounding fp32 sums of up to m·S is finer than these types.
 
-The gates of FoX add c_i − c_j (:class:`~alibi_fairseq.positions.GateBias`). They are folded likewise
-as c_i·1 and 1·(−c_j), each split into parts whose largest ones cancel first.
+The gates of FoX add c_i − c_j (:class:`~alibi_fairseq.positions.GateBias`). They are folded
+likewise as c_i·1 and 1·(−c_j), each split into parts whose largest ones cancel first.
 
-Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head size,
-E extra dimensions.
+Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head
+size, E extra dimensions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from .future_mask import FutureMask
 
 #: Number of parts of a slope, each with 8 significant bits.
 SLOPE_PARTS = 3
-#: Positions are split into a multiple of this and a remainder, each with at most 8 significant bits.
+#: Positions are split into a multiple of this and a remainder, each with at most 8 significant
+#: bits.
 RADIX = 256
 #: Extra head dimensions; kernels require head sizes that are multiples of 8.
 EXTRA = 8
@@ -67,7 +68,7 @@ def _max_positions(dtype: torch.dtype) -> int:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     head_dim = q.shape[-1]
     bias = mask.bias
     if isinstance(bias, LinearBias):
@@ -89,7 +90,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
             q, k, v, dropout_p=dropout_p, is_causal=True, scale=scale
         )
         return output[..., :head_dim]
-    # Not at the top: this imports PyTorch's compiler, which takes longer than the rest of the package.
+    # Not at the top: this imports PyTorch's compiler, which takes longer than the rest of the
+    # package.
     from torch.nn.attention.bias import causal_lower_right
 
     # On the CPU PyTorch allocates the causal mask when there are more keys than queries.
@@ -152,8 +154,8 @@ def gate_dimensions(
 ) -> tuple[Tensor, Tensor]:
     """Return features that add the bias of gates when they are prepended to queries and keys.
 
-    Only the features of keys have a gradient: a term that all scores of a query share has none after
-    softmax.
+    Only the features of keys have a gradient: a term that all scores of a query share has none
+    after softmax.
 
     Args:
         total: (B, H, S) running sums in fp64.

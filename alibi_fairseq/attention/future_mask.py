@@ -1,10 +1,10 @@
 """Causal mask of one forward pass, with the bias of the position method.
 
-A mask is built once per forward pass and shared by all layers with an equal bias. It depends neither
-on the batch size nor on any length seen in training, and it is never a (T, S) tensor unless a backend
-requests all queries at once. A bias that depends on the distance alone makes a Toeplitz mask: the
-mask of any block of queries is a column slice of the mask of the last block, so one band of
-O(block · S) numbers is enough.
+A mask is built once per forward pass and shared by all layers with an equal bias. It depends
+neither on the batch size nor on any length seen in training, and it is never a (T, S) tensor unless
+a backend requests all queries at once. A bias that depends on the distance alone makes a Toeplitz
+mask: the mask of any block of queries is a column slice of the mask of the last block, so one band
+of O(block · S) numbers is enough.
 
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to that block,
 D head size.
@@ -29,8 +29,8 @@ from ..positions.base import (
     token_positions,
 )
 
-#: Separators of documents: nothing, every ``</s>`` (one document per line), or an empty line, which is
-#: a ``</s>`` after another one (the rule of ``--sample-break-mode complete_doc``).
+#: Separators of documents: nothing, every ``</s>`` (one document per line), or an empty line, which
+#: is a ``</s>`` after another one (the rule of ``--sample-break-mode complete_doc``).
 SEPARATORS = ("none", "eos", "empty_line")
 
 
@@ -128,7 +128,7 @@ class FutureMask:
         return mask
 
     def first_key(self, start: int) -> int:
-        """Return the first key visible to query number ``start`` or a later one, in any sequence."""
+        """Return the first key visible to query ``start`` or a later one, in any sequence."""
         first = 0
         if self.window:
             first = max(0, self.offset + start + 1 - self.window)
@@ -207,7 +207,7 @@ class FutureMask:
         return mask
 
     def _relative(self, n: int, visible: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Return the mask of the last n of ``visible`` positions, (1, H, n, K), as a slice of a band.
+        """Return the mask of the last n of ``visible`` positions, (1, H, n, K), cut from a band.
 
         In training a learned bias is rebuilt instead, because each layer needs a separate graph.
         """

@@ -1,12 +1,12 @@
 """Scaling of queries with the logarithm of the number of visible keys, for any position method.
 
-Softmax over more keys is flatter, so attention in a longer text is more spread out than in training.
-A query that sees n keys is multiplied by
+Softmax over more keys is flatter, so attention in a longer text is more spread out than in
+training. A query that sees n keys is multiplied by
 
 - ``logn``: max(1, ln n / ln L), where L is the training length (Su 2021,
   https://kexue.fm/archives/8823; Chiang & Cholak 2022, https://arxiv.org/abs/2202.12172; with this
-  maximum in Qwen, Bai et al. 2023, https://arxiv.org/abs/2309.16609). Up to L it changes nothing, so
-  it can also be set for evaluation alone.
+  maximum in Qwen, Bai et al. 2023, https://arxiv.org/abs/2309.16609). Up to L it changes nothing,
+  so it can also be set for evaluation alone.
 - ``ssmax``: s·ln n, with s learned for every head and layer (Nakanishi 2025, "Scalable-Softmax",
   https://arxiv.org/abs/2501.19399). Initially the mean of s·ln n over the training length is 1.
 

@@ -1,11 +1,12 @@
 """PyTorch's scaled_dot_product_attention, in blocks of queries.
 
 A block of queries attends only to the keys up to its last query, so about half of the (T, S) square
-is never computed and no (T, S) mask is allocated: memory is O(block · S). Where PyTorch has no fused
-kernel (attention dropout on the CPU, learned biases), the backward pass recomputes the blocks instead
-of storing their weights.
+is never computed and no (T, S) mask is allocated: memory is O(block · S). Where PyTorch has no
+fused kernel (attention dropout on the CPU, learned biases), the backward pass recomputes the blocks
+instead of storing their weights.
 
-Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head size.
+Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head
+size.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ unsupported_reason = eager.unsupported_reason  # every call is supported
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     learned = mask.bias is not None and mask.bias.needs_grad
     if learned or (dropout_p > 0 and q.device.type == "cpu"):
         return attend_recomputing(q, k, v, mask, dropout_p)

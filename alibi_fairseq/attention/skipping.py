@@ -1,8 +1,8 @@
 """ALiBi without keys whose weight is provably negligible.
 
 A head with slope m scales the weight of a key at distance d by e^(−m·d). Softmax does not change
-when a vector μ is subtracted from all keys, so for query i the score of any earlier key j is bounded
-by
+when a vector μ is subtracted from all keys, so for query i the score of any earlier key j is
+bounded by
 
     s_ij − s_ii ≤ rise_i = |q_i|·max_j|k_j − μ|/√D − q_i·(k_i − μ)/√D        (Cauchy-Schwarz)
 
@@ -11,11 +11,11 @@ and the total weight of all keys at a distance greater than w is at most
     e^rise_i · Σ_{d>w} e^(−m·d) = e^(rise_i − m·(w+1)) / (1 − e^−m)
 
 times the weight of the query's own key, hence at most that fraction of the row. If the fraction is
-below ε/8 (ε is the machine epsilon of the dtype of the queries), these keys change no output by more
-than half a unit in the last place of the largest value: |Δo| ≤ 2·fraction·max|v|, and
+below ε/8 (ε is the machine epsilon of the dtype of the queries), these keys change no output by
+more than half a unit in the last place of the largest value: |Δo| ≤ 2·fraction·max|v|, and
 |Δ(∂L/∂s_ij)| likewise. Solving for w gives one window per sequence and head. A head without a bias
-(m = 0) has no limit. Nothing is assumed about the weights: large queries and keys widen the windows,
-and a window as long as the sequence is the dense computation.
+(m = 0) has no limit. Nothing is assumed about the weights: large queries and keys widen the
+windows, and a window as long as the sequence is the dense computation.
 
 Prior art: Adaptive Computation Pruning (https://arxiv.org/abs/2504.06949) bounds the scores of the
 Forgetting Transformer by 2·max|q|·max|k|/√D. The bound above is per query and after centering.
@@ -65,7 +65,7 @@ def unsupported_reason(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
-    """Return the output (B, H, T, D). The arguments are those of :func:`alibi_fairseq.attention.attend`."""
+    """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     assert isinstance(mask.bias, LinearBias)  # see unsupported_reason()
     slopes = mask.bias.slopes(q.device)
     certificate = certify(q, k, slopes)

@@ -5,8 +5,8 @@ short operations most of the time is then spent waiting, and cores without a sha
 nothing when one reads what another wrote. Tasks that write to different tensors need no
 synchronization: each runs from start to end in one thread, on data in the cache of one core.
 
-These threads flush denormal numbers to zero: ALiBi gives distant keys such small weights, and matrix
-products of a CPU are an order of magnitude slower on denormals.
+These threads flush denormal numbers to zero: ALiBi gives distant keys such small weights, and
+matrix products of a CPU are an order of magnitude slower on denormals.
 """
 
 from __future__ import annotations

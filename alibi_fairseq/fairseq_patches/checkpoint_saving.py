@@ -15,8 +15,8 @@ from . import patch_method
 def copy_checkpoint_atomically(copy, src_path, dst_path, overwrite=False):
     """Copy a checkpoint under another name, then rename the copy.
 
-    fairseq copies ``checkpoint_last.pt`` over the old one byte by byte, so that a run that is killed
-    meanwhile cannot be resumed (facebookresearch/fairseq#2684).
+    fairseq copies ``checkpoint_last.pt`` over the old one byte by byte, so that a run that is
+    killed meanwhile cannot be resumed (facebookresearch/fairseq#2684).
     """
     if "://" in dst_path:
         return copy(src_path, dst_path, overwrite)

@@ -1,7 +1,8 @@
 """Workarounds for corrupted dictionaries and binary data, and for samples that fairseq leaves out.
 
-fairseq reads both without validation, which gives struct.error, KeyError, AssertionError, or numbers from
-outside of a file. Every command, in training too, reads them through the functions wrapped here.
+fairseq reads both without validation, which gives struct.error, KeyError, AssertionError, or
+numbers from outside of a file. Every command, in training too, reads them through the functions
+wrapped here.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ def keep_last_batch(batch_by_size, indices, *arguments, **keywords):
     """Keep the samples after the last full batch.
 
     fairseq 0.12.3 leaves out the last batch unless its size is a multiple of
-    ``--required-batch-size-multiple``, by default 8 (facebookresearch/fairseq#5036). A text of fewer
-    than 8 samples then has no batch at all: "The dataset is empty".
+    ``--required-batch-size-multiple``, by default 8 (facebookresearch/fairseq#5036). A text of
+    fewer than 8 samples then has no batch at all: "The dataset is empty".
     """
     indices = indices if isinstance(indices, np.ndarray) else np.array(list(indices))
     if not len(indices):

@@ -45,7 +45,8 @@ def join(cfg: DictConfig, program: str) -> None:
         if started > 1 and program not in SHARED_WORK:
             raise UserInputError(
                 f"{started} processes were started together, but fairseq-"
-                f"{program.replace('_', '-')} does not aggregate across processes. Start one process."
+                f"{program.replace('_', '-')} does not aggregate across processes. Start one "
+                "process."
             )
         if "RANK" in os.environ and started > 1:
             job.distributed_world_size = started

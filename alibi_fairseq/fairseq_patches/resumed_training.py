@@ -55,8 +55,9 @@ def check_model_while_loading(load, trainer, path, reset_optimizer=False, *argum
 def resume_early_stopping(trainer, extra_state: dict | None) -> None:
     """Save and restore the count of validations without improvement, for ``--patience``.
 
-    fairseq has this count in attributes of a function, which no checkpoint holds. A resumed training
-    counts from zero, and one that has stopped early continues when it is rerun (no issue is known).
+    fairseq has this count in attributes of a function, which no checkpoint holds. A resumed
+    training counts from zero, and one that has stopped early continues when it is rerun (no issue
+    is known).
 
     Args:
         trainer: fairseq's trainer, whose methods are replaced.

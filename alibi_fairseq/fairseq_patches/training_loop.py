@@ -49,9 +49,9 @@ def check_and_call_main(call_main, cfg, main, **keywords):
 def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     """Add the training record and the response to signals to fairseq's training loop.
 
-    Loading the checkpoint is the last call before the loop that is given the trainer. fairseq's loop
-    handles no signals, so that a run that a cluster ends loses the updates after its last checkpoint
-    (no issue is known).
+    Loading the checkpoint is the last call before the loop that is given the trainer. fairseq's
+    loop handles no signals, so that a run that a cluster ends loses the updates after its last
+    checkpoint (no issue is known).
     """
     if trainer.data_parallel_rank == 0 and cfg.restore_file == startup.DEFAULT_RESTORE_FILE:
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)

@@ -160,7 +160,8 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
             f"Cannot export --attention-window {args.attention_window}, whose windows differ "
             "between layers. Train with one window."
         )
-    window, memory = windows.pop(), getattr(args, "mem_len", 0)
+    window = windows.pop()
+    memory = getattr(args, "mem_len", 0)
     if window == 1 or (window and memory):
         other = "--mem-len" if memory else "a window of 1"
         raise UserInputError(

@@ -122,8 +122,8 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     numbers = sum(word.isdecimal() for word in words)
     if marked > SHARE * len(words) or numbers > 0.5 * len(words):
         raise UserInputError(
-            f"The dictionary of {data} contains pieces of words, and their tokenizer is not next to "
-            "it. Pass --tokenizer."
+            f"The dictionary of {data} contains pieces of words, and their tokenizer is not next "
+            "to it. Pass --tokenizer."
         )
     return {}
 

@@ -16,7 +16,8 @@ ROPE_TYPES = {
     "llama3": "llama3",
     "longrope": "longrope",
 }
-#: transformers' names of the turns up to which a frequency is divided, and from which on it is kept.
+#: transformers' names of the turns up to which a frequency is divided, and from which on it is
+#: kept.
 TURN_KEYS = {
     "yarn": ("beta_slow", "beta_fast"),
     "llama3": ("low_freq_factor", "high_freq_factor"),
@@ -33,7 +34,8 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     Raises:
         UserInputError: transformers has none.
     """
-    config, scaling = method.config, method.scaling
+    config = method.config
+    scaling = method.scaling
     parameters = {
         "rope_type": "default",
         "rope_theta": config.rotary_base,
@@ -84,7 +86,7 @@ def _not_held(given: str) -> UserInputError:
 
 
 def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, Any]:
-    """Return our options of a model with these ``rope_parameters``, without those at their defaults.
+    """Return the options of a model with these ``rope_parameters``, without default values.
 
     Raises:
         UserInputError: our decoder has no such rotation.
@@ -118,7 +120,8 @@ def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) ->
     factor = rest.pop("factor", None)
     if kind is None or factor is None or (kind == "ntk" and factor != 1):
         raise UserInputError(
-            f"Our rotary positions have nothing like rope_type = {rope_type} with factor = {factor}."
+            f"Our rotary positions have nothing like rope_type = {rope_type} with factor = "
+            f"{factor}."
         )
     if kind == "ntk":
         return {"rotary_scaling": "ntk:dynamic"}

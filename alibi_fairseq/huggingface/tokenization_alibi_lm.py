@@ -13,7 +13,8 @@ from pathlib import Path
 from transformers import PreTrainedTokenizer
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-LINE_END, UNKNOWN = "</s>", "<unk>"
+LINE_END = "</s>"
+UNKNOWN = "<unk>"
 
 
 class AlibiLmTokenizer(PreTrainedTokenizer):

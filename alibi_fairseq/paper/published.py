@@ -16,7 +16,7 @@ SPLITS = ("valid", "test")
 
 @cache
 def rows(item: str) -> tuple[dict, ...]:
-    """Return the rows of one CSV file, e.g. ``table05``, with parsed numbers and None where empty."""
+    """Return the rows of a CSV file such as ``table05``, with parsed numbers and None if empty."""
     with open(FOLDER / f"{item}.csv", encoding="utf-8", newline="") as stream:
         return tuple(
             {column: _value(text) for column, text in line.items()}

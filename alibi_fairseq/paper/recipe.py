@@ -1,8 +1,8 @@
 """The paper's training recipes, read from the YAML files of ``configs/``, which explain each value.
 
 An update reads ``gpus × sequences × update_freq`` sequences of ``length`` tokens: each GPU makes
-``update_freq`` passes over ``sequences`` sequences, then all gradients are summed. A recipe keeps its
-tokens per update on any number of GPUs. A :class:`Scale` turns it into a smaller run.
+``update_freq`` passes over ``sequences`` sequences, then all gradients are summed. A recipe keeps
+its tokens per update on any number of GPUs. A :class:`Scale` turns it into a smaller run.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Batch:
     def on(self, gpus: int) -> Batch:
         """Distribute the same sequences per update over another number of GPUs.
 
-        The number of passes is the smallest one that does not give a GPU more sequences at once than
-        the recipe does, so that memory suffices wherever it suffices for the recipe.
+        The number of passes is the smallest one that does not give a GPU more sequences at once
+        than the recipe does, so that memory suffices wherever it suffices for the recipe.
 
         Raises:
             UserInputError: The sequences cannot be divided evenly among the GPUs.
@@ -70,9 +70,9 @@ class Batch:
         total = self.sequences_per_update
         if total % gpus:
             raise UserInputError(
-                f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update, because its "
-                f"{total} sequences of {self.length} tokens cannot be divided evenly. Use a divisor "
-                f"of {total}."
+                f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update, because "
+                f"its {total} sequences of {self.length} tokens cannot be divided evenly. Use a "
+                f"divisor of {total}."
             )
         sequences_per_gpu = total // gpus
         divisors = [n for n in range(1, self.sequences + 1) if sequences_per_gpu % n == 0]

@@ -1,4 +1,4 @@
-"""Position methods by name. docs/adding-a-position-method.md explains how to add one."""
+"""Position methods by name. docs/adding-a-position-method.md describes how to add one."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ METHODS: dict[str, type[PositionMethod]] = {
 }
 #: Fields of :class:`PositionConfig` that are options of particular methods.
 METHOD_OPTIONS = tuple(dict.fromkeys(option for m in METHODS.values() for option in m.options))
-#: Other names that papers and libraries give them.
-_ALSO_CALLED = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
+#: Names of methods in papers and other libraries.
+_ALIASES = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
 
 
 def register_position_method(name: str, method: type[PositionMethod]) -> None:
@@ -66,9 +66,9 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
 
 
 def known_method(name: str) -> str:
-    """Return the name; raise UserInputError if there is no such method."""
+    """Return the name of a method, or raise UserInputError if it is unknown."""
     if name not in METHODS:
-        hint = did_you_mean(_ALSO_CALLED.get(name.lower(), name.lower()), METHODS)
+        hint = did_you_mean(_ALIASES.get(name.lower(), name.lower()), METHODS)
         raise UserInputError(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}. A "
             "method of a plugin requires --user-dir FOLDER."
@@ -80,13 +80,14 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
     """Create a position method after validating its options.
 
     Args:
-        name: of one method, or of several separated by commas, which are repeated over the layers.
+        name: name of a method, or several names separated by commas, repeated over the layers.
+        config: model properties and options.
 
     Raises:
-        UserInputError: if there is no such method, or if an option is set that none of them uses.
+        UserInputError: the name is unknown, or an option is set that none of the methods uses.
     """
     layers = cycle_over_layers("--position-method", name, config.num_layers)
-    names = [known_method(each) for each in dict.fromkeys(layers)]
+    names = [known_method(layer_name) for layer_name in dict.fromkeys(layers)]
     for option in METHOD_OPTIONS:
         readers = [other for other, method in METHODS.items() if option in method.options]
         changed = getattr(config, option) != getattr(PositionConfig, option)
@@ -99,8 +100,9 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
     if len(names) == 1:
         return METHODS[names[0]](config)
     methods = {}
-    for each in names:
-        methods[each] = METHODS[each](replace(config, num_layers=layers.count(each)))
+    for method_name in names:
+        layer_config = replace(config, num_layers=layers.count(method_name))
+        methods[method_name] = METHODS[method_name](layer_config)
     return LayerPattern(config, layers, methods)
 
 

@@ -2,35 +2,36 @@
 
 Paper: Press, Smith & Lewis 2022, "Train Short, Test Long", https://arxiv.org/abs/2108.12409.
 
-Formula: softmax(q_i·k_j/√D − m_h·(i − j)), one fixed slope m_h per head. The bias is added to the
-scaled scores and not scaled itself (footnote 10 of the paper).
-Cost: no parameters; one addition per score, nothing to store but H slopes.
-Past the training length: extrapolates. On WikiText-103 perplexity improves fast up to about twice the
-training length, then slowly: it is best at 3 to 24 times the training length and level from there
-(Tables 2-4). At 1.3B parameters it is best near twice the training length, then degrades to more than
-at the training length itself (Figure 6).
+Formula: softmax(q_i·k_j/√D − m_h·(i − j)), with one fixed slope m_h per head. The bias is added to
+the scaled scores and is not scaled itself (footnote 10 of the paper).
+Cost: no parameters, and one addition per score. Only the H slopes are stored.
+Past the training length: extrapolates. On WikiText-103, perplexity improves fast up to about twice
+the training length, then slowly. It is best at 3 to 24 times the training length and constant from
+there (Tables 2-4). At 1.3B parameters it is best near twice the training length, and then degrades
+to more than the perplexity at the training length (Figure 6).
 
 Position interpolation (Al-Khateeb et al. 2023, https://arxiv.org/abs/2310.13017) divides the slopes
-by L_eval / L_train, so that the largest bias stays the one seen in training: ``alibi_scale`` is a
-factor, or ``dynamic`` for max(1, S / train_length) in every forward pass. With ``dynamic`` a cached
-token was computed with the bias of its own length, so past the training length incremental decoding
-differs from one pass over the whole text; with a fixed factor it does not.
+by L_eval / L_train. The largest bias then remains the one seen in training. ``alibi_scale`` is a
+factor, or ``dynamic`` for max(1, S / train_length) in every forward pass. With ``dynamic``, a
+cached token was computed with the bias of an earlier length. Past the training length, incremental
+decoding therefore differs from a single pass. With a fixed factor, both are equal.
 
-``alibi_slopes`` gives other slopes, or chooses one of the two kinds in section 3 of the paper:
+``alibi_slopes`` takes the slopes as numbers, or one of the two variants in section 3 of the paper:
 
-- trainable, which "did not yield strong extrapolation results" and made training 3 % slower
-  (footnote 11): one parameter per head, the logarithm of the slope, which keeps it positive under any
-  optimiser and starts at the paper's slope. In training each layer builds this bias for itself, in a
-  backend that can differentiate it.
-- random, which "worked well in some cases", with high variance: from an exponential distribution with
-  the mean of the paper's slopes for that number of heads (the paper does not give its mean). The draw
-  depends only on the seed of the training, which is stored with the model.
+- trainable, which "did not yield strong extrapolation results" and made training 3% slower
+  (footnote 11). The parameters are the logarithms of the slopes, one per head, which keeps the
+  slopes positive under any optimizer. They start at the paper's slopes. In training, each layer
+  builds this bias separately, in a backend that supports its gradient.
+- random, which "worked well in some cases", with high variance. The slopes are drawn from an
+  exponential distribution with the mean of the paper's slopes for that number of heads (the paper
+  does not report its mean). The draw depends only on the training seed, which is saved with the
+  model.
 
-A head whose given slope is 0 has no bias: it attends to every key alike, at any distance.
+A head with slope 0 has no bias: it treats all distances alike.
 
 The authors' code writes the bias as +m·j, which is equivalent to −m·(i − j) under softmax in exact
-arithmetic. In fp16 that form rounds to multiples of whole tokens past position 2048; the relative
-form used here is small, hence precise, near the query, where most of the attention is.
+arithmetic. In fp16 that form rounds to multiples of whole tokens past position 2048. The relative
+form used here is small, and therefore precise, near the query, where most of the attention is.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from .base import PositionConfig, PositionMethod, RelativeBias
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
-#: Values of ``alibi_slopes`` besides the numbers themselves.
+#: Values of ``alibi_slopes`` other than numbers.
 SLOPE_KINDS = ("paper", "trainable", "random")
-#: Characters of a file of slopes that are read.
-_LONGEST = 1 << 16
+#: Largest number of characters read from a file of slopes.
+_MAX_CHARACTERS = 1 << 16
 
 
 def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
@@ -95,7 +96,14 @@ def _slopes_on(bias: LinearBias, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class LinearBias(RelativeBias):
-    """−m_h·distance, from fp32 slopes, with ``given`` ones in place of those of the paper."""
+    """Bias −m_h·distance with fp32 slopes.
+
+    Attributes:
+        num_heads: number of heads H.
+        divisor: divisor of the slopes.
+        bias_max: largest exponent of the paper's slopes.
+        given: slopes that replace the paper's, one per head.
+    """
 
     num_heads: int
     divisor: float = 1.0
@@ -112,11 +120,12 @@ class LinearBias(RelativeBias):
 
 @dataclass(frozen=True)
 class TrainableLinearBias(RelativeBias):
-    """−m_h·distance with a gradient for the slopes.
+    """Bias −m_h·distance with a gradient for the slopes.
 
     Attributes:
-        method: the module that holds the logarithms of the slopes, (H,). Not they themselves, since
-            biases are compared, and since Python 3.13 that would compare tensors.
+        method: module with the logarithms of the slopes, (H,). The tensor itself is not an
+            attribute, since biases are compared, and Python 3.13 would compare tensors.
+        divisor: divisor of the slopes.
     """
 
     method: Alibi
@@ -131,7 +140,7 @@ class TrainableLinearBias(RelativeBias):
 
 
 class Alibi(PositionMethod):
-    """Acts on the scores; one bias shared by all layers."""
+    """ALiBi, with one score bias shared by all layers."""
 
     options = ("alibi_scale", "alibi_bias_max", "alibi_slopes")
 
@@ -143,7 +152,8 @@ class Alibi(PositionMethod):
             raise UserInputError(
                 f"--alibi-bias-max must be a positive number, not {config.alibi_bias_max}."
             )
-        heads, kind = config.num_heads, config.alibi_slopes
+        heads = config.num_heads
+        kind = config.alibi_slopes
         published = alibi_slopes(heads, config.alibi_bias_max)
         self.log_slopes = nn.Parameter(published.log()) if kind == "trainable" else None
         self._given: tuple[float, ...] | None = None
@@ -156,18 +166,19 @@ class Alibi(PositionMethod):
         divisor = self._divisor
         if divisor is None:
             divisor = max(1.0, keys / self.config.train_length)
-        heads, bias_max = self.config.num_heads, self.config.alibi_bias_max
+        heads = self.config.num_heads
+        bias_max = self.config.alibi_bias_max
         if self.log_slopes is None:
             return LinearBias(heads, divisor, bias_max, self._given)
         if torch.is_grad_enabled():
             return TrainableLinearBias(self, divisor)
-        # Without a gradient, numbers, which every backend for ALiBi takes.
+        # Without a gradient, every backend for ALiBi accepts the slopes as numbers.
         learned = tuple(self.log_slopes.float().exp().tolist())
         return LinearBias(heads, divisor, bias_max, learned)
 
 
 def positive(text: str) -> float | None:
-    """Return a text as a number, or None if it is no positive number."""
+    """Parse a positive number, or return None."""
     try:
         number = float(text)
     except ValueError:
@@ -176,7 +187,7 @@ def positive(text: str) -> float | None:
 
 
 def non_negative(text: str) -> float | None:
-    """Return a text as a number, or None if it is no number of at least 0."""
+    """Parse a number of at least 0, or return None."""
     try:
         is_zero = float(text) == 0
     except ValueError:
@@ -190,9 +201,12 @@ def slope_divisor(alibi_scale: str) -> float | None:
     Raises:
         UserInputError: if it is neither ``none`` nor ``dynamic`` nor a positive number.
     """
-    if alibi_scale in ("none", "dynamic"):
-        return 1.0 if alibi_scale == "none" else None
-    if (factor := positive(alibi_scale)) is None:
+    if alibi_scale == "none":
+        return 1.0
+    if alibi_scale == "dynamic":
+        return None
+    factor = positive(alibi_scale)
+    if factor is None:
         raise UserInputError(
             f"--alibi-scale must be none, dynamic or a positive number, not '{alibi_scale}'."
         )
@@ -200,7 +214,7 @@ def slope_divisor(alibi_scale: str) -> float | None:
 
 
 def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:
-    """Slopes from an exponential distribution, the same on every machine.
+    """Draw slopes from an exponential distribution, the same on every machine.
 
     Python promises that ``random.random()`` repeats its sequence in later versions; torch does not.
     """
@@ -209,17 +223,17 @@ def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:
 
 
 def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
-    """Numbers separated by commas or white space, as a model stores them.
+    """Parse slopes separated by commas or white space, as a model stores them.
 
     Raises:
-        UserInputError: if they are not numbers of at least 0, one per head.
+        UserInputError: the option is not one number of at least 0 per head.
     """
     slopes = [non_negative(word) for word in option.replace(",", " ").split()]
     if None in slopes or len(slopes) != num_heads:
         raise UserInputError(
-            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} numbers, one per head, each "
-            f"positive or 0 (no bias), not {option[:60]!r} (in YAML give the numbers themselves, separated by commas, and "
-            "not a file)."
+            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} numbers, one per "
+            f"head, each positive or 0 (no bias), not {option[:60]!r} (in YAML give the numbers "
+            "themselves, separated by commas, and not a file)."
         )
     return tuple(slope for slope in slopes if slope is not None)
 
@@ -239,11 +253,11 @@ def slopes_option(value: str) -> str:
         return value
     try:
         with open(value, encoding="utf-8") as file:
-            text = file.read(_LONGEST)  # a device may never end
+            text = file.read(_MAX_CHARACTERS)  # a device may never end
         return ",".join(text.replace(",", " ").split())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UserInputError(
-            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or a file of numbers; '{value}' cannot be "
-            f"read ({reason})."
+            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or a file of numbers; '{value}' "
+            f"cannot be read ({reason})."
         ) from None

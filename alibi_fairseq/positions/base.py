@@ -1,17 +1,17 @@
-"""The base class of position methods, and the five places where they can act.
+"""Base class of position methods, with five kinds of action.
 
 A method overrides only what it needs:
 
 1. on the token embeddings          ``embed``      (sinusoidal, learned)
 2. on the queries and keys          ``rotation``   (rotary, xPos)
 3. on the attention scores          ``bias``       (ALiBi, T5 bias, KERPLE, Sandwich)
-4. through a memory of past states  ``memory_length`` together with a ``bias`` of its own (Transformer-XL)
+4. through a memory of past states  ``memory_length`` and ``bias`` (Transformer-XL)
 5. through gates of the tokens      ``gate``       (FoX), from the input of each layer
 
-The decoder calls these methods and knows no method by name. It asks ``layer_method`` for the method of
-each layer, which differs between layers in a ``LayerPattern`` alone. Positions are arguments; no method stores
-a position, a length or a mask between calls, so training, evaluation, cached decoding and recurrence
-over segments use the same code.
+The decoder calls these methods and knows no method by name. ``layer_method`` returns the method of
+each layer; only a ``LayerPattern`` has several. Positions are arguments. No method stores a
+position, a length, or a mask between calls, so that training, evaluation, cached decoding, and
+recurrence over segments use the same code.
 
 Shapes: B batch, T queries (new tokens), S keys (cached or remembered tokens + T), H heads,
 D head size, C model width.
@@ -38,8 +38,8 @@ class PositionConfig:
         train_length: tokens per training sample; only ``learned`` sizes a parameter by it.
         padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
             start one past it.
-        seed: of the training, for what is drawn once and not learned.
-        others: the model's options of that name (``alibi_fairseq/models/config.py``).
+        seed: training seed, for values that are drawn once and not learned.
+        others: model options of that name (``alibi_fairseq/models/config.py``).
     """
 
     embed_dim: int
@@ -69,9 +69,9 @@ class PositionConfig:
 class ScoreBias:
     """Immutable term added to the scaled attention scores: softmax(q·k/√D + bias).
 
-    The two kinds below compute it with ``at``, all others with ``block``. If ``needs_grad`` is true,
-    the bias has learned parameters. It is then rebuilt in every layer instead of being shared, so that
-    activation checkpointing sees every use of them.
+    The two kinds below compute it with ``at``, all others with ``block``. If ``needs_grad`` is
+    true, the bias has learned parameters. It is then rebuilt in every layer instead of being
+    shared, so that activation checkpointing sees every use of them.
     """
 
     needs_grad: bool = False
@@ -101,7 +101,7 @@ class RelativeBias(ScoreBias):
 
 
 class QueryPositionBias(ScoreBias):
-    """A score bias that depends on the distance and on the position of the query in its document."""
+    """Score bias that depends on the distance and on the query position in its document."""
 
     def at(self, query_positions: Tensor, distance: Tensor) -> Tensor:
         """Return the bias of some queries at each distance.
@@ -121,7 +121,7 @@ class GateBias(ScoreBias):
     """Score bias of the gates of a layer: c_i − c_j, where c is the running sum of log gates.
 
     Attributes:
-        total: (B, H, S) c of every key, in fp64, since c is large in a long text and only its
+        total: (B, H, S) c of every key, in fp64, since c grows with the length and only its
             differences matter.
     """
 
@@ -142,22 +142,23 @@ class GateBias(ScoreBias):
 class PendingGates(ScoreBias):
     """Placeholder for the bias of a method with gates, which depends on the input of each layer.
 
-    Attention rejects it until ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of the
-    layer, so that gates are never left out by mistake.
+    Attention rejects it until ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of
+    the layer, so that gates cannot be omitted by mistake.
     """
 
 
 class PositionMethod(nn.Module):
-    """Base class of all methods. It acts nowhere, which is what "no positions" means."""
+    """Base class of all methods, which has no effect by itself."""
 
-    #: The fields of :class:`PositionConfig` that are options of this method; an error to set for others.
+    #: Fields of :class:`PositionConfig` that are options of this method. Other methods reject them.
     options: tuple[str, ...] = ()
-    #: What tables and figures call the method of a plugin (default: its registered name).
+    #: Name of a plugin's method in tables and figures (default: its registered name).
     display_name: str = ""
     #: Number of past hidden states per layer that the method attends to; 0 for most methods.
     memory_length: int = 0
-    #: True if the score of a query and a key depends on the number of keys in the forward pass. Such
-    #: scores change when later tokens are appended, so evaluation computes each window separately.
+    #: True if the score of a query and a key depends on the number of keys in the forward pass.
+    #: Such scores change when later tokens are appended, so evaluation computes each window
+    #: separately.
     depends_on_key_count: bool = False
 
     def __init__(self, config: PositionConfig):
@@ -165,7 +166,7 @@ class PositionMethod(nn.Module):
         self.config = config
 
     def layer_method(self, layer: int) -> tuple[PositionMethod, int]:
-        """Return the method of a layer, and the number of the layer among those with that method."""
+        """Return the method of a layer, and the index of the layer among those with that method."""
         return self, layer
 
     def embed(self, positions: Tensor) -> Tensor | None:
@@ -178,13 +179,13 @@ class PositionMethod(nn.Module):
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation | None:
         """Return the function that rotates the queries and keys of new tokens, or None.
 
-        Keys are rotated before they are cached, so a cached key is never rotated again. ``start`` is
-        the position of the first new token, which is the number of cached tokens.
+        Keys are rotated before they are cached, so a cached key is never rotated again. ``start``
+        is the position of the first new token, which is the number of cached tokens.
         """
         return None
 
     def bias(self, layer: int, keys: int) -> ScoreBias | None:
-        """Return the score bias of one layer, or None; :class:`PendingGates` of a method with gates.
+        """Return the score bias of one layer, or None. Methods with gates return PendingGates.
 
         Layers with equal biases share one mask, which is built once per forward pass with ``keys``
         keys.
@@ -203,7 +204,7 @@ class PositionMethod(nn.Module):
 
 
 class NoPositions(PositionMethod):
-    """Acts nowhere: the model infers positions from the causal mask alone.
+    """No positions, so that the model infers them from the causal mask alone.
 
     Papers: Haviv et al. 2022, https://arxiv.org/abs/2203.16634; Kazemnejad et al. 2023,
     https://arxiv.org/abs/2305.19466. Past the training length it degrades.

@@ -2,16 +2,16 @@
 
 Paper: Golovneva et al. 2024, https://arxiv.org/abs/2405.18719.
 
-Formula: softmax((q_i·k_j + q_i·e[p_ij])/√D), where p_ij = Σ_{t=j…i} σ(q_i·k_t/√D) counts the keys from j
-to the query that the query takes for the unit it counts in. e holds a vector for each whole number up to
-63, learned for every layer and shared by its heads; between two numbers the products with their vectors
-are interpolated, and larger p_ij count as 63. As in the authors' code e starts at 0. Their code has as
-many vectors as the training length and one more unless told otherwise; here the number is fixed, so
-that a model can be continued at another length.
-Cost: layers · 64 · D parameters; besides the scores, which are computed once more, a running sum and two
-lookups per score, recomputed in the backward pass.
-Past the training length: extrapolates, in its paper better than relative and absolute embeddings: counts
-that were reached in training mean the same in a longer text.
+Formula: softmax((q_i·k_j + q_i·e[p_ij])/√D), where p_ij = Σ_{t=j…i} σ(q_i·k_t/√D) is a soft count
+of the keys from j to i. The gates σ select the keys that count for the query. e holds one vector
+per integer up to 63, learned in every layer and shared by its heads. Between two integers, the
+products with their vectors are interpolated. Larger p_ij count as 63. As in the authors' code, e
+starts at 0. Their code has train_length + 1 vectors by default. Here the number is fixed, so that
+training can continue at another length.
+Cost: layers · 64 · D parameters. The scores are computed once more, with a cumulative sum and two
+lookups per score, which the backward pass recomputes.
+Past the training length: extrapolates, in its paper better than relative and absolute embeddings,
+since counts reached in training have the same meaning in longer input.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from torch import Tensor, nn
 
 from .base import PositionConfig, PositionMethod, ScoreBias
 
-#: Vectors of a layer, for the counts 0 … 63.
+#: Number of vectors of a layer, for the counts 0 … 63.
 NUM_POSITIONS = 64
 
 
 @dataclass(frozen=True)
 class ContextualBias(ScoreBias):
-    """q·e[p]/√D.
+    """Bias q·e[p]/√D.
 
     Attributes:
-        counts: the module that holds e of a layer, (D, COUNTS).
+        counts: module with e of a layer, (D, NUM_POSITIONS).
     """
 
     counts: nn.Module
@@ -41,22 +41,24 @@ class ContextualBias(ScoreBias):
 
     def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
         precise = torch.promote_types(q.dtype, torch.float32)
-        q, k = q.to(precise) * q.shape[-1] ** -0.5, k.to(precise)
-        places = torch.arange(first, first + q.shape[2], device=q.device)
-        future = torch.arange(k.shape[2], device=q.device) > places[:, None]  # (n, K)
+        q = q.to(precise) * q.shape[-1] ** -0.5
+        k = k.to(precise)
+        query_positions = torch.arange(first, first + q.shape[2], device=q.device)
+        future = torch.arange(k.shape[2], device=q.device) > query_positions[:, None]  # (n, K)
         gates = torch.sigmoid(q @ k.transpose(2, 3)).masked_fill(future, 0.0)  # (B, H, n, K)
-        # Counted from the query backwards: what lies before a key never matters to it.
+        # Counted from the query backward, so that earlier keys do not affect the count of a key.
         position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=NUM_POSITIONS - 1)
-        products = q @ self.counts.get_parameter("vectors").to(precise)  # (B, H, n, COUNTS)
+        products = q @ self.counts.get_parameter("vectors").to(precise)  # (B, H, n, NUM_POSITIONS)
         below = position.detach().floor()
         above = position.detach().ceil()
-        share = position - below
-        low, high = (products.gather(-1, whole.long()) for whole in (below, above))
-        return low + share * (high - low)
+        fraction = position - below
+        low = products.gather(-1, below.long())
+        high = products.gather(-1, above.long())
+        return low + fraction * (high - low)
 
 
 class Cope(PositionMethod):
-    """Acts on the scores; each layer counts with vectors of its own."""
+    """CoPE, with separate vectors in each layer."""
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)

@@ -2,15 +2,17 @@
 
 Paper: Li et al. 2023, https://arxiv.org/abs/2310.04418.
 
-Formula: softmax(q_i·k_j/√D + f_h(ψ(i − j) / ψ(max(i, τ)))), ψ(x) = log(|c|·x + 1), positions counted from
-0. f is a network with one hidden layer of 32 ReLUs and one output per head. The threshold τ is where the
-interpolation starts: up to position τ the bias depends on the distance alone, past it on the share of
-the text. c starts at 0.1. The paper's τ starts at 512 for texts of 2,048 tokens, here at a quarter of
-the training length; as there it is learned by a factor, whose logarithm is the parameter. Each layer
-has a bias of its own (sharing one is the paper's FIRE-S).
-Cost: layers · (33·H + 66) parameters; 32·H multiplications per score, recomputed in the backward pass.
-Past the training length: extrapolates, in its paper better than the biases before it, all of which it
-can represent: ψ(i − j)/ψ(i) stays in [0, 1] at any length.
+Formula: softmax(q_i·k_j/√D + f_h(ψ(i − j) / ψ(max(i, τ)))), with ψ(x) = log(|c|·x + 1) and
+positions counted from 0. f is a network with one hidden layer of 32 ReLUs and one output per head.
+The interpolation starts at the threshold τ: up to position τ the bias depends on the distance
+alone, and past it on the fraction of the context. c starts at 0.1. τ starts at 512 in the paper,
+for 2,048 tokens, and here at a quarter of the training length. As in the paper it is learned by a
+factor; the parameter is the logarithm. Each layer has a separate bias (sharing one is the paper's
+FIRE-S).
+Cost: layers · (33·H + 66) parameters. It takes 32·H multiplications per score, which the backward
+pass recomputes.
+Past the training length: extrapolates, in its paper better than earlier biases, all of which it can
+represent. ψ(i − j)/ψ(i) is in [0, 1] at any length.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from torch import Tensor, nn
 from .base import PositionConfig, PositionMethod, QueryPositionBias
 
 HIDDEN = 32
-#: Keeps a text of one token from dividing by zero where the threshold has shrunk to nothing.
-SMALLEST = 1e-6
+#: Prevents division by zero at position 0 if the threshold has become 0.
+EPSILON = 1e-6
 
 
 class Interpolation(nn.Module):
-    """The bias of one layer."""
+    """Parameters of one layer: c, the logarithm of τ, and the network f."""
 
     def __init__(self, config: PositionConfig):
         super().__init__()
@@ -40,10 +42,10 @@ class Interpolation(nn.Module):
 
 @dataclass(frozen=True)
 class InterpolatedBias(QueryPositionBias):
-    """f(ψ(distance) / ψ(max(query position, τ))).
+    """Bias f(ψ(distance) / ψ(max(query position, τ))).
 
     Attributes:
-        layer: the module that holds c, τ and f.
+        layer: module with c, τ, and f.
     """
 
     layer: Interpolation
@@ -54,16 +56,16 @@ class InterpolatedBias(QueryPositionBias):
         layer = self.layer
         c = layer.c.float().abs()
         threshold = layer.log_threshold.float().exp()
-        whole = torch.log1p(c * torch.maximum(query_positions.float(), threshold))  # (B or 1, n)
-        share = torch.log1p(c * distance) / (whole[..., None] + SMALLEST)  # (B or 1, n, K)
-        weights = (p.float() for p in (*layer.hidden.parameters(), *layer.out.parameters()))
-        inner, inner_bias, outer, outer_bias = weights
-        hidden = torch.relu(share[..., None] * inner[:, 0] + inner_bias)  # (B or 1, n, K, 32)
-        return (hidden @ outer.t() + outer_bias).permute(0, 3, 1, 2)
+        normalizer = torch.log1p(c * torch.maximum(query_positions.float(), threshold))  # (B|1, n)
+        fraction = torch.log1p(c * distance) / (normalizer[..., None] + EPSILON)  # (B|1, n, K)
+        weight = layer.hidden.weight.float()[:, 0]  # (32,)
+        hidden = torch.relu(fraction[..., None] * weight + layer.hidden.bias.float())
+        out = hidden @ layer.out.weight.float().t() + layer.out.bias.float()  # (B|1, n, K, H)
+        return out.permute(0, 3, 1, 2)
 
 
 class Fire(PositionMethod):
-    """Acts on the scores; one learned bias per layer."""
+    """FIRE, with one learned score bias per layer."""
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)

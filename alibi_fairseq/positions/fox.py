@@ -1,17 +1,18 @@
 """FoX, the Forgetting Transformer: attention with a forget gate.
 
-Papers: Lin et al. 2025, https://arxiv.org/abs/2503.02130; the same as CABLE (Veisi et al. 2025,
-https://arxiv.org/abs/2503.08067) with the other sign of the gate's argument, since
+Papers: Lin et al. 2025, https://arxiv.org/abs/2503.02130. CABLE (Veisi et al. 2025,
+https://arxiv.org/abs/2503.08067) is the same with the opposite sign of the gate's argument, since
 log σ(z) = −softplus(−z).
 
-Formula: softmax(q_i·k_j/√D + c_i − c_j), where c is the running sum of log σ(w_h·x + b_h) over the
-tokens, x being the input of the layer's attention, with w and b learned for every head and layer. A gate
-that is the same for all tokens is ALiBi with the slope −log σ(b_h). As in the authors' code w starts
-normal with a deviation of 0.02 and b at 0, so that each token halves the weight of those before it. The
-rest of their "Pro" block (output gate, normalised queries and keys, shifts) is not position and not here.
-Cost: layers · H · (C + 1) parameters; one projection of C to H per layer, and the running sum (fp64,
-S · H) in the cache. It folds into any causal kernel (:mod:`alibi_fairseq.attention.fold`), so no bias
-is ever a matrix.
+Formula: softmax(q_i·k_j/√D + c_i − c_j), where c is the cumulative sum of log σ(w_h·x + b_h) over
+the tokens, and x is the input of the layer's attention. w and b are learned for every head and
+layer. A gate that is equal for all tokens is ALiBi with slope −log σ(b_h). As in the authors' code,
+w starts normal with standard deviation 0.02 and b at 0, so that each token halves the weight of
+earlier ones. The rest of their "Pro" block (output gate, normalized queries and keys, shifts) does
+not concern positions and is omitted.
+Cost: layers · H · (C + 1) parameters, and one projection of C to H per layer. The KV cache also
+holds the cumulative sum (fp64, S · H). The bias fits into any causal kernel
+(:mod:`alibi_fairseq.attention.fold`), so that no bias matrix is needed.
 Past the training length: extrapolates, in its paper better than a Transformer without gates.
 """
 
@@ -25,7 +26,7 @@ from .base import PositionConfig, PositionMethod
 
 
 class Fox(PositionMethod):
-    """Acts through gates; those of each layer are its own."""
+    """FoX, with separate gates in each layer."""
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)

@@ -3,10 +3,10 @@
 Paper: Chi et al. 2022, https://arxiv.org/abs/2205.09921, equation 6 ("log").
 
 Formula: softmax(q_i·k_j/√D − p_h·log(1 + a_h·(i − j))), with p_h > 0 and a_h > 0 learned for each
-head and shared by all layers. As in the authors' code, p starts uniform in (0, 2), a in (0, 1). The
-authors clamp both to at least 0.01 after every update; here their logarithms are learned, which
-keeps them positive under any optimiser.
-Cost: 2·H parameters; one logarithm per distance and head.
+head and shared by all layers. As in the authors' code, p starts uniform in (0, 2) and a in (0, 1).
+The authors clamp both to at least 0.01 after every update. Here their logarithms are learned, which
+keeps them positive under any optimizer.
+Cost: 2·H parameters, and one logarithm per distance and head.
 Past the training length: extrapolates, in its paper better than ALiBi (Table 3).
 """
 
@@ -19,15 +19,16 @@ from torch import Tensor, nn
 
 from .base import PositionConfig, PositionMethod, RelativeBias
 
-SMALLEST = 0.01
+#: Smallest initial value of p and a.
+MIN_INITIAL = 0.01
 
 
 @dataclass(frozen=True)
 class LogarithmicBias(RelativeBias):
-    """−p_h·log(1 + a_h·distance).
+    """Bias −p_h·log(1 + a_h·distance).
 
     Attributes:
-        method: the module that holds log p and log a, (H,) each.
+        method: module with log p and log a, (H,) each.
     """
 
     method: Kerple
@@ -36,17 +37,18 @@ class LogarithmicBias(RelativeBias):
 
     def at(self, distance: Tensor) -> Tensor:
         heads = (-1, *[1] * distance.dim())
-        p, a = self.method.log_p.float().exp(), self.method.log_a.float().exp()  # (H,)
-        return -p.view(heads) * torch.log1p(a.view(heads) * distance)
+        p = self.method.log_p.float().exp().view(heads)
+        a = self.method.log_a.float().exp().view(heads)
+        return -p * torch.log1p(a * distance)
 
 
 class Kerple(PositionMethod):
-    """Acts on the scores; one learned bias shared by all layers."""
+    """KERPLE, with one learned score bias shared by all layers."""
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        self.log_p = nn.Parameter((2 * torch.rand(config.num_heads)).clamp(min=SMALLEST).log())
-        self.log_a = nn.Parameter(torch.rand(config.num_heads).clamp(min=SMALLEST).log())
+        self.log_p = nn.Parameter((2 * torch.rand(config.num_heads)).clamp(min=MIN_INITIAL).log())
+        self.log_a = nn.Parameter(torch.rand(config.num_heads).clamp(min=MIN_INITIAL).log())
 
     def bias(self, layer: int, keys: int) -> LogarithmicBias:
         return LogarithmicBias(self)

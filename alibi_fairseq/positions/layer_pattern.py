@@ -1,11 +1,11 @@
 """Different position methods in different layers.
 
-``--position-method rotary,rotary,rotary,none`` gives each layer one method, repeating the list over the
-layers. Models of this kind:
+``--position-method rotary,rotary,rotary,none`` gives each layer one method. The list is repeated
+over the layers. Examples:
 
 - rotation in three of four layers and no positions in the fourth (Yang et al. 2025, "RNoPE-SWA",
   https://arxiv.org/abs/2501.18795, which adds an attention window to the rotated layers)
-- any other list of methods that act on the queries, keys or scores
+- any other list of methods that act on queries, keys, or scores
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
     values = [value.strip() for value in given.split(",")]
     if len(values) > layers:
         raise UserInputError(
-            f"{flag} {given} names {len(values)} layers, but the model has {layers}. Drop some values."
+            f"{flag} {given} names {len(values)} layers, but the model has {layers}. "
+            "Drop some values."
         )
     if "" in values:
         raise UserInputError(
@@ -57,12 +58,12 @@ class LayerPattern(PositionMethod):
     """One position method per layer.
 
     Args:
-        config: of the whole model.
-        names: the method of each layer.
-        methods: by name; each is built for as many layers as it serves.
+        config: configuration of the whole model.
+        names: name of the method of each layer.
+        methods: methods by name, each built for the number of its layers.
 
     Raises:
-        UserInputError: if a method acts on all layers at once, on the embeddings or through a memory.
+        UserInputError: a method acts on all layers at once, through embeddings or a memory.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class LayerPattern(PositionMethod):
                 )
         self.names = names
         self.methods = nn.ModuleDict(methods)
-        self.depends_on_key_count = any(each.depends_on_key_count for each in methods.values())
+        self.depends_on_key_count = any(method.depends_on_key_count for method in methods.values())
 
     def layer_method(self, layer: int) -> tuple[PositionMethod, int]:
         name = self.names[layer]

@@ -1,13 +1,13 @@
 """Learned absolute position embeddings, equal to fairseq's.
 
-Paper: Gehring et al. 2017, https://arxiv.org/abs/1705.03122; the form used here is fairseq's
-``LearnedPositionalEmbedding``: row ``padding_idx + 1 + p`` of one table for position p,
-initialized from N(0, 1/C).
+Paper: Gehring et al. 2017, https://arxiv.org/abs/1705.03122. As in fairseq's
+``LearnedPositionalEmbedding``, position p has row ``padding_idx + 1 + p`` of one table, initialized
+from N(0, 1/C).
 
 Formula: x_p = token_p + table_p.
-Cost: train_length · C parameters; one addition per token.
+Cost: train_length · C parameters, and one addition per token.
 Past the training length: the table has no row, which is an error. With ``clamp_learned_positions``
-the last row is reused, which works but predicts poorly.
+the last row is reused, and perplexity is poor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .base import PositionConfig, PositionMethod
 
 
 class Learned(PositionMethod):
-    """Acts on the token embeddings. The only method whose parameters depend on a length."""
+    """Learned positions, the only method with parameters that depend on the training length."""
 
     options = ("clamp_learned_positions",)
 

@@ -3,12 +3,12 @@
 Paper: Su et al. 2021, "RoFormer", https://arxiv.org/abs/2104.09864.
 
 Formula: in every layer, features i and i + D/2 of each query and key head are rotated as a pair by
-the angle p·θ^(−2i/D), so that a score depends only on the distance of the two positions. The base θ is
-10000 (``rotary_base``).
-Layout: GPT-NeoX's, where pair i is (x_i, x_{i + D/2}). The paper pairs neighbours, (x_2i, x_{2i+1}).
-The two differ by a fixed permutation of the features, which the learned projections absorb; weights
-trained with one layout must be permuted for the other.
-Cost: no parameters; four multiplications per feature of each query and key, in every layer.
+the angle p·θ^(−2i/D). A score then depends only on the distance between the two positions. The base
+θ is 10000 (``rotary_base``).
+Layout: as in GPT-NeoX, pair i is (x_i, x_{i + D/2}). The paper pairs neighbors, (x_2i, x_{2i+1}).
+The layouts differ by a fixed permutation of the features, which the learned projections absorb.
+Weights trained with one layout must be permuted for the other.
+Cost: no parameters, and four multiplications per feature of each query and key in every layer.
 Past the training length: perplexity is best a few hundred tokens past it, then rises (ALiBi paper,
 Tables 2-4).
 
@@ -16,13 +16,13 @@ Two options leave features without a position:
 
 - ``rotary_percent`` P (GPT-NeoX, Black et al. 2022, https://arxiv.org/abs/2204.06745): the first
   r = ⌊P·D⌋ features rotate as a head of size r; the others are not rotated.
-- ``p_rope`` P (Barbero et al. 2024, https://arxiv.org/abs/2410.06205): of the pairs (i, i + D/2), the
-  ⌊P·D/2⌋ fastest keep their frequencies, and the others get frequency 0.
+- ``p_rope`` P (Barbero et al. 2024, https://arxiv.org/abs/2410.06205): of the pairs (i, i + D/2),
+  the ⌊P·D/2⌋ fastest keep their frequencies, and the others get frequency 0.
 
-``rotary_scaling`` slows the rotation down for longer texts, see ``rotary_frequencies.py``. With
-``dynamic`` and ``longrope`` the rotation depends on the length of the text. As with ALiBi's
-``dynamic``, a cached key keeps the rotation of the length it was computed at, so past L incremental
-decoding differs from one pass over the whole text; with the other scalings it does not.
+``rotary_scaling`` slows the rotation for longer input, see ``rotary_frequencies.py``. With
+``dynamic`` and ``longrope``, the rotation depends on the input length. As with ALiBi's ``dynamic``,
+a cached key keeps the rotation of an earlier length. Past L, incremental decoding therefore differs
+from a single pass. With the other scalings, both are equal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Rotary(PositionMethod):
-    """Acts on the queries and keys of every layer."""
+    """Rotary positions, which rotate the queries and keys of every layer."""
 
     options = (
         "rotary_base",
@@ -78,12 +78,14 @@ class Rotary(PositionMethod):
         positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
         frequencies, size = self.frequencies(start + length, device)
         angles = positions[:, None] * frequencies  # (T, r/2)
-        cos, sin = angles.cos() * size, angles.sin() * size
+        cos = angles.cos() * size
+        sin = angles.sin() * size
         return lambda q, k: (apply_rotary(q, cos, sin), apply_rotary(k, cos, sin))
 
     def frequencies(self, keys: int, device: torch.device) -> tuple[Tensor, float]:
-        """Return the frequencies (r/2,) in a text of ``keys`` tokens, and the factor of q and k."""
-        base, size = self.config.rotary_base, 1.0
+        """Return the frequencies, (r/2,), at ``keys`` tokens, and the factor of q and k."""
+        base = self.config.rotary_base
+        size = 1.0
         if self.scaling is None:
             frequencies = pair_frequencies(self.features, device, base)
         else:
@@ -110,8 +112,8 @@ def check_rotary_options(config: PositionConfig) -> None:
         )
     if int(config.p_rope * config.head_dim // 2) == 0:
         raise UserInputError(
-            f"--p-rope {config.p_rope} rotates none of the {config.head_dim // 2} pairs of features of "
-            "a head. Choose a larger fraction, or --position-method none."
+            f"--p-rope {config.p_rope} rotates none of the {config.head_dim // 2} pairs of "
+            "features of a head. Choose a larger fraction, or --position-method none."
         )
     kind = config.rotary_scaling.partition(":")[0]
     if config.p_rope < 1 and (config.rotary_percent < 1 or kind not in ("none", "pi")):

@@ -1,25 +1,25 @@
 """Rotation frequencies of rotary position embeddings, and their scaling for longer texts.
 
 Pair i of r rotated features turns by θ^(−2i/r) per position, θ being the base. A scaling slows the
-rotation down, so that a text F times as long as those of training meets angles that were seen there.
-It is meant for evaluation, and for continuing a model at a longer length L → F·L:
+rotation down, so that a text F times as long as those of training meets angles that were seen
+there. It is meant for evaluation, and for continuing a model at a longer length L → F·L:
 
-- ``pi``, position interpolation (Chen et al. 2023, https://arxiv.org/abs/2306.15595): all frequencies
-  are divided by F.
-- ``ntk`` (bloc97 2023, "NTK-aware scaled RoPE"): the base is multiplied by F^(r/(r − 2)), which divides
-  the slowest frequency by F and leaves the fastest as it is.
-- ``yarn`` (Peng et al. 2023, https://arxiv.org/abs/2309.00071): a pair that turns more than 32 times in
-  L tokens keeps its frequency, one that turns less than once is divided by F, and those between are
-  mixed linearly by their number; queries and keys are multiplied by 0.1·ln F + 1.
+- ``pi``, position interpolation (Chen et al. 2023, https://arxiv.org/abs/2306.15595): all
+  frequencies are divided by F.
+- ``ntk`` (bloc97 2023, "NTK-aware scaled RoPE"): the base is multiplied by F^(r/(r − 2)), which
+  divides the slowest frequency by F and leaves the fastest as it is.
+- ``yarn`` (Peng et al. 2023, https://arxiv.org/abs/2309.00071): a pair that turns more than 32
+  times in L tokens keeps its frequency, one that turns less than once is divided by F, and those
+  between are mixed linearly by their number; queries and keys are multiplied by 0.1·ln F + 1.
 - ``llama3`` (Dubey et al. 2024, https://arxiv.org/abs/2407.21783; the formula is in the code that
   Llama 3.1 was released with): as ``yarn``, between 1 and 4 turns, mixed linearly by the number of
   turns; queries and keys keep their size.
 - ``longrope`` (Ding et al. 2024, https://arxiv.org/abs/2402.13753): each frequency is divided by a
-  factor of its own, from a short list up to L tokens and from a long list beyond; queries and keys are
-  multiplied by √(1 + ln F / ln L).
+  factor of its own, from a short list up to L tokens and from a long list beyond; queries and keys
+  are multiplied by √(1 + ln F / ln L).
 
-F is a number ≥ 1, or, except for ``longrope``, ``dynamic`` for max(1, S / L) in every forward pass over
-S tokens.
+F is a number ≥ 1, or, except for ``longrope``, ``dynamic`` for max(1, S / L) in every forward pass
+over S tokens.
 """
 
 from __future__ import annotations
@@ -127,27 +127,27 @@ def parse_scaling(config: PositionConfig, features: int) -> Scaling | None:
         features: r, features that rotate.
 
     Raises:
-        UserInputError: if it is not of the form KIND:F, KIND:F:L or KIND:F:L:FEW:MANY, or an option of
-            ``longrope`` is missing or left over.
+        UserInputError: if it is not of the form KIND:F, KIND:F:L or KIND:F:L:FEW:MANY, or an option
+            of ``longrope`` is missing or left over.
     """
     given = config.rotary_scaling
     kind, *values = given.split(":")
     lists = (config.longrope_short_factors, config.longrope_long_factors)
     if kind != "longrope" and lists != ("none", "none"):
         raise UserInputError(
-            "--longrope-short-factors and --longrope-long-factors require --rotary-scaling longrope. "
-            "Drop them."
+            "--longrope-short-factors and --longrope-long-factors require --rotary-scaling "
+            "longrope. Drop them."
         )
     if given == "none":
         return None
     scaling = _parse_numbers(kind, values, config.train_length)
     if scaling is None:
         raise UserInputError(
-            f"--rotary-scaling must be none, or {', '.join(SCALINGS[:-1])} or {SCALINGS[-1]} with a "
-            "factor of at least 1, such as yarn:4, or (not longrope) 'dynamic', such as ntk:dynamic, "
-            f"not '{given}'. The length trained at before can follow (yarn:4:512), and for "
-            "yarn and llama3 the turns up to which a frequency is divided and from which on it is "
-            "kept (llama3:8:8192:1:4)."
+            f"--rotary-scaling must be none, or {', '.join(SCALINGS[:-1])} or {SCALINGS[-1]} with "
+            "a factor of at least 1, such as yarn:4, or (not longrope) 'dynamic', such as "
+            f"ntk:dynamic, not '{given}'. The length trained at before can follow (yarn:4:512), "
+            "and for yarn and llama3 the turns up to which a frequency is divided and from which "
+            "on it is kept (llama3:8:8192:1:4)."
         )
     if kind != "longrope":
         return scaling
@@ -163,7 +163,7 @@ def parse_scaling(config: PositionConfig, features: int) -> Scaling | None:
 
 
 def _parse_numbers(kind: str, values: list[str], train_length: int) -> Scaling | None:
-    """Return a scaling without its lists, or None if a value is missing, surplus or out of range."""
+    """Return a scaling without its lists, or None if a value is missing, surplus, or invalid."""
     if kind not in SCALINGS or len(values) not in (1, 2, 4):
         return None
     few, many = TURNS.get(kind, (1.0, 32.0))
@@ -171,7 +171,8 @@ def _parse_numbers(kind: str, values: list[str], train_length: int) -> Scaling |
         factor = None if values[0] == "dynamic" else float(values[0])
         length = int(values[1]) if len(values) > 1 else train_length
         if len(values) == 4:
-            few, many = float(values[2]), float(values[3])
+            few = float(values[2])
+            many = float(values[3])
     except ValueError:
         return None
     valid = length >= 1 and 0 < few < many < math.inf

@@ -3,9 +3,10 @@
 Paper: Chi et al. 2023, https://arxiv.org/abs/2212.10356, section 5 and appendix A.
 
 Formula: softmax(q_i·k_j/√D + (H / 8h)·Σ_w cos((i − j)·w)), head h = 1 … H, over the 64 frequencies
-w = 10000^(−2t/128), t = 0 … 63: the inner product of the 128 sinusoidal features of i and j.
-Cost: no parameters; 64 cosines per distance.
-Past the training length: extrapolates; the decay with distance is close to logarithmic.
+w = 10000^(−2t/128), t = 0 … 63. The sum is the inner product of the 128 sinusoidal features of i
+and j.
+Cost: no parameters, and 64 cosines per distance.
+Past the training length: extrapolates. The decay with distance is close to logarithmic.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ FEATURES = 128
 
 @dataclass(frozen=True)
 class SandwichBias(RelativeBias):
-    """Attributes: num_heads: H."""
+    """Bias (H / 8h)·Σ_w cos(distance·w) of head h = 1 … H.
+
+    Attributes:
+        num_heads: number of heads H.
+    """
 
     num_heads: int
 
@@ -37,7 +42,7 @@ class SandwichBias(RelativeBias):
 
 
 class Sandwich(PositionMethod):
-    """Acts on the scores; one bias shared by all layers."""
+    """Sandwich, with one score bias shared by all layers."""
 
     def bias(self, layer: int, keys: int) -> SandwichBias:
         return SandwichBias(self.config.num_heads)

@@ -3,9 +3,9 @@
 Paper: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.5.
 
 Formula: the first half of the C features is sin(p·w), the second half cos(p·w), with
-w_i = 10000^(−i/(C/2 − 1)); fairseq concatenates the halves where the paper interleaves them, and
-counts p from padding_idx + 1. Padding gets zeros.
-Cost: no parameters; one addition per token, computed once per forward pass.
+w_i = 10000^(−i/(C/2 − 1)). fairseq concatenates the halves, which the paper interleaves, and counts
+p from padding_idx + 1. Padding gets zeros.
+Cost: no parameters, and one addition per token, computed once per forward pass.
 Past the training length: defined at any length, but perplexity rises within tens of tokens (ALiBi
 paper, Tables 2-4).
 """
@@ -21,7 +21,15 @@ from .base import PositionMethod
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """(..., C) fp32 features of positions (...), C = ``width`` ≥ 4; an odd C ends with a zero."""
+    """Return the fp32 features of positions.
+
+    Args:
+        positions: integers of any shape (...).
+        width: number of features C ≥ 4. The last feature of an odd C is zero.
+
+    Returns:
+        (..., C).
+    """
     half = width // 2
     step = math.log(10000) / (half - 1)
     frequencies = torch.exp(
@@ -33,7 +41,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class Sinusoidal(PositionMethod):
-    """Acts on the token embeddings."""
+    """Sinusoidal positions, which are added to the token embeddings."""
 
     def embed(self, positions: Tensor) -> Tensor:
         features = sinusoids(positions + self.config.padding_idx + 1, self.config.embed_dim)

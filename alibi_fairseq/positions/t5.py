@@ -5,11 +5,11 @@ Paper: Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1.
 Formula: softmax(q·k/√D + b_h(bucket(j − i))). Half of the buckets hold one distance each, the other
 half grow logarithmically up to ``max_distance``; all larger distances share the last bucket. The
 table is shared by all layers, as in the paper. T5 itself does not scale q·k and initializes its
-projections smaller; here the bias is added to scaled scores. ``t5_max_distance`` is 128 in the
-paper; at training lengths below it, the buckets of the largest distances are not trained.
-Cost: 32 · H parameters; one table lookup per score, and its gradient in training.
-Past the training length: best near twice it, better than at it up to 2.3 to 2.95 times, then degrades
-(ALiBi paper, Tables 2-4).
+projections smaller. Here the bias is added to scaled scores. ``t5_max_distance`` is 128 in the
+paper. At training lengths below it, the buckets of the largest distances are not trained.
+Cost: 32 · H parameters, and one table lookup per score, with its gradient in training.
+Past the training length: perplexity is best near twice the training length, below that at the
+training length up to 2.3 to 2.95 times, and then degrades (ALiBi paper, Tables 2-4).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bucket_of(distance: Tensor, max_distance: int = MAX_DISTANCE) -> Tensor:
 
 @dataclass(frozen=True)
 class BucketBias(RelativeBias):
-    """The entry of ``table``, (32, H), for the bucket of each distance."""
+    """Entry of ``table``, (32, H), for the bucket of each distance."""
 
     table: nn.Embedding
     max_distance: int = MAX_DISTANCE
@@ -51,7 +51,7 @@ class BucketBias(RelativeBias):
 
 
 class T5(PositionMethod):
-    """Acts on the scores; one learned table shared by all layers."""
+    """T5 bias, with one learned table shared by all layers."""
 
     options = ("t5_max_distance",)
 
@@ -59,8 +59,8 @@ class T5(PositionMethod):
         super().__init__(config)
         if config.t5_max_distance <= NUM_BUCKETS // 2:
             raise UserInputError(
-                f"--t5-max-distance must be above {NUM_BUCKETS // 2}, up to which each distance has a "
-                f"bucket of its own, not {config.t5_max_distance}."
+                f"--t5-max-distance must be above {NUM_BUCKETS // 2}, up to which each distance "
+                f"has a separate bucket, not {config.t5_max_distance}."
             )
         self.relative_attention_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
         nn.init.normal_(self.relative_attention_bias.weight, std=config.embed_dim**-0.5)

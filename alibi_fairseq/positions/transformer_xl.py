@@ -1,7 +1,7 @@
 """Transformer-XL: relative attention with a memory of past segments.
 
-Paper: Dai et al. 2019, https://arxiv.org/abs/1901.02860, section 3. The numbers of the four terms
-below are those of its section 3.3.
+Paper: Dai et al. 2019, https://arxiv.org/abs/1901.02860, section 3. Letters (a) to (d) of the terms
+are as in its section 3.3.
 
 Formula: for query i and key j, both with the learned u and v of the head,
 
@@ -12,7 +12,7 @@ every layer, u and v are shared by all layers. (a) is the score itself; this fil
 Memory: the last ``mem_len`` inputs of each layer, without gradient, precede the new tokens as keys
 and values. It is an input and an output of the decoder and never stored in the model. Dropout on R,
 which the authors' code has and the paper does not mention, is omitted.
-Cost: layers · C² + 2·C parameters; one projection of R per layer and about as many multiplications
+Cost: layers · C² + 2·C parameters, one projection of R per layer, and about as many multiplications
 for (b) and (d) as for the scores themselves.
 Past the training length: extrapolates, since training covers distances up to mem_len + T and the
 memory carries context beyond them (section 3.4).
@@ -30,7 +30,7 @@ from .base import PositionConfig, PositionMethod, ScoreBias
 
 
 def distance_sinusoids(length: int, width: int, device: torch.device | None = None) -> Tensor:
-    """R of the paper for the distances 0 … length − 1: (length, C) in fp32."""
+    """Return R of the paper for the distances 0 … length − 1, (length, C) in fp32."""
     features = torch.arange(0, width, 2, dtype=torch.float32, device=device)
     angles = torch.arange(length, dtype=torch.float32, device=device)[:, None]
     angles = angles * 10000.0 ** (-features / width)  # (S, C/2)
@@ -56,7 +56,7 @@ def by_key(by_distance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class RelativeTerms(ScoreBias):
-    """Terms (b), (c) and (d) of one layer.
+    """Terms (b), (c), and (d) of one layer.
 
     Attributes:
         u, v: (H, D) learned vectors.
@@ -73,15 +73,15 @@ class RelativeTerms(ScoreBias):
         keys = k.shape[2]
         scale = q.shape[-1] ** -0.5
         precise = torch.promote_types(q.dtype, torch.float32)
-        asked = (q + self.v[:, None].to(q.dtype)) * scale  # (B, H, n, D)
+        shifted = (q + self.v[:, None].to(q.dtype)) * scale  # (B, H, n, D)
         near = self.r[:, self.r.shape[1] - keys :].to(q.dtype)  # (H, K, D)
-        distance_terms = by_key(asked @ near.transpose(1, 2)).to(precise)  # (B, H, n, K)
+        distance_terms = by_key(shifted @ near.transpose(1, 2)).to(precise)  # (B, H, n, K)
         content = (self.u[:, None].to(k.dtype) * scale) @ k.transpose(2, 3)  # (B, H, 1, K)
         return distance_terms + content.to(precise)
 
 
 class TransformerXL(PositionMethod):
-    """Acts on the scores and through a memory."""
+    """Transformer-XL, with a score bias and a memory."""
 
     options = ("mem_len",)
 

@@ -1,9 +1,9 @@
 """Child processes that run to their end or until a signal asks them to stop.
 
-torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. A command
-therefore runs in a separate session, which receives no signal meant for this process, and trainings are
-sent SIGUSR1 (:mod:`alibi_fairseq.training.shutdown`). If this process is killed, the kernel sends
-them SIGTERM, and they save as well.
+torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. A
+command therefore runs in a separate session, which receives no signal meant for this process, and
+trainings are sent SIGUSR1 (:mod:`alibi_fairseq.training.shutdown`). If this process is killed, the
+kernel sends them SIGTERM, and they save as well.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from .torchrun import MODULE as TORCHRUN
 
 #: Signals that request saving and stopping. A second Ctrl-C stops immediately.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
-#: Variables of every child process. After a restart, torchrun gives the workers the store of the previous
-#: round, in which they find old addresses and wait for half an hour (pytorch/pytorch#135712). With this
-#: variable, each round has a separate store.
+#: Variables of every child process. After a restart, torchrun gives the workers the store of the
+#: previous round, in which they find old addresses and wait for half an hour
+#: (pytorch/pytorch#135712). With this variable, each round has a separate store.
 ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 #: Seconds between polls of a child process.
 POLL_SECONDS = 0.5
-#: Program that replaces itself with a command, which receives SIGTERM when the given parent process ends.
+#: Program that replaces itself with a command, which receives SIGTERM when the given parent process
+#: ends.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 parent, command = int(sys.argv[1]), sys.argv[2:]
@@ -82,8 +83,8 @@ class StopRequest:
     """Request to stop this process.
 
     Attributes:
-        times: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals other
-            than Ctrl-C count once.
+        times: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals
+            other than Ctrl-C count once.
         signal: the first signal that was received.
     """
 
@@ -120,8 +121,8 @@ class Slot:
 
     Attributes:
         environment: variables of child processes, such as the GPUs.
-        stop: request that child processes obey in a thread, where signals cannot be handled. None: signals
-            are handled while a child process runs.
+        stop: request that child processes obey in a thread, where signals cannot be handled. None:
+            signals are handled while a child process runs.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -141,13 +142,14 @@ def execute(
     """Run a command and pass stop requests on to it.
 
     Args:
-        stop_signal: SIGUSR1 asks the command to save, repeatedly until it ends. SIGINT interrupts a command
-            that saves nothing, once.
+        stop_signal: SIGUSR1 asks the command to save, repeatedly until it ends. SIGINT interrupts a
+            command that saves nothing, once.
         log: file for the output (default: the output of this process).
         watch: function called every ``POLL_SECONDS`` while the command runs, and once at its end.
 
     Returns:
-        The exit code of the command, as in a shell; ``STOPPED_EARLY`` if it saved and stopped on request.
+        The exit code of the command, as in a shell; ``STOPPED_EARLY`` if it saved and stopped on
+        request.
     """
     environment = {**os.environ, **ENVIRONMENT, **slot.environment}
     signaled = False
@@ -206,7 +208,7 @@ def _send_stop_signal(pid: int, number: signal.Signals) -> None:
 
 
 def kill_all(pid: int) -> None:
-    """Kill a process and its descendants, also those in other sessions, such as torchrun's workers."""
+    """Kill a process and all descendants, including torchrun's workers in other sessions."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         for member in [*process.children(recursive=True), process]:
@@ -222,8 +224,8 @@ class ChildProcess:
         argv: interpreter and arguments.
         log: file to which the output is appended if a progress bar is shown or other commands run
             concurrently.
-        updates: number of updates of a training, which has a progress bar and is asked to save. Any other
-            command (0) is interrupted.
+        updates: number of updates of a training, which has a progress bar and is asked to save. Any
+            other command (0) is interrupted.
     """
 
     title: str
@@ -317,7 +319,7 @@ class _LogReader:
 
 
 def advance(bar: tqdm, line: str) -> None:
-    """Move a bar to the update that a line of ``fairseq-train --log-format json`` reports, if any."""
+    """Move a bar to the update in a line of ``fairseq-train --log-format json``, if any."""
     _, brace, rest = line.partition("| train_inner | {")
     if not brace:
         return

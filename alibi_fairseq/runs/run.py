@@ -1,9 +1,9 @@
 """Run: one model, trained and then evaluated.
 
-An experiment lists runs, and :mod:`.runner` executes them. The folder of a run holds its checkpoints, its
-logs, and ``settings.json`` with the settings that determine the weights, written before the first update.
-It also holds a completion marker for each update count reached and for each evaluation step finished.
-Completed steps are not repeated.
+An experiment lists runs, and :mod:`.runner` executes them. The folder of a run holds its
+checkpoints, its logs, and ``settings.json`` with the settings that determine the weights, written
+before the first update. It also holds a completion marker for each update count reached and for
+each evaluation step finished. Completed steps are not repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Run:
         folder: folder for checkpoints and logs.
         data: fairseq's data argument: a folder, or several joined by ``:``.
         flags: options of ``fairseq-train``.
-        settings: JSON values that determine the weights. Unlike the flags, they do not describe the machine.
+        settings: JSON values that determine the weights. Unlike the flags, they do not describe the
+            machine.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         evaluations: evaluation steps, in order.
@@ -306,7 +307,7 @@ class ProbeEvalStep(EvalStep):
 
 
 def point_of(record: dict) -> TextCase:
-    """Return split, length, and stride of a result record. Probe records have neither split nor stride."""
+    """Return split, length, and stride of a result record. Probes have no split or stride."""
     length = record["length"]
     return TextCase(record.get("subset", "valid"), length, record.get("stride", length))
 

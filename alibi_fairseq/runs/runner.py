@@ -1,7 +1,7 @@
 """Execution of experiments: prepare the data, train and evaluate the runs, and write the report.
 
-Completed runs are skipped. Several runs execute concurrently, each in a slot with its own GPUs or cores. A
-signal saves and stops all of them, and the same command resumes.
+Completed runs are skipped. Several runs execute concurrently, each in a slot with its own GPUs or
+cores. A signal saves and stops all of them, and the same command resumes.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def make_slots(
 
     Args:
         runs: all runs of the experiment, complete or not. If the number of threads depended on the
-            unfinished runs, the results of a resumed run would not be bitwise identical to those of an
-            uninterrupted one.
+            unfinished runs, the results of a resumed run would not be bitwise identical to those of
+            an uninterrupted one.
         parallel: number of slots (default: as many as the machine has GPUs or cores for).
     """
     import torch
@@ -239,8 +239,8 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot]) -> None:
         items: work items, each behind those that it needs.
 
     Raises:
-        UserInputError, CommandFailedError: the error of the first item that fails. The others are asked
-            to stop.
+        UserInputError, CommandFailedError: the error of the first item that fails. The others are
+            asked to stop.
         Stopped: the process was asked to stop, and everything in progress has saved.
     """
     log = _ProgressLog(items)
@@ -290,8 +290,8 @@ def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _Pr
 def run_with_exit_code(work: Callable[[], object]) -> int:
     """Call ``work`` in the main thread and return an exit code.
 
-    SIGTERM, SIGHUP, SIGUSR1, and Ctrl-C stop it. A command in progress saves first; anything else ends
-    immediately.
+    SIGTERM, SIGHUP, SIGUSR1, and Ctrl-C stop it. A command in progress saves first; anything else
+    ends immediately.
 
     Returns:
         0, 75 if the work was stopped, or the exit code of the command that failed.

@@ -1,10 +1,10 @@
 """Submission of an experiment as SLURM jobs, with the library submitit.
 
-One job prepares the data, one executes each learning-rate trial, one trains and evaluates each model, and
-one writes the report. Each stage is a job array, and ``--dependency`` lets it wait for the stage before. A
-job is the user's command with ``--job NAME``. It uses the same completion markers and locks as work on one
-machine, so either can resume the other. A job that SLURM warns before its time is up saves and requeues
-itself.
+One job prepares the data, one executes each learning-rate trial, one trains and evaluates each
+model, and one writes the report. Each stage is a job array, and ``--dependency`` lets it wait for
+the stage before. A job is the user's command with ``--job NAME``. It uses the same completion
+markers and locks as work on one machine, so either can resume the other. A job that SLURM warns
+before its time is up saves and requeues itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ GPU_OPTION = "gpus-per-node"
 #: Number of jobs of a stage that run at the same time, unless the user sets it.
 MAX_PARALLEL_JOBS = 256
 #: Environment variables that describe the Python environment of a cluster (docs/cluster.md).
-MODULES, CONDA, CONTAINER = "ALIBI_MODULES", "ALIBI_CONDA_ENV", "ALIBI_CONTAINER"
+MODULES = "ALIBI_MODULES"
+CONDA = "ALIBI_CONDA_ENV"
+CONTAINER = "ALIBI_CONTAINER"
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,8 @@ def sbatch_options(stage: Stage, user_options: Mapping[str, str]) -> dict[str, o
     """Return the options of ``sbatch`` for the jobs of a stage.
 
     Args:
-        user_options: options for all jobs, such as ``{"partition": "gpu"}``. Those about GPUs apply only to
-            stages with GPUs, and ``gpus-per-node=0`` removes that option.
+        user_options: options for all jobs, such as ``{"partition": "gpu"}``. Those about GPUs apply
+            only to stages with GPUs, and ``gpus-per-node=0`` removes that option.
     """
     options: dict[str, object] = dict(DEFAULT_OPTIONS)
     if stage.gpus:
@@ -205,7 +207,8 @@ def run_command(argv: list[str]) -> None:
     """Run the command of a job in a separate process.
 
     Raises:
-        RuntimeError: the command failed. SLURM then does not start the jobs that depend on this one.
+        RuntimeError: the command failed. SLURM then does not start the jobs that depend on this
+            one.
     """
     with stop_requests() as stop:
         code = child_process.execute([*ALIBI, *argv], slot=Slot(stop=stop))

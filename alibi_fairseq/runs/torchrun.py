@@ -1,7 +1,7 @@
 """Launcher of trainings with several processes.
 
-``python -m alibi_fairseq.runs.torchrun`` is torchrun, except that it exits with 2 if a training rejects its
-input.
+``python -m alibi_fairseq.runs.torchrun`` is torchrun, except that it exits with 2 if a training
+rejects its input.
 """
 
 from __future__ import annotations

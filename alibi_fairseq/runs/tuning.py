@@ -1,7 +1,8 @@
 """Tuning of learning rates: short trials, compared by validation loss.
 
-Each model of a comparison is trained at each candidate rate for the same fraction of its updates, with the
-schedule of that shorter training and the first seed. The split that is evaluated later plays no part.
+Each model of a comparison is trained at each candidate rate for the same fraction of its updates,
+with the schedule of that shorter training and the first seed. The split that is evaluated later
+plays no part.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class Tuning:
         model: label of the model in tables.
         lr: chosen learning rate; the first candidate while trials are unfinished.
         trials: trials on which the choice depends.
-        outcome: JSON values, or None while trials are unfinished: ``lr``; ``updates`` of each trial;
-            ``at_edge``, true if a rate outside the grid may be better; ``trials``, each with ``lr`` and
-            ``loss_bits``.
+        outcome: JSON values, or None while trials are unfinished: ``lr``; ``updates`` of each
+            trial; ``at_edge``, true if a rate outside the grid may be better; ``trials``, each with
+            ``lr`` and ``loss_bits``.
     """
 
     model: str

@@ -1,7 +1,8 @@
 """``--optimizer fused_adam``: Adam in one pass over the parameters.
 
-fairseq's ``adam`` reads and writes every parameter and its state in ten operations, and on a GPU launches ten
-kernels for each, unless NVIDIA's apex is installed. PyTorch's fused AdamW needs one, also on a CPU.
+fairseq's ``adam`` reads and writes every parameter and its state in ten operations, and on a GPU
+launches ten kernels for each, unless NVIDIA's apex is installed. PyTorch's fused AdamW needs one,
+also on a CPU.
 
 The update is the same except for eps, which PyTorch adds to √(v / (1 − β₂^t)) and fairseq to √v.
 """

@@ -16,7 +16,8 @@ from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..results.provenance import STATE_KEY, dictionary_digest
 
-#: Options of the model that no tensor's shape depends on. Older checkpoints lack those of later methods.
+#: Options of the model that no tensor's shape depends on. Older checkpoints lack those of later
+#: methods.
 OPTIONS = (
     *("position_method", "decoder_attention_heads", "activation_fn", "decoder_normalize_before"),
     *("alibi_scale", "alibi_bias_max", "alibi_slopes", "score_scaling"),

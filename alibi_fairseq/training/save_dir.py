@@ -92,8 +92,8 @@ def corruption(path: Path) -> str | None:
 def lock_save_dir(save_dir: str, rank: int = 0) -> Iterator[None]:
     """Lock the save folder against other trainings while the block runs.
 
-    The first process of a job holds the lock for all. If the command fails, a folder that it created
-    and left empty is removed.
+    The first process of a job holds the lock for all. If the command fails, a folder that it
+    created and left empty is removed.
 
     Raises:
         UserInputError: another training writes to the folder, or it cannot be written to.

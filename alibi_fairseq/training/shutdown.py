@@ -6,10 +6,10 @@ All processes agree on it by summing their flags. The loop then finds its time u
 (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch, and returns. The
 command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
 
-The longest delay between the signal and the start of the save is one update with all its passes, and
-the validation that is due after it, if any. If a validation or another save is in progress, it is
-the rest of that and one more update. A second Ctrl-C interrupts at once and loses the updates after
-the last checkpoint.
+The longest delay between the signal and the start of the save is one update with all its passes,
+and the validation that is due after it, if any. If a validation or another save is in progress, it
+is the rest of that and one more update. A second Ctrl-C interrupts at once and loses the updates
+after the last checkpoint.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> Non
     trainer.cfg.optimization.stop_time_hours = 1e-9
     reason = request.signal.name if request.signal else "a signal to another process"
     logger.info(
-        f"stopping because of {reason}: saving after update {updates}; run the same command to resume"
+        f"stopping because of {reason}: saving after update {updates}; run the same command to "
+        "resume"
     )
 
 

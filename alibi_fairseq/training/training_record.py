@@ -1,8 +1,8 @@
 """Record of a training: the results file ``training.json`` in its save folder.
 
 Each validation adds a result record: loss, updates, tokens trained on, hours, GPU hours, speed and
-peak memory, all from the beginning of the run. What has been recorded is saved in every checkpoint and
-loaded with it, so a resumed run continues its results file at the checkpoint.
+peak memory, all from the beginning of the run. What has been recorded is saved in every checkpoint
+and loaded with it, so a resumed run continues its results file at the checkpoint.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class TrainingRecord:
     def _facts(self) -> dict:
         from ..evaluation.checkpoint import method_facts
 
-        common, task = self.cfg.common, self.cfg.task
+        common = self.cfg.common
+        task = self.cfg.task
         precision = "fp32"
         if common.fp16 or common.memory_efficient_fp16:
             precision = "fp16"

@@ -1,4 +1,4 @@
-"""``--block-diagonal`` and ``--attention-window``: a token sees its own document, and the last W tokens."""
+"""Attention within documents (``--block-diagonal``) and within a window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def test_document_starts(separator):
     tokens = torch.randint(EOS, EOS + 3, (4, 60))
     expected = []
     for row in tokens.tolist():
-        begin, line = 0, []
+        begin = 0
+        line = []
         for place, token in enumerate(row):
             behind_another = place > 0 and row[place - 1] == EOS
             if token == EOS and (separator == "eos" or behind_another):

@@ -1,4 +1,4 @@
-"""Which backend is taken, and what is said when one cannot be."""
+"""Backend selection, and messages for unsupported calls."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def test_auto_on_cpu():
 
 
 def measured() -> dict[tuple, dict[str, float]]:
-    """Milliseconds by backend of each call that ``benchmarks.backends`` measured on a CPU, over both
-    sizes of weights, which the choice cannot depend on.
+    """Return the milliseconds by backend of each call measured by ``benchmarks.backends``.
+
+    They are geometric means over both sizes of weights, which the selection does not know.
     """
     document = load_results_file(ROOT / "results" / "benchmarks" / "backends-cpu.json")
     calls: dict[tuple, dict[str, float]] = {}
@@ -60,7 +61,7 @@ def measured() -> dict[tuple, dict[str, float]]:
 
 
 def test_auto_selects_fastest_measured_backend(monkeypatch):
-    """Up to what one measurement differs from the next."""
+    """Allow for the variation between measurements."""
     slower = {}
     for call, milliseconds in measured().items():
         threads, phase, *shape = call
@@ -88,7 +89,7 @@ def test_auto_selects_fastest_measured_backend(monkeypatch):
     ],
 )
 def test_preferences_on_gpu(method, queries, dropout_p, window, expected):
-    """Only the order can be looked at here: what refuses is asked again on the machine."""
+    """Check the order only: support is tested again on the GPU."""
     q = types.SimpleNamespace(device=torch.device("cuda"), shape=(1, 8, queries, 64))
     mask = Call(method, window=window).mask()
     assert backend_selection._preferences(q, mask, dropout_p) == tuple(expected.split())
@@ -130,7 +131,7 @@ def test_unsupported_backend_names_reason_and_alternatives(backend, monkeypatch,
 
 @pytest.fixture
 def flash_calls(monkeypatch):
-    """A stand-in that follows flash_attn_func's contract, as the package needs a GPU; its calls."""
+    """Replace flash_attn_func, which requires a GPU, and return the list of its calls."""
     calls = []
 
     def flash_attn_func(q, k, v, *, dropout_p, softmax_scale, causal, window_size, alibi_slopes):
@@ -138,7 +139,8 @@ def flash_calls(monkeypatch):
         assert causal and window_size[1] == -1 and alibi_slopes.dtype == torch.float32
         assert all(x.stride(-1) == 1 for x in (q, k, v))
         q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))  # from (B, T, H, D)
-        queries, keys = q.shape[2], k.shape[2]
+        queries = q.shape[2]
+        keys = k.shape[2]
         distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
         # Keys from i − left to i + right are seen; −1 is no limit, and causal makes right 0.
         left = window_size[0] if window_size[0] >= 0 else keys

@@ -43,7 +43,7 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_values_and_gradients(call):
-    """FIRE, which counts from the start of each text, is padded in tests/models/test_decoding.py."""
+    """Pad FIRE in tests/models/test_decoding.py instead, since it counts from the first token."""
     expected = reference(call)
     tolerance = TOLERANCE[call.dtype]
     if call.method == "fox" and call.dtype == torch.float32:
@@ -111,8 +111,9 @@ LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
     ids=str,
 )
 def test_long_input_keeps_precision(call):
-    """Where absolute positions would be off by 8e-5 in fp32, and FoX's running sum is near −11,000."""
-    (q, k, v, _), mask = call.tensors(), call.mask()
+    """Check where absolute positions have errors of 8e-5, and FoX's sum is near −11,000."""
+    q, k, v, _ = call.tensors()
+    mask = call.mask()
     exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
     for backend in supporting(call) & {"sdpa", "fold"}:
         found, _ = attend(q, k, v, mask, backend=backend)
@@ -123,9 +124,10 @@ def test_long_input_keeps_precision(call):
 
 
 def peak_memory(backend: str, dropout_p: float, length: int) -> int:
-    """Most bytes allocated at a time in a forward and backward pass, as torch's profiler counts them."""
+    """Return the peak of allocated bytes in a forward and backward pass, by torch's profiler."""
     call = Call(batch=1, heads=2, length=length, width=8, size=0.5)
-    (q, k, v, grad), mask = call.tensors(), call.mask()
+    q, k, v, grad = call.tensors()
+    mask = call.mask()
     inputs = [x.requires_grad_() for x in (q, k, v)]
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         out, _ = attend(*inputs, mask, dropout_p, backend=backend, strict=True)
@@ -149,8 +151,9 @@ def test_only_eager_memory_grows_quadratically(backend, dropout_p, monkeypatch):
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
 @pytest.mark.parametrize("width", [32, 64])
 def test_extra_dimensions_hold_slopes_and_positions(dtype, width):
-    """Their products are −slope · distance · √D; in narrow types but for what a row has in common."""
-    slopes, mask = alibi_slopes(12), FutureMask(None, 3, 60_000)
+    """Check that the products are −slope · distance · √D, up to a constant per row."""
+    slopes = alibi_slopes(12)
+    mask = FutureMask(None, 3, 60_000)
     for_queries, for_keys = extra_dimensions(slopes, mask, width, dtype)
     found = for_queries.double() @ for_keys.double().mT / width**0.5  # (H, T, S)
     distance = torch.arange(59_997, 60_000)[:, None] - torch.arange(60_000)
@@ -208,7 +211,8 @@ def test_dropout_keeps_mean():
 
 def test_bias_is_computed_once_per_model(monkeypatch):
     """Also in training, unless it is learned."""
-    computed, at = [], LinearBias.at
+    computed = []
+    at = LinearBias.at
     monkeypatch.setattr(LinearBias, "at", lambda *call: computed.append(call) or at(*call))
     call = Call(length=600, heads=2)
     mask = call.mask()

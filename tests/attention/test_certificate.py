@@ -32,8 +32,9 @@ def skipping(q, k, v):
 
 
 def dense(q, k, v):
-    """The formula, in float64 throughout."""
-    queries, keys = q.shape[2], k.shape[2]
+    """Compute attention from the formula in float64."""
+    queries = q.shape[2]
+    keys = k.shape[2]
     distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
     slopes = alibi_slopes(q.shape[1]).double().view(-1, 1, 1)
     scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5 - slopes * distance
@@ -59,7 +60,8 @@ def test_skipping_matches_dense_attention(
     generator = torch.Generator().manual_seed(seed)
     shape = (1, heads, length + cached, 16)
     q, k, v, grad = (torch.randn(shape, generator=generator).double() for _ in range(4))
-    q, grad = size * q[:, :, cached:], grad[:, :, cached:]
+    q = size * q[:, :, cached:]
+    grad = grad[:, :, cached:]
     k = k + common * torch.randn(1, heads, 1, 16, generator=generator).double()
     if outliers:
         k[:, :, :: max(1, length // 3)] *= 50
@@ -105,7 +107,8 @@ def windows_of(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 
 def test_windows_depend_on_slope_type_and_head():
     q, k, _, _ = Call(length=2000, batch=1).tensors()
-    found, narrow = windows_of(q, k), windows_of(q.bfloat16(), k.bfloat16())
+    found = windows_of(q, k)
+    narrow = windows_of(q.bfloat16(), k.bfloat16())
     assert (found.diff() >= 0).all() and found[0] < 80
     assert (narrow <= found).all() and narrow[0] < found[0]
     # Softmax does not see what all keys have in common; trained keys have much.

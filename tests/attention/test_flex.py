@@ -20,7 +20,7 @@ WINDOWS = torch.tensor([0.0, 127, 128, 300])
 
 
 def visible(call: Call, windows: torch.Tensor | None) -> torch.Tensor:
-    """(B or 1, H or 1, T, S): what the mask shows, and beyond it whole blocks within the windows."""
+    """Return visible keys, (B or 1, H or 1, T, S), including whole blocks within the windows."""
     keys = torch.arange(call.keys)
     queries = keys[call.cached :, None]
     shown = (keys <= queries) & (queries - keys < (call.window or call.keys))
@@ -99,7 +99,8 @@ def test_values_match_reference(call, monkeypatch):
 def test_windows_skip_only_hidden_blocks(cached):
     """Small slopes, so that a block too few or too many would be seen."""
     call = Call(heads=4, length=700, cached=cached, batch=1, width=32)
-    (q, k, v, _), mask = call.tensors(), call.mask()
+    q, k, v, _ = call.tensors()
+    mask = call.mask()
     scores = q.double() @ k.double().mT * call.width**-0.5
     scores = scores + all_at_once(call.bias(), q, k, cached)
     weights = scores.masked_fill(~visible(call, WINDOWS), -torch.inf).softmax(-1)
@@ -121,8 +122,9 @@ SKIPPING = [
 @pytest.mark.parametrize("calls, graphs", [(PLAIN, 3), (SKIPPING, 2)])
 @torch.no_grad()
 def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
-    """One graph for as many keys as queries, more keys, and a single query; with windows, one for a
-    single sequence and one for several.
+    """Allow three graphs: as many keys as queries, more keys, and a single query.
+
+    With windows, allow one graph for a single sequence and one for several.
     """
     torch._dynamo.reset()
     dynamo.counters.clear()

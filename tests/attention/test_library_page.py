@@ -1,4 +1,4 @@
-"""The examples of attention in other models run without fairseq and equal the model's own layers."""
+"""Documented examples of attention without fairseq, compared with the decoder's layers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def recorded_calls(decoder, *args, **kwargs) -> list[dict]:
 
 
 def documented_attention(page, decoder, layer: int):
-    """The page's module with the weights of a decoder's layer."""
+    """Return the page's module with the weights of a decoder layer."""
     module = page["CausalAttention"](decoder.embed_positions, layer, decoder.score_scale)
     for name, ours in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "out")):
         projection = getattr(decoder.layers[layer].self_attn, f"{ours}_proj")
@@ -95,7 +95,7 @@ def documented_attention(page, decoder, layer: int):
 
 
 def moved_off_zero(model):
-    """A model whose position method changes its output also where it starts from zero."""
+    """Replace zero parameters of the position method, so that it changes the output."""
     for parameter in model.decoder.embed_positions.parameters():
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.5)
@@ -104,7 +104,7 @@ def moved_off_zero(model):
 
 @pytest.fixture(scope="module")
 def page() -> dict:
-    """The definitions of the documented module."""
+    """Return the definitions of the documented module."""
     definitions: dict = {}
     exec(EXAMPLES[1], definitions)
     return definitions

@@ -1,4 +1,4 @@
-"""``--score-scaling`` against its formula in float64, written out, with every position method."""
+"""``--score-scaling`` compared with its formula in float64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from alibi_fairseq.huggingface import conversion
 def test_values_and_gradients(kind, heads, dtype):
     scale = ScoreScale(kind, heads, layers=2, train_length=9)
     q, k, v, grad = torch.randn(4, 2, heads, 30, 8).to(dtype).double()
-    queries, factors = q[:, :, 11:], [*scale.parameters()][1:]
+    queries = q[:, :, 11:]
+    factors = [*scale.parameters()][1:]
     inputs = [queries.to(dtype).requires_grad_(), *factors]
     mask = FutureMask(None, 19, 30)
     ours, _ = attend(scale(1, inputs[0], mask), k.to(dtype), v.to(dtype), mask)
@@ -53,7 +54,8 @@ def test_initial_factors_average_to_one(length):
 
 @torch.no_grad()
 def test_logn_changes_nothing_up_to_training_length():
-    plain, logn = small_model("rotary"), small_model("rotary", "--score-scaling", "logn")
+    plain = small_model("rotary")
+    logn = small_model("rotary", "--score-scaling", "logn")
     assert plain.state_dict().keys() == logn.state_dict().keys()
     logn.load_state_dict(plain.state_dict())
     tokens = random_tokens(2, 100)

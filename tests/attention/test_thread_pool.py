@@ -1,4 +1,4 @@
-"""Tasks in threads of their own: all of them run, as asked, and nothing else of torch is changed."""
+"""Tasks in separate threads, and unchanged thread settings of torch."""
 
 import os
 import threading
@@ -19,7 +19,9 @@ def threads(request):
 
 
 def test_tasks_run_once_and_keep_thread_count(threads):
-    done, seen, x = [], set(), torch.ones(3, requires_grad=True)
+    done = []
+    seen = set()
+    x = torch.ones(3, requires_grad=True)
     tiny = torch.tensor([1e-30])  # its square is below the normal numbers
 
     def task(number):

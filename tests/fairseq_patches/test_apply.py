@@ -40,7 +40,7 @@ class Evil:
 
 
 def older_checkpoint(path, **more) -> str:
-    """A checkpoint as fairseq 0.9 to 1.0 wrote them."""
+    """Write a checkpoint as fairseq 0.9 to 1.0 did."""
     state = {
         "args": argparse.Namespace(
             arch="transformer_lm", task="language_modeling", tokens_per_sample=16, lr=[0.1]
@@ -84,7 +84,8 @@ def test_bf16_does_not_imply_tpu(flag):
 
 
 def test_interrupted_copy_keeps_old_file(monkeypatch, tmp_path):
-    new, last = tmp_path / "checkpoint_1_100.pt", tmp_path / "checkpoint_last.pt"
+    new = tmp_path / "checkpoint_1_100.pt"
+    last = tmp_path / "checkpoint_last.pt"
     copy = file_io.PathManager.copy
     new.write_bytes(b"new")
     last.write_bytes(b"old")

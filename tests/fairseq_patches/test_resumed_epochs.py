@@ -24,7 +24,7 @@ def train(corpora, folder, updates: int) -> dict:
 
 @pytest.fixture(scope="module")
 def whole(corpora, tmp_path_factory):
-    """The last checkpoints of uninterrupted runs, by the number of folders."""
+    """Return the last checkpoints of uninterrupted runs, by number of folders."""
     return {
         folders: train(corpora[:folders], tmp_path_factory.mktemp("whole"), LAST)
         for folders in (1, 2)

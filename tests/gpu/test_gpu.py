@@ -27,8 +27,8 @@ pytestmark = [
         not ON_GPU and "ALIBI_GPU_REHEARSAL" not in os.environ, reason="needs a GPU"
     ),
 ]
-#: Largest difference to float64 on the CPU, relative to the largest value: in half precision that of
-#: a bias of a few hundred tokens, rounded once.
+#: Largest difference to float64 on the CPU, relative to the largest value: in half precision that
+#: of a bias of a few hundred tokens, rounded once.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
 
 
@@ -46,9 +46,10 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
     ids=str,
 )
 def test_attention(call, backend):
-    """Values and gradients of every method on every backend that supports it, also where attention
-    stays within documents. CoPE's are compared away from whole counts, where its gradient jumps
-    (``WHOLE_COUNT_MARGIN`` in tests/attention_calls.py).
+    """Compare values and gradients of every method on every backend that supports it.
+
+    CoPE is compared away from whole counts, where its gradient jumps (``WHOLE_COUNT_MARGIN`` in
+    tests/attention_calls.py).
     """
     if backend not in supporting(call):
         pytest.skip(f"{backend} does not support this call here")
@@ -58,7 +59,8 @@ def test_attention(call, backend):
 @pytest.mark.parametrize("method", sorted(METHODS))
 @torch.no_grad()
 def test_cached_decoding(method):
-    model, tokens = small_model(method).to(DEVICE), random_tokens(2, 24).to(DEVICE)
+    model = small_model(method).to(DEVICE)
+    tokens = random_tokens(2, 24).to(DEVICE)
     state: dict = {}
     steps = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in range(1, 25)]
     torch.testing.assert_close(torch.cat(steps, dim=1), model(tokens)[0], rtol=0, atol=1e-4)
@@ -67,7 +69,8 @@ def test_cached_decoding(method):
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
 def test_chunked_cross_entropy(dtype):
     targets = torch.randint(5000, (700,))
-    x, weight = torch.randn(700, 64, dtype=dtype), torch.randn(5000, 64, dtype=dtype) / 8
+    x = torch.randn(700, 64, dtype=dtype)
+    weight = torch.randn(5000, 64, dtype=dtype) / 8
     there = [t.to(DEVICE).requires_grad_() for t in (x, weight)]
     loss = linear_cross_entropy(targets.to(DEVICE), tuple(there))
     found = [loss.detach(), *torch.autograd.grad(loss, there)]
@@ -85,7 +88,7 @@ def data(tmp_path_factory):
 
 
 def train(data, folder, *flags, updates=24):
-    """The checkpoint after some updates."""
+    """Train for some updates and return the checkpoint."""
     command = ["--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "256"]
     command += ["--max-update", str(updates), "--lr", "0.01", "--ddp-backend", "legacy_ddp"]
     return run_train(data, folder, *command, *flags, device=" ".join(CPU_FLAG))

@@ -19,7 +19,7 @@ TIED = f"{ADAPTIVE} --tie-adaptive-weights --tie-adaptive-proj"
 
 
 def perturbed(method: str, flags: str = "", heads: int = 8, length: int = 32, noise: float = 0.1):
-    """A random model whose norms and biases are not at their initial values."""
+    """Return a random model with norms and biases different from their initial values."""
     options = flags.split()
     if "gelu_accurate" in options:
         options += ["--decoder-ffn-embed-dim", str(32 * heads)]  # BLOOM's is four times the width

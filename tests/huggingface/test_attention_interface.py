@@ -24,7 +24,7 @@ HEADS = 4
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    """The model that the documented example loads, and the same weights with eager attention."""
+    """Return the documented model, and the same weights with eager attention."""
     config = GPTNeoXConfig(
         vocab_size=60,
         hidden_size=32,

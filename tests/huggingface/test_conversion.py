@@ -12,7 +12,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.huggingface.export import save
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
-EOS, PAD = 2, 1
+EOS = 2
+PAD = 1
 
 #: Position method, options of training, heads, architecture.
 MODELS = [
@@ -147,8 +148,10 @@ def test_model_with_different_logits_is_rejected(monkeypatch):
 @torch.no_grad()
 def test_window_cache_is_bounded():
     model = perturbed("t5", "--attention-window 6")
-    exported, tokens = converted(model, "t5").model, random_tokens(2, 50)
-    past, logits = None, []
+    exported = converted(model, "t5").model
+    tokens = random_tokens(2, 50)
+    past = None
+    logits = []
     for part in tokens.split((1, 4, 1, 1, 20, 1, 22), dim=1):
         output = exported(part, past_key_values=past, use_cache=True)
         past = output.past_key_values
@@ -158,7 +161,7 @@ def test_window_cache_is_bounded():
 
 
 def greedy(model, tokens: list[int]) -> list[int]:
-    """What greedy decoding over full passes gives after each position; no text ends."""
+    """Return the greedy token after each position, from a full pass, without end of sentence."""
     scores = model.get_normalized_probs(model(torch.tensor([tokens])), log_probs=True)[0]
     scores[:, EOS] = -torch.inf
     return scores.argmax(-1).tolist()

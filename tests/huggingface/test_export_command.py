@@ -1,4 +1,4 @@
-"""``alibi-fairseq export`` on trained checkpoints, and what transformers measures on its folders."""
+"""``alibi-fairseq export`` on trained checkpoints, evaluated with transformers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EOS = 2
 
 @pytest.fixture(scope="module")
 def no_tokenizer_check():
-    """The corpus is cut into pieces by the tests themselves; no sentencepiece model made them."""
+    """Skip the tokenizer check: the tests split the corpus without a sentencepiece model."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
         yield
@@ -29,7 +29,7 @@ def no_tokenizer_check():
 
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory, no_tokenizer_check):
-    """The folder of a checkpoint."""
+    """Return a function that exports a checkpoint to a folder."""
     made = {}
 
     def export(name: str):
@@ -52,7 +52,8 @@ def perplexity(model, data, length: int) -> float:
     """Non-overlapping windows, with nothing of this project in it; a memory is handed on."""
     tokens = valid(data)
     inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]])
-    nats, past = 0.0, None
+    nats = 0.0
+    past = None
     remembers = getattr(model.config, "memory_length", 0)
     for segment, targets in zip(inputs.split(length), tokens.split(length)):
         output = model(segment[None], past_key_values=past, use_cache=bool(remembers))
@@ -96,7 +97,7 @@ def test_files_of_export_folder(exported):
     ]
     card, own = ((each / "README.md").read_text() for each in (folder, exported("alibi")))
     assert "Format: BLOOM." in card and f'from_pretrained("{folder.name}")' in card
-    assert "trust_remote_code" not in card  # BLOOM and a word-level tokeniser need none
+    assert "trust_remote_code" not in card  # BLOOM and a word-level tokenizer need none
     assert own.count("trust_remote_code") == 1  # the model does
     assert "BLOOM would have fit a model with" in own
 
@@ -110,7 +111,8 @@ def test_harness_evaluates_export(exported, trained):
     from lm_eval.models.huggingface import HFLM
 
     folder = exported("alibi-adaptive")
-    length, tokens = TRAIN_LENGTH, valid(trained.data)[: 4 * TRAIN_LENGTH]
+    length = TRAIN_LENGTH
+    tokens = valid(trained.data)[: 4 * TRAIN_LENGTH]
     settings = dict(trust_remote_code=True, device="cpu", dtype="float32", max_length=length)
     harness = HFLM(pretrained=str(folder), **settings)
     text = AutoTokenizer.from_pretrained(folder).decode(tokens)
@@ -135,7 +137,8 @@ def test_export_loads_without_fairseq(exported):
 
 
 def test_invalid_options_are_rejected(trained, tmp_path, refuse, monkeypatch, no_tokenizer_check):
-    data, out = trained.data, tmp_path / "out" / "model"
+    data = trained.data
+    out = tmp_path / "out" / "model"
     good = ["export", "--path", trained("sinusoidal"), "--data", data, "--out", out]
     short = shutil.copytree(data, tmp_path / "short")
     lines = (data / "dict.txt").read_text().splitlines(keepends=True)

@@ -54,7 +54,7 @@ CONFIGS = {
 
 @pytest.fixture
 def folder(request, tmp_path):
-    """A random model whose norms and biases are not at their initial values."""
+    """Return a random model with norms and biases different from their initial values."""
     model = AutoModelForCausalLM.from_config(CONFIGS[request.param])
     with torch.no_grad():
         for parameter in model.parameters():
@@ -82,7 +82,8 @@ def assert_same_scores(folder, checkpoint):
     tokens[:, 11] = dictionary.eos()
     renumbered = torch.tensor([[theirs_of.get(t, eos) for t in row] for row in tokens.tolist()])
     with torch.no_grad():
-        expected, found = theirs(renumbered).logits, ours(tokens)[0]
+        expected = theirs(renumbered).logits
+        found = ours(tokens)[0]
     torch.testing.assert_close(found[..., 4:], expected[..., numbers], rtol=0, atol=1e-5)
     torch.testing.assert_close(found[..., 2], expected[..., eos], rtol=0, atol=1e-5)
 
@@ -96,7 +97,7 @@ def test_logits_match_checkpoint(folder, tmp_path, capsys):
 
 
 def imported(folder, out):
-    """The checkpoint of a model whose logits are all negative, and the unmodified model."""
+    """Return the checkpoint of a model with negative logits, and the unmodified model."""
     theirs = AutoModelForCausalLM.from_pretrained(folder).eval()
     norms = {"xglm": "model.layer_norm", "bloom": "transformer.ln_f"}
     if theirs.config.model_type in norms:
@@ -121,10 +122,11 @@ def random_text(dictionary):
 @pytest.mark.parametrize("folder", CONFIGS, indirect=True)
 @torch.no_grad()
 def test_imported_losses_equal_the_unmodified_model(folder, tmp_path):
-    """On every path that scores tokens. The reference is the softmax over the foreign vocabulary."""
+    """Check every path that scores tokens, with the softmax over the original vocabulary."""
     ours, dictionary, theirs = imported(folder, tmp_path / "out")
     tokens, renumbered = random_text(dictionary)
-    inputs, targets = tokens[:, :-1], tokens[:, 1:].contiguous()
+    inputs = tokens[:, :-1]
+    targets = tokens[:, 1:].contiguous()
     logits = theirs(renumbered[:, :-1]).logits.double()
     expected = -logits.log_softmax(-1).gather(-1, renumbered[:, 1:, None]).squeeze(-1)
     if theirs.config.model_type in ("bloom", "xglm"):
@@ -344,8 +346,10 @@ BAD_CONFIGS = [
 
 @pytest.mark.parametrize("folder", ["gpt-neox"], indirect=True)
 def test_invalid_models_are_rejected(folder, tmp_path, refuse):
-    config, weights = folder / "config.json", folder / "model.safetensors"
-    good, command = config.read_text(), ["import-hf", "--out", tmp_path / "out"]
+    config = folder / "config.json"
+    weights = folder / "model.safetensors"
+    good = config.read_text()
+    command = ["import-hf", "--out", tmp_path / "out"]
     assert "config.json" in refuse(*command, tmp_path / "nothing")
     for change, said in BAD_CONFIGS:
         config.write_text("{" if change is None else json.dumps({**json.loads(good), **change}))

@@ -1,4 +1,4 @@
-"""Tokenisers give the numbers that fairseq-preprocess gave."""
+"""Token IDs of exported tokenizers compared with fairseq-preprocess."""
 
 from __future__ import annotations
 

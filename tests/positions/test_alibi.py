@@ -35,13 +35,15 @@ def test_slopes_match_bloom_and_mpt(bias_max):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_bias_is_precise_near_query_in_half_precision(dtype):
     # The authors' form slope·key at key 16,383 is a multiple of 4 in fp16 (32 in bf16): a query
-    # could not tell its neighbours apart. The relative form can, wherever the query stands.
+    # cannot distinguish neighboring keys. The relative form can, at any query position.
     bias = LinearBias(8).at(torch.arange(8)).to(dtype).double()  # (H, 8)
     exact = -alibi_slopes(8).double()[:, None] * torch.arange(8)
     torch.testing.assert_close(bias, exact, rtol=0, atol=0)
 
 
-BATCH, LENGTH, HEAD_DIM = 2, 50, 8
+BATCH = 2
+LENGTH = 50
+HEAD_DIM = 8
 
 
 @pytest.mark.parametrize("left_padding", [0, 7])

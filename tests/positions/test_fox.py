@@ -1,4 +1,4 @@
-"""FoX against its formula in float64, written out, and against ALiBi, which it is with constant gates."""
+"""FoX compared with its formula in float64, and with ALiBi for constant gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decoder expects of every position method, options that cannot be, and the method of the guide."""
+"""Interface of position methods, invalid options, and the documented method."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from alibi_fairseq.positions import (
     "name, options", [*((name, {}) for name in METHODS), ("alibi", {"alibi_slopes": "trainable"})]
 )
 def test_equal_biases_are_one_bias(name, options):
-    """Layers with equal biases share one mask. Comparing them must compare no tensors: from Python
-    3.13 on, dataclasses compare fields without looking first whether they are one object.
+    """Compare biases, since layers with equal biases share one mask.
+
+    The comparison must not compare tensors: from Python 3.13 on, dataclasses compare fields without
+    checking identity first.
     """
     first, second = (
         build_position_method(name, PositionConfig(64, 8, 2, 16, **options)) for _ in range(2)
@@ -43,7 +45,7 @@ def test_equal_biases_are_one_bias(name, options):
 
 @torch.no_grad()
 def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
-    """The guide's code as a package outside of this one; its commands run in test_documented_commands."""
+    """Use the guide's code as an outside package. test_documented_commands runs its commands."""
     guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
     (tmp_path / "my_plugin").mkdir()
     code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
@@ -57,7 +59,9 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     register_position_method("root", my_plugin.Root)  # the same again is no harm
     with pytest.raises(ValueError, match="'alibi' is registered already"):
         register_position_method("alibi", my_plugin.Root)
-    model, tokens, state = small_model("root"), random_tokens(2, 40), {}
+    model = small_model("root")
+    tokens = random_tokens(2, 40)
+    state = {}
     ends = (1, 2, 17, 30, 40)
     chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in ends]
     torch.testing.assert_close(torch.cat(chunks, 1), model(tokens)[0], rtol=0, atol=1e-5)

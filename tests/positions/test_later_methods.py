@@ -1,4 +1,4 @@
-"""KERPLE, Sandwich, xPos, FIRE, CoPE and BAM against their papers' formulas, derived another way."""
+"""KERPLE, Sandwich, xPos, FIRE, CoPE, and BAM compared with the formulas of their papers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_kerple_matches_logarithmic_formula(heads):
     kerple = method("kerple", heads)
     distance = torch.arange(1000)
     bias = kerple.bias(1, 1000).at(distance)
-    p, a = kerple.log_p.exp().double(), kerple.log_a.exp().double()
+    p = kerple.log_p.exp().double()
+    a = kerple.log_a.exp().double()
     expected = torch.stack([-p[h] * (1 + a[h] * distance).log() for h in range(heads)])
     torch.testing.assert_close(bias.double(), expected, rtol=1e-5, atol=1e-6)
     assert_same_gradients(bias, expected, [kerple.log_p, kerple.log_a], tolerance=1e-4)
@@ -55,7 +56,8 @@ def test_sandwich_matches_sinusoidal_inner_product(heads):
 @pytest.mark.parametrize("heads", [1, 12])
 @pytest.mark.parametrize("start", [0, 700])
 def test_xpos_scores_match_complex_formula(heads, start):
-    size, length = 8, 30
+    size = 8
+    length = 30
     q, k = torch.randn(2, 1, heads, length, size, dtype=torch.float64).requires_grad_()
     turned = method("xpos", heads, size).rotation(start, length, q.device)(q, k)
     ours = turned[0] @ turned[1].transpose(2, 3)
@@ -89,13 +91,15 @@ def test_xpos_rejects_lengths_with_overflow(dtype, about):
 def test_fire_interpolates_over_context(heads, dtype):
     fire = build_position_method("fire", PositionConfig(8 * heads, heads, 2, 158)).to(dtype)
     layer = fire.layers[1]
-    keys, queries = 60, 35  # positions 25 to 59: the threshold is 39.5
+    keys = 60
+    queries = 35  # positions 25 to 59: the threshold is 39.5
     q, k = (torch.zeros(1, heads, n, 8, dtype=dtype) for n in (queries, keys))
     mask = FutureMask(fire.bias(1, keys), queries, keys)
     ours = mask.block(q, k, 0, torch.float32)
     assert ours.shape == (1, heads, queries, keys)
 
-    c, threshold = layer.c.double().abs(), layer.log_threshold.double().exp()
+    c = layer.c.double().abs()
+    threshold = layer.log_threshold.double().exp()
     assert threshold.item() == pytest.approx(39.5, rel=0.02)
     (inner, inner_bias), (outer, outer_bias) = (
         (linear.weight.double(), linear.bias.double()) for linear in (layer.hidden, layer.out)
@@ -138,7 +142,8 @@ def test_cope_adds_count_vector_to_key(heads, dtype):
     cope = cope.to(dtype)
     vectors = cope.layers[1].vectors
     # Long enough for counts past 63.
-    keys, queries = 150, 9
+    keys = 150
+    queries = 9
     q, k = (torch.randn(2, heads, n, 8).to(dtype).requires_grad_() for n in (queries, keys))
     mask = FutureMask(cope.bias(1, keys), queries, keys)
     ours = mask.block(q, k, 0, torch.float32)
@@ -168,8 +173,8 @@ def test_cope_adds_count_vector_to_key(heads, dtype):
 def test_cope_gradient_jumps_at_whole_counts(side):
     """One query and two keys, whose count of the first is less than 1e-8 from 1.
 
-    Its derivative by the first key is then that of the one piece or of the other, which differ by far
-    more than rounding: interpolation has a kink at each whole number.
+    Its derivative by the first key is then that of the one piece or of the other, which differ by
+    far more than rounding: interpolation has a kink at each whole number.
     """
     cope = method("cope", 1).double()
     vectors = cope.layers[1].vectors
@@ -189,7 +194,7 @@ def test_cope_gradient_jumps_at_whole_counts(side):
 
 
 @HEADS_AND_TYPES
-def test_bam_is_a_generalised_gaussian(heads, dtype):
+def test_bam_matches_generalized_gaussian(heads, dtype):
     bam = method("bam", heads)
     distance = torch.arange(1000)
     assert torch.equal(bam.bias(1, 1000).at(distance), -torch.ones(heads, 1000))  # at first

@@ -16,7 +16,8 @@ from transformers.models.gpt_neox.modeling_gpt_neox import (
 from alibi_fairseq.positions import PositionConfig, build_position_method
 
 CPU = torch.device("cpu")
-LENGTH, HEAD_DIM = 32, 16
+LENGTH = 32
+HEAD_DIM = 16
 THEIR_NAMES = {
     **{"none": "linear", "pi": "linear", "ntk": "dynamic", "yarn": "yarn"},
     **{"llama3": "llama3", "longrope": "longrope"},
@@ -29,13 +30,13 @@ def rotary(heads: int = 1, head_dim: int = HEAD_DIM, length: int = LENGTH, **opt
 
 
 def factors(pairs: int) -> dict[str, list[float]]:
-    """The lists of longrope by their keys in ``rope_parameters``."""
+    """Return the lists of longrope by key of ``rope_parameters``."""
     short = [1 + pair / 10 for pair in range(pairs)]
     return {"short_factor": short, "long_factor": [2 * factor for factor in short]}
 
 
 def longrope_options(pairs: int) -> dict[str, str]:
-    """The same lists as options of ours."""
+    """Return the same lists as model options."""
     return {
         f"longrope_{key}s": ",".join(map(str, numbers)) for key, numbers in factors(pairs).items()
     }
@@ -224,7 +225,8 @@ def test_dynamic_scaling_starts_at_training_length():
     plain, dynamic, fixed = (small_model("rotary", *more) for more in flags)
     for model in (dynamic, fixed):
         model.load_state_dict(plain.state_dict())
-    short, long = random_tokens(1, 32), random_tokens(1, 128)
+    short = random_tokens(1, 32)
+    long = random_tokens(1, 128)
     assert torch.equal(dynamic(short)[0], plain(short)[0])
     assert torch.equal(dynamic(long)[0], fixed(long)[0])
     assert (fixed(long)[0] - plain(long)[0]).abs().max() > 1e-3

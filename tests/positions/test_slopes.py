@@ -48,7 +48,8 @@ WITHOUT_BIAS = "0.5,0,0.25,0,0.0,0.125,-0.0,0.0625"  # in half of the heads
     ],
 )
 def test_values_and_gradients_match_formula(slopes, backend, cached):
-    call, module = Call(cached=cached), method(slopes)
+    call = Call(cached=cached)
+    module = method(slopes)
     q, k, v, _ = call.tensors()
     inputs = [x.requires_grad_() for x in (q, k, v)]
     if module.log_slopes is None:
@@ -146,7 +147,8 @@ def test_random_slopes_are_exponential_with_paper_mean():
 
 
 def test_checkpoint_holds_slopes(tmp_path):
-    data, paper = write_corpus(tmp_path, train=300, valid=50), alibi_slopes(2, 4)
+    data = write_corpus(tmp_path, train=300, valid=50)
+    paper = alibi_slopes(2, 4)
     file = tmp_path / "slopes.txt"
     file.write_text("0.75\n0.2\n", encoding="utf-8")
     flags = ["--alibi-bias-max", "4", *FLAGS.split()]

@@ -11,7 +11,9 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.positions.t5 import BucketBias, bucket_of
 
-BATCH, LENGTH, HEAD_DIM = 2, 300, 4
+BATCH = 2
+LENGTH = 300
+HEAD_DIM = 4
 
 
 @pytest.mark.parametrize("max_distance", [20, 128, 512])

@@ -13,11 +13,13 @@ from alibi_fairseq.attention import FutureMask, eager
 from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions.transformer_xl import RelativeTerms
 
-LENGTH, REMEMBERED, BATCH = 6, 4, 2
+LENGTH = 6
+REMEMBERED = 4
+BATCH = 2
 
 
 def xl_model(*flags: str, heads: int = 2):
-    """A model with relative terms that are not near zero, as they are at the start of training."""
+    """Build a model with large relative terms, which are near zero at the start of training."""
     model = small_model("transformer_xl", *flags, heads=heads, sequential=True)
     for parameter in model.decoder.embed_positions.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -26,7 +28,9 @@ def xl_model(*flags: str, heads: int = 2):
 
 def naive_attention(attention, method, layer: int, x, memory):
     """Section 3.3 of the paper, key by key: (T, B, C) from (T, B, C) and (M, B, C)."""
-    heads, size, width = attention.num_heads, attention.head_dim, x.shape[2]
+    heads = attention.num_heads
+    size = attention.head_dim
+    width = x.shape[2]
     everything = torch.cat([memory, x])
     q, k, v = (
         projection(states).unflatten(-1, (heads, size))  # (T or M + T, B, H, D)
@@ -45,7 +49,10 @@ def naive_attention(attention, method, layer: int, x, memory):
             sinusoid = [math.sin(distance * speed) for speed in speeds]
             sinusoid += [math.cos(distance * speed) for speed in speeds]
             r = (method.layers[layer].weight @ torch.tensor(sinusoid).to(x)).view(heads, size)
-            a, b, c, d = q[i] * k[j], q[i] * r, method.u * k[j], method.v * r
+            a = q[i] * k[j]
+            b = q[i] * r
+            c = method.u * k[j]
+            d = method.v * r
             scores.append((a + b + c + d).sum(-1) / math.sqrt(size))  # (B, H)
         weights = torch.stack(scores).softmax(0)[..., None]
         rows.append((weights * v[: len(scores)]).sum(0).flatten(1))
@@ -58,7 +65,8 @@ def naive_attention(attention, method, layer: int, x, memory):
 def test_values_and_gradients_match_paper_terms(heads, remembered, backend, monkeypatch):
     monkeypatch.setattr(eager, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
     model = xl_model(heads=heads).double()
-    attention, method = model.decoder.layers[1].self_attn, model.decoder.embed_positions
+    attention = model.decoder.layers[1].self_attn
+    method = model.decoder.embed_positions
     attention.backend = backend
     x = torch.randn(LENGTH, BATCH, 8 * heads, dtype=torch.float64, requires_grad=True)
     memory = torch.randn(remembered, BATCH, 8 * heads, dtype=torch.float64)
@@ -87,7 +95,8 @@ def test_context_grows_by_one_memory_per_layer():
         return scores
 
     tokens = random_tokens(1, 30)
-    far, near = tokens.clone(), tokens.clone()
+    far = tokens.clone()
+    near = tokens.clone()
     far[:, :19] = random_tokens(1, 19)
     near[:, 19] = tokens[:, 19] % 60 + 4
     assert torch.equal(last_scores(tokens), last_scores(far))

@@ -267,14 +267,15 @@ def test_failed_command_names_log_and_last_line(tmp_path):
 
 
 def test_work_item_waits_for_those_it_needs(tmp_path):
-    """c waits for b to begin, and a for both to end; b and c have separate slots."""
+    """Run a after b and c, and c after the start of b, with separate slots for b and c."""
     began = tmp_path / "b.began"
     wait = "while not os.path.exists({!r}): time.sleep(0.01)"
     b = f"import os, time\nopen({str(began)!r}, 'w').write(os.environ['GPU'])\n"
     b += wait.format(str(tmp_path / "c"))
     c = f"import os, time\n{wait.format(str(began))}\n"
     c += f"open({str(tmp_path / 'c')!r}, 'w').write(os.environ['GPU'])"
-    a = f"import os\nassert os.path.exists({str(tmp_path / 'c')!r})\nopen({str(tmp_path / 'a')!r}, 'w')"
+    a = f"import os\nassert os.path.exists({str(tmp_path / 'c')!r})\n"
+    a += f"open({str(tmp_path / 'a')!r}, 'w')"
     items = [
         work_item("b", python(b, tmp_path / "b.log")),
         work_item("a", python(a, tmp_path / "a.log"), after=("b", "c")),

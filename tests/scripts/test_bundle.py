@@ -49,7 +49,7 @@ def ran(*command, **where):
 
 @pytest.fixture
 def script(tmp_path):
-    """Runs a script with the stand-in for Python; returns the finished process and pip's log."""
+    """Run a script with a fake Python, and return the process and pip's log."""
     python = tmp_path / "python"
     python.write_text(STAND_IN)
     python.chmod(0o755)
@@ -101,7 +101,7 @@ def test_failed_bundle_leaves_no_files(script, tmp_path, arguments, change, name
 
 @pytest.fixture
 def bundle(tmp_path):
-    """A bundle of three wheels: this project, one that is installed here, one that is not."""
+    """Return a bundle of three wheels: this project, an installed one, and a missing one."""
     folder = tmp_path / "bundle"
     folder.mkdir()
     tag = "cp{}{}".format(*sys.version_info[:2])

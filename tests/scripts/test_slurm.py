@@ -42,7 +42,7 @@ JOB = {
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A repository with stand-ins, and how to run the batch file in it."""
+    """Return a function that runs the batch file in a repository with fake commands."""
     executables = {f"bin/{name}": body for name, body in FAKE.items()}
     executables["scripts/train.sh"] = TASK
     for name, body in executables.items():

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
 @pytest.fixture
 def mark(tmp_path):
-    """A file that the attacks try to make."""
+    """Return the path of a file that the attacks try to create."""
     return tmp_path / "mark"
 
 
@@ -49,7 +49,9 @@ ATTACKS = {
 
 def commands(data, path, out):
     """Every command that loads a checkpoint."""
-    data, path, out = str(data), str(path), str(out)
+    data = str(data)
+    path = str(path)
+    out = str(out)
     fairseq = ["--path", path, "--cpu", "--task", "language_modeling"]
     return {
         "eval": ["eval", data, "--path", path, "--lengths", "16", "--out", out, "--device", "cpu"],
@@ -72,7 +74,7 @@ VERBS = list(commands("", "", ""))
 
 
 def sentence_of(arguments, capsys) -> str:
-    """What a command that must fail says."""
+    """Return the message of a failing command."""
     try:
         code = cli.main(arguments)
     except Exception as error:
@@ -191,7 +193,7 @@ def test_safe_types_are_loaded(cfg):
 
 @pytest.fixture
 def archive(tmp_path):
-    """A file whose member lies outside of the folder it is extracted to."""
+    """Return an archive with a member outside the folder of extraction."""
     path = tmp_path / "model.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         member = tarfile.TarInfo("../outside.txt")
@@ -230,7 +232,7 @@ def test_environment_variables_are_not_resolved(trained, tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("verb", ["eval", "eval-lm", "validate", "train"])
 def test_data_folder_name_reaches_no_shell(verb, trained, tmp_path, capsys, mark, monkeypatch):
-    """fairseq's reader of FASTA files would run it."""
+    """Check a folder name that fairseq's reader of FASTA files would run."""
     folder = tmp_path / f"data;touch {mark.name};"
     folder.mkdir()
     (folder / "dict.txt").write_bytes((trained.data / "dict.txt").read_bytes())

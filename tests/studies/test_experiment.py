@@ -83,7 +83,8 @@ def test_models_are_listed_once_in_order(texts):
     run = runs["tales-alibi-16-seed1"]
     options = run.result_settings["options"]
     assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
-    cut, points = {"score_from": 64, "score_to": 80, "per_document": "empty-lines"}, [16, 32]
+    cut = {"score_from": 64, "score_to": 80, "per_document": "empty-lines"}
+    points = [16, 32]
     full = [("test", length, length) for length in points]
     assert run.result_settings["evaluations"] == [
         {"name": "", "points": full, **cut},

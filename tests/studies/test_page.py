@@ -55,12 +55,14 @@ def sides(text: str) -> tuple:
     if m := re.fullmatch(rf"({NAME}), L = (\d+) against (\d+), each at its L", text):
         return key(m[1], int(m[2]), int(m[2])), key(m[1], int(m[3]), int(m[3]))
     if m := re.fullmatch(rf"({NAME}), L = (\d+), S = (\d+), at (\d+) against (\d+)", text):
-        trained, stride = int(m[2]), int(m[3])
+        trained = int(m[2])
+        stride = int(m[3])
         return key(m[1], trained, int(m[4]), stride), key(m[1], trained, int(m[5]), stride)
     m = re.fullmatch(rf"({NAME}), L = (\d+), at (\d+): (.+) against (?:not|unlimited)", text)
     assert m, text
     variant = m[4].replace("four shallowest slopes interpolated", "interpolated_shallow")
-    trained, length = int(m[2]), int(m[3])
+    trained = int(m[2])
+    length = int(m[3])
     return key(m[1], trained, length, None, variant), key(m[1], trained, length)
 
 

@@ -133,7 +133,8 @@ def test_paired_estimate_equals_scipy_without_article_variance():
 
 def test_unpaired_estimate_equals_welch_without_article_variance():
     random = np.random.default_rng(2)
-    one, two = random.standard_normal((4, 1)), 3 * random.standard_normal((3, 1))
+    one = random.standard_normal((4, 1))
+    two = 3 * random.standard_normal((3, 1))
     first = ArticleLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(one, ARTICLES, 1))
     second = ArticleLosses(("a", "c", 1), (1, 2, 3), np.repeat(two, ARTICLES, 1))
     interval = stats.ttest_ind(one[:, 0], two[:, 0], equal_var=False).confidence_interval(0.95)
@@ -143,7 +144,8 @@ def test_unpaired_estimate_equals_welch_without_article_variance():
 def test_intervals_cover_with_three_seeds():
     """Nominal 95%, where seeds dominate: the earlier bootstrap covered 81%."""
     random = np.random.default_rng(3)
-    seeds, draws = (1, 2, 3), 2000
+    seeds = (1, 2, 3)
+    draws = 2000
     covered = 0
     for _ in range(draws):
         nats = random.normal(0, 1, (3, 1)) + random.normal(0, 0.3, (1, ARTICLES))

@@ -23,25 +23,27 @@ def parameters() -> list[torch.nn.Parameter]:
     ]
 
 
-def update(optimiser, own: list, steps: range) -> None:
-    """Updates with gradients that depend on the step alone; the second parameter misses one."""
+def update(optimizer, own: list, steps: range) -> None:
+    """Run updates with gradients by step; the second parameter misses one."""
     for step in steps:
         generator = torch.Generator().manual_seed(step)
         for index, parameter in enumerate(own):
             gradient = torch.randn(parameter.shape, generator=generator)
             parameter.grad = None if (step, index) == (2, 1) else gradient
-        optimiser.set_lr(0.01 / (1 + step))
-        optimiser.step()
+        optimizer.set_lr(0.01 / (1 + step))
+        optimizer.step()
 
 
 def test_updates_and_state_match_fairseq_adam():
-    theirs, ours, first = parameters(), parameters(), parameters()
+    theirs = parameters()
+    ours = parameters()
+    first = parameters()
     update(FairseqAdam(SimpleNamespace(**OPTIONS), theirs), theirs, range(8))
     update(FusedAdam(SimpleNamespace(**OPTIONS), ours), ours, range(8))
-    optimiser = FusedAdam(SimpleNamespace(**OPTIONS), first)
-    update(optimiser, first, range(5))
+    optimizer = FusedAdam(SimpleNamespace(**OPTIONS), first)
+    update(optimizer, first, range(5))
     resumed = FusedAdam(SimpleNamespace(**OPTIONS), first)
-    resumed.load_state_dict(copy.deepcopy(optimiser.state_dict()))
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     update(resumed, first, range(5, 8))
     for found, again, expected, start in zip(ours, first, theirs, parameters(), strict=True):
         assert (found - start).abs().max() > 0.01

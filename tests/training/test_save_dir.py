@@ -14,8 +14,9 @@ from alibi_fairseq.errors import UserInputError
 
 
 def fill_disk_after(monkeypatch, writes: int) -> None:
-    """The disk is full from the n-th checkpoint on, after some of it has been written."""
-    save, calls = torch.save, []
+    """Simulate a full disk from the n-th checkpoint, after a part of it has been written."""
+    save = torch.save
+    calls = []
 
     def failing(obj, stream, **options):
         calls.append(1)

@@ -24,7 +24,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """The last checkpoint of a run that nothing disturbed."""
+    """Return the last checkpoint of an undisturbed run."""
     return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
 
 
@@ -57,7 +57,7 @@ def test_resumed_run_is_bitwise_identical(monkeypatch, whole, data, tmp_path, nu
 
 
 def started(train_step=None) -> SimpleNamespace:
-    """A trainer as it is before its first update, which listens to signals."""
+    """Return a trainer before its first update, with signal handlers."""
     limits = SimpleNamespace(max_update=5, max_epoch=0)
     trainer = SimpleNamespace(
         train_step=train_step,
@@ -107,11 +107,14 @@ class TestStopRequest:
     )
     def test_exit_code(self, number, training, early, environment, code):
         request = shutdown.TrainingStopHandler()
-        request.signal, request.training, request.stopped_early = number, training, early
+        request.signal = number
+        request.training = training
+        request.stopped_early = early
         assert shutdown.exit_code(request, environment) == code
 
     def test_training_children_are_asked_to_stop(self, monkeypatch):
-        children, asked = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)], []
+        children = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)]
+        asked = []
         monkeypatch.setattr("multiprocessing.active_children", lambda: children)
         monkeypatch.setattr(os, "kill", lambda *call: asked.append(call))
         request = shutdown.TrainingStopHandler()
