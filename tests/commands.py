@@ -1,4 +1,4 @@
-"""fairseq's commands and ours, in this process (quick) or in one of their own (exit codes)."""
+"""Commands of fairseq and of this package, in this process or in a separate one (exit codes)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def in_process(program: str, *arguments: object):
 def as_process(
     *command: object, cwd: Path = ROOT, python=(), stdin: str | None = None, **environment: object
 ):
-    """``python -m …`` in a process of its own; its output is in ``stdout`` and ``stderr``."""
+    """Run ``python -m …`` in a separate process, with output in ``stdout`` and ``stderr``."""
     variables = {"OMP_NUM_THREADS": "1", **{key: str(value) for key, value in environment.items()}}
     return subprocess.run(
         [sys.executable, *python, *map(str, command)],

@@ -125,7 +125,7 @@ def test_documented_fairseq_options_exist(words):
 
 
 def check_fairseq_options(verb: str, arguments: list[str]) -> None:
-    """Every option is one of fairseq's parser with those of our model and tasks."""
+    """Check that fairseq's parser knows every option, with our model and tasks."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
@@ -138,5 +138,5 @@ def check_fairseq_options(verb: str, arguments: list[str]) -> None:
         TASK_REGISTRY[task].add_args(other)
         known |= {flag for action in other._actions for flag in action.option_strings}
     given = {word.partition("=")[0] for word in arguments if re.match("--[a-z]", word)}
-    # Optimizer and schedule have options of their own.
+    # Optimizer and schedule have separate options.
     assert given - known <= {"--warmup-updates", "--adam-betas"}

@@ -88,7 +88,7 @@ def test_every_folder_is_a_package():
 
 
 def test_contracts():
-    # In a process of its own: it switches off the loggers that there are.
+    # In a separate process, because it disables existing loggers.
     done = as_process("-c", "from importlinter.cli import lint_imports_command as c; c()", cwd=ROOT)
     assert done.returncode == 0, done.stdout
 

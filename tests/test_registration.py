@@ -94,7 +94,7 @@ class TestFairseq:
         assert done.returncode == 1
         assert "(ValueError: numpy.dtype size changed)" in done.stderr
         assert "./scripts/install.sh" in done.stderr
-        # The official release beside the one for this Python.
+        # The official release next to the one for this Python.
         (tmp_path / "fairseq-0.12.2.dist-info").mkdir()
         (tmp_path / "fairseq-0.12.2.dist-info" / "METADATA").write_text("Name: fairseq\n")
         done = as_process("-m", "alibi_fairseq", "train", **environment)

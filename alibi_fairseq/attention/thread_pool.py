@@ -38,7 +38,7 @@ def run_parallel(tasks: Sequence[Callable[[], None]]) -> None:
         with torch.inference_mode(inference), torch.no_grad():  # the former may turn gradients on
             task()
 
-    # A forked process has none of its parent's threads, so it needs a pool of its own.
+    # A forked process has none of its parent's threads, so it needs a separate pool.
     pool = _pool(os.getpid(), workers, threads // workers)
     list(pool.map(run, tasks))  # waits, and raises the exceptions of tasks
 

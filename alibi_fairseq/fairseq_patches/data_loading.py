@@ -1,7 +1,7 @@
 """Workarounds for data loading that waits forever when one of its processes fails.
 
-fairseq reads batches in processes of torch's ``DataLoader``, in a thread of its own, and the loop
-of the command waits for that thread without end (no issue is known).
+fairseq reads batches from the processes of torch's ``DataLoader`` in a separate thread. The loop of
+the command waits for that thread without a time limit (no issue is known).
 """
 
 from __future__ import annotations

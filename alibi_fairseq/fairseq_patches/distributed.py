@@ -58,7 +58,7 @@ def join(cfg: DictConfig, program: str) -> None:
                 job.distributed_no_spawn = True
         elif started > 1 and job.distributed_world_size == 1:
             raise UserInputError(
-                f"srun started {started} processes, but each would train a model of its own; add "
+                f"srun started {started} processes, but each would train a separate model. Add "
                 f"--distributed-world-size {started} --distributed-port 29500, or use torchrun."
             )
         elif cfg.common.cpu:
@@ -103,8 +103,8 @@ def reject_separate_trainings() -> None:
     separate = started_together() > 1 and not distributed.is_initialized()
     if HydraConfig.initialized() and separate:
         raise UserInputError(
-            f"{started_together()} processes were started together, but each would train a model "
-            "of its own; use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
+            f"{started_together()} processes were started together, but each would train a separate "
+            "model. Use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
             f"distributed_training.distributed_world_size={started_together()}."
         )
 

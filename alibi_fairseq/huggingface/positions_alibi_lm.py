@@ -174,7 +174,7 @@ class SandwichPositions(NoPositionsModule):
 
 
 class TransformerXLPositions(NoPositionsModule):
-    """Dai et al. 2019, section 3.3: terms (b), (c) and (d) beside the score (a)."""
+    """Dai et al. 2019, section 3.3: terms (b), (c), and (d), which are added to the score (a)."""
 
     def __init__(self, config):
         super().__init__(config)

@@ -1,25 +1,25 @@
-"""Rotation frequencies of rotary position embeddings, and their scaling for longer texts.
+"""Rotation frequencies of rotary position embeddings, and their scaling for longer input.
 
-Pair i of r rotated features turns by θ^(−2i/r) per position, θ being the base. A scaling slows the
-rotation down, so that a text F times as long as those of training meets angles that were seen
-there. It is meant for evaluation, and for continuing a model at a longer length L → F·L:
+Pair i of r rotated features turns by θ^(−2i/r) per position, where θ is the base. A scaling slows
+the rotation, so that input F times as long as in training has only angles seen in training. It is
+used for evaluation, and for continuing training at a longer length L → F·L:
 
 - ``pi``, position interpolation (Chen et al. 2023, https://arxiv.org/abs/2306.15595): all
   frequencies are divided by F.
-- ``ntk`` (bloc97 2023, "NTK-aware scaled RoPE"): the base is multiplied by F^(r/(r − 2)), which
-  divides the slowest frequency by F and leaves the fastest as it is.
-- ``yarn`` (Peng et al. 2023, https://arxiv.org/abs/2309.00071): a pair that turns more than 32
-  times in L tokens keeps its frequency, one that turns less than once is divided by F, and those
-  between are mixed linearly by their number; queries and keys are multiplied by 0.1·ln F + 1.
-- ``llama3`` (Dubey et al. 2024, https://arxiv.org/abs/2407.21783; the formula is in the code that
-  Llama 3.1 was released with): as ``yarn``, between 1 and 4 turns, mixed linearly by the number of
-  turns; queries and keys keep their size.
-- ``longrope`` (Ding et al. 2024, https://arxiv.org/abs/2402.13753): each frequency is divided by a
-  factor of its own, from a short list up to L tokens and from a long list beyond; queries and keys
-  are multiplied by √(1 + ln F / ln L).
+- ``ntk`` (bloc97 2023, "NTK-aware scaled RoPE"): the base is multiplied by F^(r/(r − 2)). This
+  divides the slowest frequency by F and does not change the fastest.
+- ``yarn`` (Peng et al. 2023, https://arxiv.org/abs/2309.00071): a pair with more than 32 turns in L
+  tokens keeps its frequency, and a pair with less than one turn is divided by F. Pairs in between
+  are interpolated linearly by index. Queries and keys are multiplied by 0.1·ln F + 1.
+- ``llama3`` (Dubey et al. 2024, https://arxiv.org/abs/2407.21783; the formula is in the code
+  released with Llama 3.1): as ``yarn``, between 1 and 4 turns, and interpolated linearly by the
+  number of turns. Queries and keys are not multiplied.
+- ``longrope`` (Ding et al. 2024, https://arxiv.org/abs/2402.13753): each frequency has a separate
+  divisor, from a short list up to L tokens and from a long list beyond. Queries and keys are
+  multiplied by √(1 + ln F / ln L).
 
-F is a number ≥ 1, or, except for ``longrope``, ``dynamic`` for max(1, S / L) in every forward pass
-over S tokens.
+F is a number ≥ 1, or ``dynamic`` for max(1, S / L) in every forward pass over S tokens (not with
+``longrope``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .base import PositionConfig
 
 BASE = 10000.0
 SCALINGS = ("pi", "ntk", "yarn", "llama3", "longrope")
-#: Turns in L tokens up to which a frequency is divided by F, and from which on it is kept.
+#: Turns in L tokens: the most of a divided frequency, and the least of an unchanged one.
 TURNS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 
@@ -53,14 +53,14 @@ def _inverse_frequencies(features: int, device: torch.device | None, base: float
 
 @dataclass(frozen=True)
 class Scaling:
-    """Rotation slowed down for a longer text.
+    """Scaling of the rotation for longer input.
 
     Attributes:
         kind: one of ``SCALINGS``.
         factor: F, or None for the ratio of the lengths.
-        length: L, tokens of the texts that the unscaled rotation was trained on.
-        few_turns, many_turns: of ``yarn`` and ``llama3``, see ``TURNS``.
-        short_factors, long_factors: of ``longrope``, one number per pair.
+        length: L, the training length of the unscaled rotation in tokens.
+        few_turns, many_turns: limits of ``yarn`` and ``llama3``, see ``TURNS``.
+        short_factors, long_factors: divisors of ``longrope``, one per pair.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Each workaround beside what fairseq does without it."""
+"""Workarounds compared with fairseq without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--optimizer fused_adam`` beside fairseq's ``adam``."""
+"""``--optimizer fused_adam`` compared with fairseq's ``adam``."""
 
 from __future__ import annotations
 
