@@ -1,4 +1,4 @@
-"""Packaging of alibi_fairseq. ``constraints.txt`` pins the environment that demo and tests run in."""
+"""Packaging of alibi_fairseq. ``constraints.txt`` pins the environment of demo and tests."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,8 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
-    # The paper's tables live in results/paper and its runs in configs; an installed copy needs both.
+    # The paper's tables live in results/paper and its runs in configs.
+    # An installed copy requires both.
     packages=[
         *find_packages(include=["alibi_fairseq", "alibi_fairseq.*"]),
         "alibi_fairseq.paper_data",

@@ -16,15 +16,17 @@ HEAD = """# Benchmarks
 
 <!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
 
-`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json`. `--out FILE` selects another
-file, for example for the results of another machine. `--quick` uses fewer lengths and rounds. `python -m benchmarks.table`
-writes this page.
+`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json`. `--out
+FILE` selects another file, for example for the results of another machine. `--quick` uses fewer
+lengths and rounds. `python -m benchmarks.table` writes this page.
 
-Variants run in alternation (A B A B …). Ratios are medians over rounds of the ratio within a round, so that other load on the
-machine affects both sides. Above 1 is faster. Memory is the peak of one model in a separate process. The JSON files hold
-commands, versions, speeds in tokens per second, and all other measurements.
+Variants run in alternation (A B A B …). Ratios are medians over rounds of the ratio within a round,
+so that other load on the machine affects both sides. Above 1 is faster. Memory is the peak of one
+model in a separate process. The JSON files hold commands, versions, speeds in tokens per second,
+and all other measurements.
 
-The benchmark `backends` is not on this page. It times every backend on calls of many shapes; `auto` selects by its results.
+The benchmark `backends` is not on this page. It times every backend on calls of many shapes; `auto`
+selects by its results.
 """
 
 
@@ -57,8 +59,8 @@ TABLES = {
     ),
     "attention": Table(
         "Attention alone, forward and backward",
-        "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger than "
-        "random ones, so that less can be skipped. The trained ones come from "
+        "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger "
+        "than random ones, so that less can be skipped. The trained ones come from "
         "`./scripts/demo.sh --methods alibi`.",
         ("variant",),
         ("weights", "length"),

@@ -103,8 +103,8 @@ def reject_separate_trainings() -> None:
     separate = started_together() > 1 and not distributed.is_initialized()
     if HydraConfig.initialized() and separate:
         raise UserInputError(
-            f"{started_together()} processes were started together, but each would train a separate "
-            "model. Use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
+            f"{started_together()} processes were started together, but each would train a "
+            "separate model. Use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
             f"distributed_training.distributed_world_size={started_together()}."
         )
 
