@@ -16,9 +16,9 @@ HEAD = """# Benchmarks
 
 <!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
 
-`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json`. `--out
-FILE` selects another file, for example for the results of another machine. `--quick` uses fewer
-lengths and rounds. `python -m benchmarks.table` writes this page.
+`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json`.
+`--out FILE` selects another file, for example for the results of another machine. `--quick` uses
+fewer lengths and rounds. `python -m benchmarks.table` writes this page.
 
 Variants run in alternation (A B A B …). Ratios are medians over rounds of the ratio within a round,
 so that other load on the machine affects both sides. Above 1 is faster. Memory is the peak of one
