@@ -96,7 +96,7 @@ def test_corrupted_checkpoint_is_replaced_by_newest_valid(data_bin, tmp_path, ca
 
 def test_missing_valid_checkpoint_is_reported(data_bin, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
-    with pytest.raises(UserInputError, match="whole"):
+    with pytest.raises(UserInputError, match="no other checkpoint .* is valid"):
         in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_last.pt"]
 
