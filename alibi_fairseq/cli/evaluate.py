@@ -152,14 +152,15 @@ class Eval(CliCommand):
 
     def _evaluate_checkpoints(self) -> list[dict]:
         """Evaluate fairseq checkpoints on a data folder."""
-        for checkpoint in self.checkpoints:
-            require_file(checkpoint)
         data = folder_of(self.data[0])
         if len(self.data) > 1 or data.is_file():
             raise UserInputError(
                 f"A fairseq checkpoint is evaluated on one data folder, not on {' '.join(self.data)}. "
-                "Prepare the text with `alibi-fairseq prepare text`, and pass that folder."
+                "Pass the folder that `alibi-fairseq prepare text` makes of the text. A Hugging Face model "
+                "is a folder with config.json: pass that as --path."
             )
+        for checkpoint in self.checkpoints:
+            require_file(checkpoint)
         if self.bos_per_window or self.trust_remote_code:
             raise UserInputError(
                 "--bos-per-window and --trust-remote-code are options for Hugging Face models. Omit "

@@ -37,7 +37,7 @@ def evaluate(text, tmp_path):
     """Run ``eval`` on the text file, and return the result records."""
 
     def run(*folders, out="results", texts=(text,), **options) -> list[dict]:
-        options = {"lengths": "8,48", "stride": "full,5", **options}
+        options = {"lengths": "8,48", "strides": "full,5", **options}
         command = ["eval", *texts, "--path", *folders, "--out", tmp_path / f"{out}.json"]
         for name, value in options.items():
             command.append("--" + name.replace("_", "-"))
@@ -117,7 +117,7 @@ def test_documents_equal_naive_float64(evaluate, tmp_path):
             assert (record["bytes"] == len(TEXT.encode())) is (score_from == 0)
     # One stream, in which documents are only summed separately.
     (stream,) = naive_losses(folder, [sum(documents, [])], 8, 8)
-    (record,) = evaluate(folder, out="stream", lengths="8", stride="full", per_document=True)
+    (record,) = evaluate(folder, out="stream", lengths="8", strides="full", per_document=True)
     assert sum(record["document_bits"]) == pytest.approx(stream, abs=1e-3)
 
 
@@ -153,7 +153,7 @@ def test_exported_model_equals_its_checkpoint(
 
 def test_records_identify_model_and_text(evaluate, text, tmp_path):
     folder = make_folder(tmp_path / "my-model")
-    (record,) = evaluate(folder, lengths="16", stride="full")
+    (record,) = evaluate(folder, lengths="16", strides="full")
     document = load_results_file(tmp_path / "results.json")
     provenance = document["provenance"]
 
@@ -204,8 +204,8 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch, refuse,
 def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     byte_level = make_folder(tmp_path / "byte-level")
     unigram = make_folder(tmp_path / "unigram", "gpt-neox", unigram_tokenizer())
-    one = evaluate(byte_level, out="results/one", stride="full")
-    two = evaluate(unigram, out="results/two", stride="full")
+    one = evaluate(byte_level, out="results/one", strides="full")
+    two = evaluate(unigram, out="results/two", strides="full")
     assert one[0]["tokens"] != two[0]["tokens"]
     report = tmp_path / "report"
     assert main(["report", str(tmp_path / "results"), "--out", str(report)]) == 0
@@ -227,8 +227,8 @@ def test_report_separates_texts(evaluate, text, tmp_path):
     other = tmp_path / "other" / "sample.txt"
     other.parent.mkdir()
     other.write_text(TEXT[:-20])
-    evaluate(folder, out="results/one", lengths="8", stride="full")
-    evaluate(folder, out="results/two", lengths="8", stride="full", texts=(other,))
+    evaluate(folder, out="results/one", lengths="8", strides="full")
+    evaluate(folder, out="results/two", lengths="8", strides="full", texts=(other,))
     report = tmp_path / "report"
     assert main(["report", str(tmp_path / "results"), "--out", str(report)]) == 0
     assert (report / "report.md").read_text().count("Bits per byte on sample") == 2
@@ -239,10 +239,10 @@ def test_bos_per_window_begins_every_window(evaluate, tmp_path):
     (tokens,) = tokens_of(folder, [TEXT])
     windows = [tokens[begin : begin + 8] for begin in range(0, len(tokens), 8)]
     expected = sum(naive_losses(folder, windows, 8, 8))
-    (record,) = evaluate(folder, lengths="8", stride="full", bos_per_window=True)
+    (record,) = evaluate(folder, lengths="8", strides="full", bos_per_window=True)
     assert record["loss_bits"] == pytest.approx(expected / len(tokens), abs=1e-5)
     assert json.loads(record["model_overrides"]) == {"bos_per_window": True}
-    (plain,) = evaluate(folder, out="plain", lengths="8", stride="full")
+    (plain,) = evaluate(folder, out="plain", lengths="8", strides="full")
     assert abs(plain["loss_bits"] - record["loss_bits"]) > 1e-3
 
 
@@ -251,7 +251,7 @@ def test_overrides_change_the_configuration(evaluate, tmp_path, refuse, text):
     command = ["eval", text, "--path", folder, "--out", tmp_path / "refused.json"]
     assert "at most 128 tokens" in refuse(*command, "--lengths", "8,129")
     overrides = '{"max_seq_len": 256}'
-    (record,) = evaluate(folder, lengths="200", stride="full", model_overrides=overrides)
+    (record,) = evaluate(folder, lengths="200", strides="full", model_overrides=overrides)
     assert record["train_length"] == 256
     assert "'other'" in refuse(*command, "--lengths", "8", "--model-overrides", '{"other": 1}')
 
@@ -259,7 +259,7 @@ def test_overrides_change_the_configuration(evaluate, tmp_path, refuse, text):
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_is_close(precision, evaluate, tmp_path):
     folder = make_folder(tmp_path / "model", "gemma2")
-    options = {"lengths": "16", "stride": "full"}
+    options = {"lengths": "16", "strides": "full"}
     (full,) = evaluate(folder, **options)
     (half,) = evaluate(folder, out="half", precision=precision, **options)
     assert 0 < abs(half["loss_bits"] - full["loss_bits"]) < 0.02
@@ -271,14 +271,14 @@ def test_evaluation_connects_to_nothing(evaluate, tmp_path, monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket, "getaddrinfo", connect)
-    evaluate(make_folder(tmp_path / "model"), lengths="8", stride="full")
+    evaluate(make_folder(tmp_path / "model"), lengths="8", strides="full")
 
 
 def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
     folder = make_folder(tmp_path / "model", "gpt-neox", unigram_tokenizer())
-    (known,) = evaluate(folder, lengths="8", stride="full")
+    (known,) = evaluate(folder, lengths="8", strides="full")
     text.write_text(TEXT + "\N{SNOWMAN}\n", encoding="utf-8")
-    (unknown,) = evaluate(folder, out="unknown", lengths="8", stride="full")
+    (unknown,) = evaluate(folder, out="unknown", lengths="8", strides="full")
     assert "bits_per_byte" in known
     assert "bits_per_byte" not in unknown and "word_perplexity" not in unknown
 
@@ -302,7 +302,7 @@ def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path)
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "x.json"]
     assert "--trust-remote-code" in refuse(*command)
     assert not witness.exists()
-    (record,) = evaluate(folder, lengths="8", stride="full", trust_remote_code=True)
+    (record,) = evaluate(folder, lengths="8", strides="full", trust_remote_code=True)
     assert record["model"] == "MyModel" and witness.exists()
 
 
