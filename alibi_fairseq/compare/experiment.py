@@ -130,8 +130,11 @@ class ComparisonExperiment(Experiment):
         results = merge_results(self.comparison, evaluations)
         if path.is_file():
             existing = load_results_file(path)
-            if existing["cells"] == results["cells"]:  # keep the provenance of the measurements
-                results = existing
+            is_same_text = (
+                existing["provenance"]["data_sha256"] == results["provenance"]["data_sha256"]
+            )
+            if existing["cells"] == results["cells"] and is_same_text:
+                results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
         return results
 
@@ -179,7 +182,7 @@ def merge_results(
         seconds=math.fsum(results["provenance"]["seconds"] for results in step_results),
         seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
         data=step.data or run.data,
-        subsets=["train"] if kind == "probe" else ["train", comparison.subset],
+        subsets=["train"] if kind == "probe" else [comparison.subset],
     )
     records = []
     for results in step_results:

@@ -49,7 +49,7 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 def losses_of(
     score: Scorer, stream: SplitTensors, batches: list[list[Window]]
 ) -> Iterator[tuple[list[Window], Tensor]]:
-    """Each batch, windows of one length and stride, and its (B, S) float64 losses in nats.
+    """Yield each batch, windows of one length and stride, and its (B, S) float64 losses in nats.
 
     Raises:
         UserInputError: a loss is not finite.
@@ -79,14 +79,16 @@ def sum_losses(
     positions: LossByPosition,
     progress: Callable[[int], object] = lambda inputs: None,
 ) -> list[Fraction]:
-    """The exact sum of −ln p over the tokens of each span, in nats.
+    """Return the exact sum of −ln p over the tokens of each span, in nats.
 
     Args:
         spans: in the order of the stream; what windows score between them is left out.
         positions: also receives the loss of these tokens.
         progress: called after each batch with its number of inputs.
     """
-    edges = [edge for _, first, last in spans for edge in (first, last)]
+    edges = []
+    for span in spans:
+        edges += [span.first, span.last]
     sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
         # The columns where a bucket of positions begins, or a span begins or ends in any window.
@@ -96,9 +98,10 @@ def sum_losses(
             cuts.update(edge - scored for edge in inside)
         for begin, end in pairwise(sorted(cuts)):
             for window, total in zip(batch, losses[:, begin:end].sum(dim=1).tolist()):
-                span, is_inside = divmod(bisect_right(edges, window.scored + begin), 2)
-                if is_inside:
-                    sums[span] += Fraction(total)
+                edges_before = bisect_right(edges, window.scored + begin)
+                # Edges alternate, so after an odd number of them a span has begun and not ended.
+                if edges_before % 2 == 1:
+                    sums[edges_before // 2] += Fraction(total)
                     positions.add(window, begin, end, Fraction(total))
         progress(len(batch) * batch[0].length)
     return sums
@@ -120,7 +123,7 @@ class PeakMemory:
                 Path("/proc/self/clear_refs").write_text("5")
 
     def mb(self) -> float:
-        """The peak so far."""
+        """Return the peak so far."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 1e6
         with suppress(OSError):

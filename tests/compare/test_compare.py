@@ -124,7 +124,10 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     assert "22.00 ± 2.83 (2 seeds)" in text and text in capsys.readouterr().out
     assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
     assert "| 128" not in text
-    assert [c["seed"] for c in load_results_file(tmp_path / "results.json")["cells"]] == [1, 2]
+    results = load_results_file(tmp_path / "results.json")
+    assert [record["seed"] for record in results["cells"]] == [1, 2]
+    # The text is that of an evaluation of the split on its own.
+    assert results["provenance"]["data_sha256"] == data_sha256(data_bin, ["valid"])
 
 
 def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
