@@ -1,4 +1,4 @@
-"""What has been done: a stamp beside each output with what it was made from, by content."""
+"""Completion markers for cached steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alibi_fairseq.files import atomic_write, sha256_file
 
 
 class CompletionMarker:
-    """A JSON file that says that a step is done, and from what.
+    """JSON file that records a completed step and the contents that it was made from.
 
     Args:
         path: the file.
@@ -37,7 +37,7 @@ class CompletionMarker:
         }
 
     def holds(self) -> bool:
-        """Whether the step is done and settings, sources and outputs have not changed since."""
+        """Return True if the step is done, and its settings, sources, and outputs are unchanged."""
         kept = read_stamp(self.path)
         if kept is None or kept["settings"] != self.settings:
             return False
@@ -58,18 +58,18 @@ class CompletionMarker:
 
     @property
     def result(self) -> object:
-        """The result that was written; None before."""
+        """Result that was written, or None before."""
         return (read_stamp(self.path) or {}).get("result")
 
     @property
     def output_sha256(self) -> str | None:
-        """The hash of the first output when the stamp was written; None before."""
+        """Hash of the first output when the marker was written, or None before."""
         kept = read_stamp(self.path)
         return None if kept is None else next(iter(kept["outputs"].values()))["sha256"]
 
 
 def run_cached(stamp: CompletionMarker, make: Callable[[], Any]) -> Any:
-    """The JSON result of ``make``: from the stamp if it holds, otherwise computed and recorded."""
+    """Return the result of ``make``, from the marker if it holds, otherwise computed and recorded."""
     if not stamp.holds():
         stamp.write(make())
     return stamp.result
@@ -109,7 +109,7 @@ def _fingerprint(path: Path) -> dict:
 
 
 def _unchanged(path: Path, kept: dict) -> bool:
-    """Whether a file matches its fingerprint; reads it only if its modification time differs."""
+    """Return True if a file matches its fingerprint. It is read only if its modification time differs."""
     if not path.is_file() or path.stat().st_size != kept["bytes"]:
         return False
     return path.stat().st_mtime_ns == kept["mtime_ns"] or sha256_file(path) == kept["sha256"]
@@ -120,5 +120,5 @@ def read_stamp(path: Path) -> dict | None:
 
 
 def _json(settings: dict) -> dict:
-    """As it reads back from a file: tuples become lists."""
+    """Return settings as JSON reads them back: tuples become lists."""
     return json.loads(json.dumps(settings))

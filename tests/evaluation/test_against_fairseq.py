@@ -1,4 +1,4 @@
-"""The same loss as ``fairseq-eval-lm``, on real checkpoints, where that one is right."""
+"""Losses of trained checkpoints, compared with ``fairseq-eval-lm``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVERRIDES = {"max_target_positions": 40}  # without which fairseq's own model en
         *(("transformer-xl", "transformer_xl", *window) for window in ((16, 16), (50, 50))),
     ],
 )
-def test_bits_per_token(sweep, trained, name, method, length, stride):
+def test_bits_per_token_match_fairseq(sweep, trained, name, method, length, stride):
     """fairseq's with one worker and one window at a time."""
     flags = ["--gen-subset", "test", "--max-sentences", "1", "--max-tokens", str(length)]
     flags += ["--tokens-per-sample", str(length), "--context-window", str(length - stride)]

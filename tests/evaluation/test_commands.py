@@ -1,4 +1,4 @@
-"""The verbs: output for people, one sentence and exit code 2 for mistakes."""
+"""Command eval: its printed tables and its rejection of invalid options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alibi_fairseq.data.probes import SETTINGS_FILE
 from alibi_fairseq.results.schema import load_results_file
 
 
-def test_eval(trained, tmp_path, capsys):
+def test_eval_prints_table_of_records(trained, tmp_path, capsys):
     command = ["eval", str(trained.data), "--path", str(trained("alibi")), "--device", "cpu"]
     command += ["--lengths", "16,48", "--strides", "full,4", "--subset", "valid,test"]
     command += ["--effective-context", "50"]
@@ -62,7 +62,7 @@ def test_eval_rejects_loss_by_position_of_probe(trained, tmp_path, refuse):
 
 
 @pytest.mark.parametrize("percent, expected", [(0, 512), (1, 128), (5, 64), (100, 16)])
-def test_effective_context_is_the_shortest_window_within_the_band(percent, expected):
+def test_effective_context_is_shortest_window_in_tolerance(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
     model = {"checkpoint": "run/model.pt", "subset": "valid", "stride": 8}
     cells = [{**model, "length": length, "loss_bits": loss} for length, loss in losses.items()]
@@ -81,7 +81,7 @@ def test_effective_context_is_the_shortest_window_within_the_band(percent, expec
         "--by-position --strides 4",
     ],
 )
-def test_mistakes(trained, tmp_path, refuse, flags):
+def test_eval_rejects_invalid_options(trained, tmp_path, refuse, flags):
     command = ["eval", trained.data, "--path", trained("alibi"), "--device", "cpu"]
     command += ["--lengths", 16, "--out", tmp_path / "r.json"]
     assert flags.split()[0] in refuse(*command, *flags.split())

@@ -1,4 +1,4 @@
-"""Data numbered with another dictionary of the same size never gets a perplexity."""
+"""Data binarized with another dictionary is rejected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without_fingerprint(checkpoint, path):
     return path
 
 
-def test_our_checkpoint_on_other_data(sweep, trained, other_data, tmp_path):
+def test_checkpoint_rejects_data_of_other_dictionary(sweep, trained, other_data, tmp_path):
     state = torch.load(trained("alibi"), weights_only=True)
     assert state["task_state"][STATE_KEY] == dictionary_sha256(trained.data)
     with pytest.raises(UserInputError, match="not the one this checkpoint was trained with"):
@@ -42,7 +42,7 @@ def test_our_checkpoint_on_other_data(sweep, trained, other_data, tmp_path):
         in_process("eval_lm", other_data, "--path", trained("alibi"), "--cpu")
 
 
-def test_a_foreign_checkpoint_beside_its_dictionary(sweep, trained, other_data, tmp_path):
+def test_checkpoint_without_hash_uses_nearby_dictionary(sweep, trained, other_data, tmp_path):
     checkpoint = without_fingerprint(trained("alibi"), tmp_path / "foreign" / "model.pt")
     shutil.copy(trained.data / "dict.txt", checkpoint.parent)
     with pytest.raises(UserInputError, match="another dictionary"):
@@ -51,7 +51,7 @@ def test_a_foreign_checkpoint_beside_its_dictionary(sweep, trained, other_data, 
 
 
 @pytest.mark.parametrize("name", ["alibi", "alibi-adaptive"])
-def test_dictionary_of_another_size(sweep, trained, tmp_path, name):
+def test_sweep_rejects_dictionary_of_another_size(sweep, trained, tmp_path, name):
     data = shutil.copytree(trained.data, tmp_path / "longer")
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
@@ -59,7 +59,7 @@ def test_dictionary_of_another_size(sweep, trained, tmp_path, name):
         sweep(without_fingerprint(trained(name), tmp_path / "model.pt"), data=data)
 
 
-def test_counts_do_not_matter_but_order_does():
+def test_dictionary_digest_depends_on_order_only():
     one, other = dictionary_of(5), dictionary_of(5)
     other.count[4] = 1000
     assert dictionary_digest(one) == dictionary_digest(other)

@@ -1,4 +1,4 @@
-"""What would give a silently wrong number, or lose one, is refused."""
+"""Sweeps that would silently measure a wrong number, or lose one, are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from alibi_fairseq.results import manifest
     ],
     ids=str,
 )
-def test_bad_requests_write_nothing(sweep, tmp_path, changes):
+def test_bad_request_writes_nothing(sweep, tmp_path, changes):
     with pytest.raises(UserInputError):
         sweep(**changes)
     assert not list(tmp_path.iterdir())
@@ -48,7 +48,7 @@ def test_bad_requests_write_nothing(sweep, tmp_path, changes):
         ({"out": "other"}, "schema"),
     ],
 )
-def test_an_output_with_results_of_another_sweep(sweep, tmp_path, changes, named):
+def test_output_of_another_sweep_is_rejected(sweep, tmp_path, changes, named):
     sweep()
     document = json.loads((tmp_path / "results.json").read_text())
     document["cells"][0]["shard"] = "1/2"  # as earlier versions wrote parts of a result
@@ -60,7 +60,7 @@ def test_an_output_with_results_of_another_sweep(sweep, tmp_path, changes, named
     assert {path: path.read_text() for path in tmp_path.iterdir()} == before
 
 
-def test_another_checkpoint_of_the_same_name(sweep, trained, tmp_path):
+def test_another_checkpoint_of_same_name_is_rejected(sweep, trained, tmp_path):
     path = tmp_path / "model.pt"
     shutil.copy(trained("alibi"), path)
     sweep(path)
@@ -79,7 +79,7 @@ def test_measurements_of_another_checkpoint_are_not_reused(sweep, trained, tmp_p
     assert second["loss_bits"] != first["loss_bits"]
 
 
-def test_two_evaluations_with_one_output(sweep, tmp_path):
+def test_concurrent_sweep_on_same_output_is_rejected(sweep, tmp_path):
     with (
         locked(tmp_path / ".results.json.lock", "--out", "evaluation"),
         pytest.raises(UserInputError, match=r"another evaluation \(process \d+ on .*\) holds"),
@@ -89,9 +89,7 @@ def test_two_evaluations_with_one_output(sweep, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_an_output_that_cannot_be_written_is_found_before_the_measurement(
-    sweep, tmp_path, monkeypatch
-):
+def test_unwritable_output_is_rejected_first(sweep, tmp_path, monkeypatch):
     monkeypatch.setattr("alibi_fairseq.evaluation.sweep.load_checkpoint", pytest.fail)
     (tmp_path / "file").touch()
     for out in ("file/results", "long" * 100):
@@ -99,7 +97,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_measurement(
             sweep(out=out)
 
 
-def test_data_that_its_manifest_does_not_describe(sweep, trained, tmp_path):
+def test_sweep_rejects_data_unlike_manifest(sweep, trained, tmp_path):
     data = shutil.copytree(trained.data, tmp_path / "data")
     describe(data)
     sweep(data=data)
@@ -114,7 +112,7 @@ def test_data_that_its_manifest_does_not_describe(sweep, trained, tmp_path):
         sweep(data=data, out="other")
 
 
-def test_scores_that_are_not_finite_name_the_window(sweep, trained, tmp_path):
+def test_non_finite_scores_name_window(sweep, trained, tmp_path):
     state = torch.load(trained("alibi"), weights_only=True)
     weights = state["model"]["decoder.layers.1.fc2.bias"]
     weights[0] = float("nan")
@@ -131,7 +129,7 @@ def test_scores_that_are_not_finite_name_the_window(sweep, trained, tmp_path):
 
 
 @pytest.mark.parametrize("name, command", [("alibi", "eval"), ("alibi-adaptive", "export")])
-def test_tied_weights_that_differ(trained, tmp_path, refuse, name, command):
+def test_differing_tied_weights_are_rejected(trained, tmp_path, refuse, name, command):
     """fairseq would take whichever it loads last."""
     state = torch.load(trained(name), weights_only=False)
     output = "output_projection" if name == "alibi" else "adaptive_softmax.head.word_proj"

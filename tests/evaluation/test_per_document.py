@@ -44,7 +44,7 @@ def documents(sweep, data):
     st.lists(st.integers(1, 60), min_size=1, max_size=5),
     *(st.integers(1, 20), st.integers(1, 20), st.integers(0, 30), st.integers(31, 50)),
 )
-def test_the_same_tokens_at_every_length_and_stride(sizes, one, other, score_from, score_to):
+def test_spans_score_same_tokens_at_every_window(sizes, one, other, score_from, score_to):
     length, stride = max(one, other), min(one, other)
     starts = np.cumsum([0, *sizes[:-1]]).tolist()
     expected = {
@@ -77,7 +77,9 @@ def test_the_same_tokens_at_every_length_and_stride(sizes, one, other, score_fro
         ("rotary", 80, 8, 0, {"rotary_scaling": "ntk:dynamic"}),
     ],
 )
-def test_losses_of_documents(documents, trained, name, length, stride, score_from, overrides):
+def test_document_losses_match_model_scores(
+    documents, trained, name, length, stride, score_from, overrides
+):
     """Against the model's own scores, window by window."""
     given = {"lengths": [length], "strides": [stride], "overrides": overrides}
     (cell,) = documents(name, **given, score_from=score_from, score_to=100)
@@ -103,7 +105,7 @@ def test_losses_of_documents(documents, trained, name, length, stride, score_fro
     assert cell["loss_bits"] * cell["tokens"] == pytest.approx(sum(cell["document_bits"]))
 
 
-def test_without_a_choice_of_tokens_only_the_sums_are_of_documents(documents):
+def test_documents_without_range_keep_total_loss(documents):
     for cell, whole in zip(documents(), documents(out="whole", documents=None)):
         assert cell["loss_bits"] == pytest.approx(whole["loss_bits"], rel=1e-12)
         assert cell["mean_context"] == whole["mean_context"]
@@ -136,7 +138,7 @@ WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
         ("titles", ["a end", "= end", "b = end", "= b = end"], [0, 7]),
     ],
 )
-def test_where_documents_begin(tmp_path, kind, lines, starts):
+def test_document_starts_of_lines_and_titles(tmp_path, kind, lines, starts):
     numbers = [[WORDS[word] for word in line.split()] for line in lines]
     dictionary = dictionary_of(0)
     dictionary.add_symbol("=")
@@ -145,7 +147,7 @@ def test_where_documents_begin(tmp_path, kind, lines, starts):
     assert document_starts(DataFolder.open(tmp_path), split, kind) == starts
 
 
-def test_on_the_command_line(trained, data, tmp_path, refuse):
+def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
     out = tmp_path / "out.json"
     command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
     command += ["--out", str(out)]

@@ -21,7 +21,7 @@ TIED = ["--adaptive-input", "--adaptive-input-cutoff", "10,30", "--tie-adaptive-
     [[], None, CUTOFFS[2:], CUTOFFS, [*CUTOFFS, *TIED], [*CUTOFFS, *TIED, "--tie-adaptive-proj"]],
 )
 @torch.no_grad()
-def test_losses_of_a_model_as_fairseq(monkeypatch, flags):
+def test_token_losses_match_fairseq(monkeypatch, flags):
     model = small_model("alibi", *(flags or []))
     if flags is None:  # a plugin's decoder with an output layer of its own
         output_layer = AlibiDecoder.output_layer
@@ -53,7 +53,7 @@ ADAPTIVE = [*TIED, "--adaptive-input-cutoff", "20000,60000", "--tie-adaptive-pro
 ADAPTIVE += ["--adaptive-softmax-cutoff", "20000,60000", "--no-share-decoder-input-output-embed"]
 
 
-def test_counter_sees_what_was_held_and_let_go():
+def test_peak_memory_includes_released_memory():
     peak = PeakMemory(CPU)
     before = peak.mb()
     # Pages of their own: malloc may hold as many that earlier tests have touched and freed.
@@ -73,7 +73,7 @@ def test_counter_sees_what_was_held_and_let_go():
     ],
 )
 @torch.no_grad()
-def test_neither_scores_nor_attention_is_a_whole_matrix(length, scored, words, flags, most_mb):
+def test_scoring_allocates_no_full_matrix(length, scored, words, flags, most_mb):
     decoder = build_model(*SHAPE, *flags, words=words).eval().decoder
     tokens = random_tokens(1, length, words)
     peak = PeakMemory(CPU)

@@ -1,4 +1,4 @@
-"""Sweeps on real checkpoints: resuming, and what a result says."""
+"""Sweeps on trained checkpoints: resuming, and the contents of result records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from alibi_fairseq.evaluation.text_cases import TextCases
 from alibi_fairseq.results.schema import load_results_file
 
 
-def test_what_a_cell_says(sweep):
+def test_record_describes_model_and_loss(sweep):
     cell, _ = sweep(lengths=[16, 64], strides=[4])
     lines = text_of("valid")
     text = "".join(line + "\n" for line in lines)
@@ -33,7 +33,7 @@ def test_what_a_cell_says(sweep):
     assert "tokens_per_second_batch_1" not in cell  # of non-overlapping windows alone
 
 
-def test_batches_do_not_change_the_loss(sweep):
+def test_loss_does_not_depend_on_batch_size(sweep):
     for stride in (2, None):
         (one,) = sweep(strides=[stride], memory_gb=1e-9, out=f"one{stride}")
         (many,) = sweep(strides=[stride])
@@ -43,7 +43,7 @@ def test_batches_do_not_change_the_loss(sweep):
     assert 0 < many["tokens_per_second_batch_1"] != many["tokens_per_second"]
 
 
-def test_stopped_and_started_again(sweep, tmp_path, monkeypatch):
+def test_interrupted_sweep_resumes(sweep, tmp_path, monkeypatch):
     """Each cell is written before the next is measured; in the end the bits are those of one sweep."""
     given = {"lengths": [8, 16], "strides": [None, 1]}
     whole, written = sweep(**given, out="whole"), []
@@ -93,7 +93,7 @@ def test_lengths_past_the_end_are_measured_once(sweep, monkeypatch):
     assert sweep(lengths=[7000])[0]["loss_bits"] == whole["loss_bits"] and not scored
 
 
-def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
+def test_probe_sweep_resumes(sweep, tmp_path, monkeypatch):
     monkeypatch.setattr(probes, "TOKENS", 4096)
     data = tmp_path / "probe"
     probes.prepare(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
@@ -107,7 +107,7 @@ def test_a_probe_is_resumed_as_well(sweep, tmp_path, monkeypatch):
         sweep(checkpoint, **case, precision="bf16")
 
 
-def test_a_memory_is_handed_on(sweep):
+def test_memory_passes_between_windows(sweep):
     def bits_and_context(length, memory):
         case = {"lengths": [length], "overrides": {"mem_len": memory}}
         (cell,) = sweep("transformer-xl", f"{length}-{memory}", **case)
@@ -122,13 +122,13 @@ def test_a_memory_is_handed_on(sweep):
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_is_near(sweep, precision):
+def test_half_precision_loss_is_close(sweep, precision):
     (full,), (half,) = sweep(), sweep(precision=precision, out="half")
     assert half["precision"] == precision
     assert 0 < abs(half["loss_bits"] - full["loss_bits"]) < 0.02
 
 
-def test_checkpoints_of_others_and_of_earlier_versions(sweep, trained, tmp_path):
+def test_sweep_reads_checkpoints_of_earlier_versions(sweep, trained, tmp_path):
     state = torch.load(trained("rotary"), weights_only=False)
     history = state["optimizer_history"]
     history.insert(0, {**history[-1], "num_updates": 7})  # of an optimizer that was reset

@@ -1,4 +1,4 @@
-"""Words and bytes behind the pieces, against the text itself."""
+"""Words and bytes of tokens, compared with those of the text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sizes(lines: list[str]) -> TextSize:
 
 @pytest.mark.parametrize("dummy_prefix", [True, False])
 @pytest.mark.parametrize("byte_fallback", [True, False])
-def test_a_real_sentencepiece_model(tmp_path, dummy_prefix, byte_fallback):
+def test_text_size_matches_sentencepiece_model(tmp_path, dummy_prefix, byte_fallback):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(line for line in TEXT if line) * 20, encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
@@ -76,12 +76,12 @@ LINE = ["the", "##s", *["fox"] * 97]
         ([[f"{WORD_MARK}the", "<unk>"]], None, None),  # it hides what it stood for
     ],
 )
-def test_what_other_pieces_tell(lines, words, size):
+def test_text_size_by_word_marks(lines, words, size):
     vocabulary = sorted({piece for line in lines for piece in line if piece != "<unk>"})
     assert measure_text(*binarised(lines, vocabulary)) == TextSize(words, size)
 
 
-def test_what_the_preparation_counted_goes_first(trained, tmp_path):
+def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(trained.data, data)
     dictionary = load_dictionary(data)

@@ -1,4 +1,4 @@
-"""The windows: fairseq's own, and the promise to every token."""
+"""Windows of an evaluation, compared with those of fairseq."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sizes = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).m
 
 
 @given(sizes)
-def test_every_token_is_scored_once_with_the_promised_context(sizes):
+def test_plan_scores_every_token_once_with_context(sizes):
     tokens, length, stride = sizes
     windows = plan_windows(tokens, length, stride)
     scored = [p for window in windows for p in range(window.scored, window.stop)]
@@ -95,7 +95,7 @@ def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[in
 @pytest.mark.parametrize(
     "length, stride", [(1, 1), (5, 5), (5, 1), (5, 2), (5, 4), (10, 4), (12, 12), (64, 64), (64, 3)]
 )
-def test_same_windows_as_fairseq(tokens, length, stride):
+def test_windows_match_fairseq(tokens, length, stride):
     stream = np.arange(4, 4 + tokens)
     inputs = np.concatenate([[2], stream[:-1]])  # 2 is fairseq's end of sentence
     ours = [

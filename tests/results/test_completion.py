@@ -16,7 +16,7 @@ from alibi_fairseq.results.completion import (
 )
 
 
-def test_a_function_runs_once_for_the_same_settings(tmp_path):
+def test_run_cached_runs_once_for_same_settings(tmp_path):
     calls = []
 
     def work():
@@ -30,7 +30,7 @@ def test_a_function_runs_once_for_the_same_settings(tmp_path):
 
 
 @pytest.mark.parametrize("changed", ["source", "output"])
-def test_a_stamp_holds_until_a_file_changes(tmp_path, changed):
+def test_marker_holds_until_file_changes(tmp_path, changed):
     files = {name: tmp_path / name for name in ("source", "output")}
     for path in files.values():
         path.write_text("one")
@@ -45,7 +45,7 @@ def test_a_stamp_holds_until_a_file_changes(tmp_path, changed):
     assert not stamp.holds()
 
 
-def test_a_folder_may_be_moved_with_its_stamp(tmp_path):
+def test_marker_holds_in_moved_folder(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "model").write_text("weights")
     CompletionMarker(tmp_path / "old" / "stamp.json", outputs=[tmp_path / "old" / "model"]).write()
@@ -55,7 +55,7 @@ def test_a_folder_may_be_moved_with_its_stamp(tmp_path):
     ).holds()
 
 
-def test_work_with_other_settings_is_refused(tmp_path):
+def test_check_settings_rejects_other_settings(tmp_path):
     path = tmp_path / "settings.json"
     settings = {"seed": 1, "model": {"layers": 2}, "betas": (0.9, 0.98)}
     check_settings(read_stamp(path), settings, "It was begun", "stop")  # nothing is there

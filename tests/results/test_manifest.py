@@ -68,7 +68,7 @@ def test_shards_find_the_manifest_above_them(data_bin):
         ({"tokenizer": {"kind": "sentencepiece", "files": ["../secret.model"]}}, "tokenizer"),
     ],
 )
-def test_wrong_manifests_are_refused(data_bin, change, words):
+def test_invalid_manifests_are_rejected(data_bin, change, words):
     path = data_bin / manifests.FILE_NAME
     path.write_text(json.dumps({**describe(data_bin), **change}))
     with pytest.raises(UserInputError, match=words):
@@ -86,5 +86,5 @@ def test_wrong_manifests_are_refused(data_bin, change, words):
         ("cc-100.txt", "other-text"),
     ],
 )
-def test_other_text_never_bears_a_name_of_the_paper(file, name):
+def test_other_text_never_has_name_of_paper_corpus(file, name):
     assert manifests.other_name(file) == name

@@ -22,7 +22,7 @@ def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
     return path, dictionary
 
 
-def test_collected_provenance_is_valid_and_says_what_ran(tmp_path):
+def test_provenance_is_valid_and_has_command(tmp_path):
     folder, _ = data_folder(tmp_path / "bin")
     collected = provenance.collect_provenance(
         seconds=1.5, precision="bf16", seed=3, data=folder, subsets=["valid"], command=["a", "b c"]
@@ -40,7 +40,7 @@ def test_collected_provenance_is_valid_and_says_what_ran(tmp_path):
     assert collected["hardware"]["cores"] >= 1 and collected["threads"] >= 1
 
 
-def test_processors_that_compute_other_bits_are_told_apart(monkeypatch):
+def test_hardware_distinguishes_processors(monkeypatch):
     """Family and model are, where the name is the same; the instructions may be limited."""
     cpu = (
         "processor : 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"

@@ -18,7 +18,7 @@ def test_saved_document_is_read_back(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["results.json"]
 
 
-def test_each_kind_has_a_valid_cell():
+def test_each_kind_has_valid_record():
     run = {"position_method": "alibi", "train_length": 64}
     loss = run | {"subset": "valid", "loss_bits": 4.0}
     cells = {
@@ -71,7 +71,7 @@ def changed(path: str, value) -> dict:
         ("cells.1", evaluation_cell(32.0), r"cells\[1\] measures the same thing as cells\[0\]"),
     ],
 )
-def test_one_sentence_names_the_wrong_key(path, value, named):
+def test_error_names_wrong_key(path, value, named):
     with pytest.raises(UserInputError, match=named) as caught:
         schema.validate_document(changed(path, value), "results.json")
     message = str(caught.value)
@@ -123,7 +123,7 @@ def test_rounded_measures_of_a_loss_agree(decimals):
         ("position_ends", [1, 2, 2], "position_ends must increase"),
     ],
 )
-def test_measures_that_contradict_the_loss(decimals, key, wrong, rule):
+def test_contradictory_measures_are_rejected(decimals, key, wrong, rule):
     contradictory = document(evaluation_cell(length=64), cell_with_all_losses(decimals))
     contradictory["cells"][1][key] = wrong
     with pytest.raises(UserInputError, match=rule) as caught:
@@ -149,7 +149,7 @@ def test_losses_by_position_need_all_keys(key):
         (None, "cannot be read"),
     ],
 )
-def test_unreadable_files(tmp_path, content, expected):
+def test_unreadable_files_are_rejected(tmp_path, content, expected):
     path = tmp_path / "results.json"
     if content is not None:
         path.write_text(content)
@@ -157,14 +157,14 @@ def test_unreadable_files(tmp_path, content, expected):
         schema.load_results_file(path)
 
 
-def test_benchmark_identity_is_whatever_is_not_measured():
+def test_benchmark_identity_excludes_measurements():
     cell = {"name": "train", "baseline": None, "ratio": None, "length": 512, "step_ms": 10.0}
     schema.validate_document(document(cell, cell | {"length": 1024}, kind="benchmark"))
     with pytest.raises(UserInputError, match="measures the same thing"):
         schema.validate_document(document(cell, cell | {"step_ms": 11.0}, kind="benchmark"))
 
 
-def test_merge_keeps_every_cell_once_and_every_origin():
+def test_merge_keeps_each_record_once_and_all_parts():
     one = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
     two = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
     merged = schema.merge_results_files([one, two])
@@ -179,19 +179,19 @@ def test_merge_keeps_every_cell_once_and_every_origin():
     assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
 
 
-def test_merge_keeps_the_seed_of_each_document():
+def test_merge_keeps_seed_of_each_file():
     documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
     merged = schema.merge_results_files(documents)
     assert merged["provenance"]["seed"] is None
     assert [cell["seed"] for cell in merged["cells"]] == [1, 2]
 
 
-def test_point_has_every_key_that_identifies_a_result():
+def test_measurement_has_every_identifying_key():
     point = Measurement("alibi", 64, 128, 128, "valid")
     assert {*schema.keys_of(*schema.Role)} - {"depth"} <= vars(point).keys()
 
 
-def test_identity_ignores_outcomes_and_unused_document_boundaries():
+def test_identity_ignores_outcomes_and_unused_boundaries():
     cell = evaluation_cell(seed=1)
     assert schema.identity(cell) == schema.identity(cell | {"perplexity": 3.0, "seconds": 2.0})
     assert schema.identity(cell) == schema.identity(cell | {"documents": "title"})
@@ -212,12 +212,12 @@ def test_identity_ignores_outcomes_and_unused_document_boundaries():
         (document(kind="training"), "different kind"),
     ],
 )
-def test_what_cannot_be_merged(other, expected):
+def test_merge_rejects_contradictions(other, expected):
     with pytest.raises(UserInputError, match=expected):
         schema.merge_results_files([document(evaluation_cell()), other])
 
 
-def test_lists_of_numbers_stand_on_one_line_and_read_back_equal():
+def test_json_text_writes_number_lists_on_one_line():
     content = {"numbers": [1, -2.5, 1e-7, 3e22], "text": "[\n  1,\n  2\n]", "mixed": [1, None]}
     text = json_text(content)
     assert json.loads(text) == content

@@ -15,7 +15,7 @@ COMMAND = "fairseq-train data --lr 0.1 --adam-betas '(0.9, 0.98)' --seed 1 --sav
         COMMAND.replace("--lr 0.1", "--lr 0.3") + " --lr 0.1",
     ],
 )
-def test_options_of_the_same_model(command):
+def test_options_of_same_model_are_equal(command):
     assert model_options(command) == model_options(COMMAND)
 
 
@@ -30,5 +30,5 @@ def test_options_of_the_same_model(command):
         COMMAND + " '",
     ],
 )
-def test_options_of_another_model(command):
+def test_options_of_another_model_differ(command):
     assert model_options(command) != model_options(COMMAND)
