@@ -83,28 +83,28 @@ class StopRequest:
     """Request to stop this process.
 
     Attributes:
-        times: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals
+        count: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals
             other than Ctrl-C count once.
         signal: the first signal that was received.
     """
 
-    times: int = 0
+    count: int = 0
     signal: signal.Signals | None = None
 
     def receive(self, number, frame) -> None:
         """Record a signal (signal handler)."""
         if self.signal is None:
             self.signal = signal.Signals(number)
-        if self.times == 0 or number == signal.SIGINT:
-            self.times += 1
+        if self.count == 0 or number == signal.SIGINT:
+            self.count += 1
         if number == signal.SIGHUP:
             leave_terminal()
         print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
 
     def request(self) -> None:
         """Request saving and stopping without a signal."""
-        if self.times == 0:
-            self.times = 1
+        if self.count == 0:
+            self.count = 1
 
 
 @contextmanager
@@ -153,13 +153,15 @@ def execute(
     """
     environment = {**os.environ, **ENVIRONMENT, **slot.environment}
     signaled = False
-    with nullcontext(slot.stop) if slot.stop else stop_requests() as stop:
+    # A thread cannot handle signals. Its slot has the request that the main thread records.
+    recorded_requests = stop_requests() if slot.stop is None else nullcontext(slot.stop)
+    with recorded_requests as stop:
         process = _start(command, log, environment)
         try:
             while process.poll() is None:
-                if stop.times > 1:
+                if stop.count > 1:
                     kill_all(process.pid)
-                elif stop.times and not (signaled and stop_signal == signal.SIGINT):
+                elif stop.count and not (signaled and stop_signal == signal.SIGINT):
                     # Repeatedly: a worker that is still starting does not handle SIGUSR1 yet.
                     _send_stop_signal(process.pid, stop_signal)
                     signaled = True
@@ -170,7 +172,7 @@ def execute(
             if process.poll() is None:
                 kill_all(process.pid)
     code = process.returncode
-    if stop.times and code == 0:
+    if stop.count and code == 0:
         return STOPPED_EARLY
     if code < 0:
         return 128 - code
@@ -234,6 +236,11 @@ class ChildProcess:
     updates: int = 0
 
     @property
+    def is_training(self) -> bool:
+        """True if the command trains. It then saves when it is asked to stop."""
+        return self.updates > 0
+
+    @property
     def line(self) -> str:
         """Command line as typed in the repository."""
         return shlex.join(["python", *self.argv[1:]])
@@ -245,12 +252,12 @@ class ChildProcess:
             Stopped: the command was asked to stop and did.
             CommandFailedError: its exit code was not 0.
         """
-        if slot.stop and slot.stop.times:
+        if slot.stop and slot.stop.count:
             raise Stopped
         tqdm.write(f"{self.title}\n  {self.line}", file=sys.stdout)
         sys.stdout.flush()
-        stop_signal = signal.SIGUSR1 if self.updates else signal.SIGINT
-        if slot.stop or self.updates:
+        stop_signal = signal.SIGUSR1 if self.is_training else signal.SIGINT
+        if slot.stop or self.is_training:
             code, advice = self._run_with_log(stop_signal, slot)
         else:
             # Nothing runs concurrently, so an evaluation can show its progress.
@@ -272,7 +279,7 @@ class ChildProcess:
             self.log.open("a", encoding="utf-8") as log,
             self.log.open(encoding="utf-8", errors="replace") as output,
             progress(
-                self.updates, self.title, "update", unit_scale=False, disable=not self.updates
+                self.updates, self.title, "update", unit_scale=False, disable=not self.is_training
             ) as bar,
         ):
             log.write(f"$ {self.line}\n")

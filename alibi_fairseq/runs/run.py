@@ -133,9 +133,11 @@ class Run:
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
+        """Update counts at which a checkpoint is kept."""
         return (*self.checkpoint_updates, self.updates)
 
     def _missing_update_counts(self) -> list[int]:
+        """Return the update counts that the run has not reached."""
         return [count for count in self._update_counts if not self.training_marker(count).holds()]
 
     @property
@@ -230,8 +232,8 @@ class EvalStep:
         records = self._records(run)
         if not self._match_checkpoint(run, records) or not self._marker(run).holds():
             return False
-        measured = {point_of(record) for record in records}
-        return measured >= self.points
+        measured = {case_of(record) for record in records}
+        return measured.issuperset(self.cases)
 
     def execute(self, run: Run, slot: Slot) -> None:
         """Evaluate a run. Results of another checkpoint or other data are deleted first.
@@ -247,6 +249,7 @@ class EvalStep:
         marker.write()
 
     def _marker(self, run: Run) -> CompletionMarker:
+        """Return the marker that the step is complete for a run's checkpoint and data."""
         checkpoint = run.checkpoint_path(self.updates)
         splits = ",".join(self.config.subsets)
         strides = ",".join(map(format_stride, self.config.strides))
@@ -280,7 +283,7 @@ class EvalStep:
         ]
 
     @property
-    def points(self) -> set[TextCase]:
+    def cases(self) -> set[TextCase]:
         """Split, length, and stride of each measurement."""
         return set(self.config.cases())
 
@@ -290,7 +293,7 @@ class EvalStep:
         The records of a step with overridden options are labeled with its name.
         """
         results = load_results_file(self.results)
-        records = [record for record in results["cells"] if point_of(record) in self.points]
+        records = [record for record in results["cells"] if case_of(record) in self.cases]
         if self.is_variant:
             records = [{**record, "label": self.name} for record in records]
         return {**results, "cells": records}
@@ -306,7 +309,7 @@ class ProbeEvalStep(EvalStep):
         return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results])
 
 
-def point_of(record: dict) -> TextCase:
+def case_of(record: dict) -> TextCase:
     """Return split, length, and stride of a result record. Probes have no split or stride."""
     length = record["length"]
     return TextCase(record.get("subset", "valid"), length, record.get("stride", length))

@@ -83,27 +83,33 @@ def execute_experiment(experiment: Experiment, parallel: int | None = None) -> i
     Args:
         parallel: number of concurrent runs (default: as :func:`make_slots`).
     """
+    return run_with_exit_code(partial(_execute_all, experiment, parallel))
 
-    def execute_all() -> None:
-        with locked(experiment.folder / "lock", experiment.folder_option, "command"):
-            experiment.prepare()
-            runs = experiment.runs
-            unfinished = [run for run in runs if not run.done]
-            if not unfinished:
-                print(f"All {len(runs)} runs already complete.")
-            elif len(unfinished) < len(runs):
-                completed = len(runs) - len(unfinished)
-                print(f"{completed} of {len(runs)} runs already complete.")
-            items = make_work_items(experiment, unfinished)
-            try:
-                run_all(items, make_slots(experiment, runs, parallel))
-            except (Stopped, CommandFailedError):
-                if experiment.report_if_incomplete:
-                    experiment.report()
-                raise
-            experiment.report()
 
-    return run_with_exit_code(execute_all)
+def _execute_all(experiment: Experiment, parallel: int | None) -> None:
+    """Prepare the data, execute the unfinished runs, and write the report.
+
+    Raises:
+        Stopped, CommandFailedError, UserInputError: as :func:`run_all`.
+    """
+    with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+        experiment.prepare()
+        runs = experiment.runs
+        unfinished = [run for run in runs if not run.done]
+        if not unfinished:
+            print(f"All {len(runs)} runs already complete.")
+        elif len(unfinished) < len(runs):
+            completed = len(runs) - len(unfinished)
+            print(f"{completed} of {len(runs)} runs already complete.")
+        items = make_work_items(experiment, unfinished)
+        slots = make_slots(experiment, runs, parallel)
+        try:
+            run_all(items, slots)
+        except (Stopped, CommandFailedError):
+            if experiment.report_if_incomplete:
+                experiment.report()
+            raise
+        experiment.report()
 
 
 @dataclass(frozen=True)
@@ -261,9 +267,9 @@ def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _Pr
     running: dict[Future, tuple[WorkItem, Slot]] = {}
     errors: list[BaseException] = []
     with stop_requests() as stop, ThreadPoolExecutor(len(slots)) as pool:
-        while running or (waiting and not stop.times):
+        while running or (waiting and not stop.count):
             ready = [item for item in waiting if finished.issuperset(item.after)]
-            while ready and free_slots and not stop.times:
+            while ready and free_slots and not stop.count:
                 item = ready.pop(0)
                 slot = free_slots.pop(0)
                 waiting.remove(item)

@@ -116,7 +116,7 @@ class StudyRun(TunedRun):
                 file = Path(step.data or self.data) / f"{subset}.bin"
                 name = f"{step.name} {file.name}" if step.data else file.name
                 data[name] = sha256_if_present(file)
-            points = sorted(step.points)
+            points = sorted(step.cases)
             evaluations.append({"name": step.name, "points": points, **step.settings})
         return {"options": options, "evaluations": evaluations, "data": data}
 

@@ -121,7 +121,7 @@ def test_warned_job_saves_and_requeues(monkeypatch, capsys):
 
     def stopped(words, slot):
         os.kill(os.getpid(), stopped.signal)
-        return slurm.STOPPED_EARLY if slot.stop.times else 0
+        return slurm.STOPPED_EARLY if slot.stop.count else 0
 
     monkeypatch.setattr(child_process, "execute", stopped)
     environment = SimpleNamespace(_requeue=requeued.append)
