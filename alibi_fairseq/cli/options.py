@@ -51,6 +51,8 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
             keywords["action"] = "store_true"
         else:
             keywords.setdefault("type", value_type)
+            if value_type is int:
+                keywords.setdefault("metavar", "N")
         if field.default is MISSING and "required" not in keywords:
             keywords.setdefault("metavar", field.name.upper())
             group.add_argument(field.name, **keywords)

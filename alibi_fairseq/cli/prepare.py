@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--workers",
             type=positive,
             default=cores(),
+            metavar="N",
             help="number of processes (default: all cores)",
         )
         add_fields(options, corpus)

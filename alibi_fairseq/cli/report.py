@@ -34,7 +34,7 @@ class ReportCommand(CliCommand):
         metavar="TEXT",
     )
     columns: list[str] = option(
-        "columns of the tables of your own results, in this order: evaluation lengths, and "
+        "columns of your tables by evaluation length, in this order: evaluation lengths, and "
         f"{', '.join(MODEL_COLUMNS)} (default: all lengths)",
         (),
         type=names,

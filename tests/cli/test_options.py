@@ -10,6 +10,7 @@ import pytest
 from alibi_fairseq import cli
 from alibi_fairseq.cli import COMMANDS
 from alibi_fairseq.cli.compare import FIELDS, OPTIONS
+from alibi_fairseq.options import positive
 
 
 def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -40,6 +41,12 @@ def test_folders_have_one_placeholder(options):
     metavars = {action.metavar for action in options}
     assert "FOLDER" in metavars
     assert not metavars & {"DIR", "PATH", "DIRECTORY"}
+
+
+def test_numbers_have_one_placeholder(options):
+    numbers = {action.metavar for action in options if action.type in (int, positive)}
+    assert "N" in numbers
+    assert numbers <= {"N", "M", "TOKENS"}
 
 
 def test_option_is_not_plural_of_another(options):
