@@ -93,7 +93,7 @@ def install_excepthook() -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
     def hook(kind, exception, trace):
-        # In a distributed run torch's hook calls this one, and would keep what it writes for itself.
+        # In a distributed run, torch's hook calls this one and captures its output.
         with redirect_stderr(sys.__stderr__):
             code = print_error(exception)
         # Python ends with the code of a SystemExit that its hook raises.
@@ -115,12 +115,15 @@ def print_error(exception: BaseException) -> int:
         # Otherwise the interpreter tries again when it ends, and complains.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(exception, KeyboardInterrupt):
-        sentence, code = "interrupted", INTERRUPTED
+        sentence = "interrupted"
+        code = INTERRUPTED
     else:
         known = explain(exception)
-        sentence, code = f"error: {known or _unexpected(exception)}", 2 if known else 1
+        sentence = f"error: {known or _unexpected(exception)}"
+        code = 2 if known else 1
     program = Path(sys.argv[0]).name
-    program = program if program.startswith(("fairseq-", PROGRAM)) else PROGRAM
+    if not program.startswith(("fairseq-", PROGRAM)):
+        program = PROGRAM
     # Not print, which fairseq replaces in the processes of a distributed run.
     try:
         sys.stderr.write(f"{program}: {sentence}\n")
@@ -134,7 +137,7 @@ def print_error(exception: BaseException) -> int:
 
 @contextmanager
 def option_errors() -> Iterator[None]:
-    """Turn exceptions of fairseq's code into a UserInputError where only options can be their reason.
+    """Convert exceptions of fairseq's code to a UserInputError where only options can cause them.
 
     fairseq checks few options. Any other wrong value raises a plain Python exception where it is
     used first.
@@ -142,14 +145,15 @@ def option_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if explain(error) or (rejected := _option_error(error)) is None:
+        rejected = None if explain(error) else _option_error(error)
+        if rejected is None:
             raise
         logging.getLogger(__name__).debug("options cannot be used", exc_info=True)
         raise rejected from error
 
 
 def _option_error(exception: Exception) -> UserInputError | None:
-    """Return a sentence that names the line of fairseq that failed; None for any other exception."""
+    """Return an error that names the line of fairseq that failed; None for other exceptions."""
     kind, message = _kind_and_message(exception)
     type_of_child = getattr(builtins, kind, None)
     named = type_of_child if isinstance(type_of_child, type) else type(exception)
@@ -162,15 +166,14 @@ def _option_error(exception: Exception) -> UserInputError | None:
     frames = re.findall(r'File "(.+?)", line (\d+), in', trace)
     fairseq = [name for name in ("fairseq", "fairseq_cli") if name in sys.modules]
     folders = [FOLDER, *(Path(sys.modules[name].__path__[0]) for name in fairseq)]
-    inner = [
-        (file, int(line))
-        for file, line in frames
-        if any(map(Path(file).is_relative_to, folders))
-        and not any(map(Path(file).is_relative_to, _CALLED_BY_FAIRSEQ))
-    ]
-    if not inner or Path(inner[-1][0]).is_relative_to(FOLDER):
+    innermost = None
+    for file, line in frames:
+        in_folders = any(map(Path(file).is_relative_to, folders))
+        if in_folders and not any(map(Path(file).is_relative_to, _CALLED_BY_FAIRSEQ)):
+            innermost = (file, int(line))
+    if innermost is None or Path(innermost[0]).is_relative_to(FOLDER):
         return None
-    statement = linecache.getline(*inner[-1]).strip()
+    statement = linecache.getline(*innermost).strip()
     reason = textwrap.shorten(message, 300, placeholder=" …").rstrip(".")
     if not statement.startswith("raise"):
         reason = f"{kind} in `{statement}`, {reason}"
@@ -235,7 +238,8 @@ def explain(exception: BaseException) -> str | None:
 
 def _kind_and_message(exception: BaseException) -> tuple[str, str]:
     """Return an exception's type name and text; those of a child's error if it reports one."""
-    kind, message = type(exception).__name__, str(exception)
+    kind = type(exception).__name__
+    message = str(exception)
     if kind != "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text
         return kind, message
     *_, last = re.split(r"^(?=[A-Za-z_][\w.]*: )", message, flags=re.MULTILINE)

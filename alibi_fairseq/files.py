@@ -34,8 +34,8 @@ def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> An
         mode, keywords: as for ``open``.
 
     Raises:
-        UserInputError: it is a folder, or a device or pipe, which may never end and is read only once; or
-            its name is not UTF-8.
+        UserInputError: its name is not UTF-8, or it is a folder, a device, or a pipe. A device or a
+            pipe may never end and can be read only once.
     """
     name = os.fspath(path)
     if name != name.encode(errors="replace").decode():
@@ -54,14 +54,13 @@ def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> An
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     """Open ``path`` for writing under a temporary name in its own folder; rename it when done.
 
-    A reader sees the old file or the new one, never half of one; if the block raises, the old
-    file stays as it was and the temporary one is removed. The folder is made if it is missing,
-    and a symbolic link keeps pointing where it points.
+    A reader sees the complete old file or the complete new one. If the block raises an error, the
+    old file is unchanged and the temporary one is removed. The folder is created if it is missing,
+    and a symbolic link keeps its target. Temporary files of earlier writers of ``path`` that were
+    killed are removed.
 
     Args:
         mode: ``"w"`` (UTF-8, line ends as written) or ``"wb"``.
-
-    Temporary files of earlier writers of ``path`` that were killed are removed.
 
     Raises:
         UserInputError: there is a folder or a device of that name.
@@ -198,6 +197,7 @@ def _try_to_lock(path: Path, flag: str, work: str) -> IO | None:
 
 
 def sha256_file(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
     return sha256_files([path])
 
 
@@ -206,8 +206,10 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
     digest = hashlib.sha256()
     for path in paths:
         with open_input(path) as stream:
-            while chunk := stream.read(1 << 20):
+            chunk = stream.read(1 << 20)
+            while chunk:
                 digest.update(chunk)
+                chunk = stream.read(1 << 20)
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Registers models, tasks, criterions, and optimizers with fairseq, once, on any way of import."""
+"""Registration of models, tasks, criterions, and optimizers with fairseq, on any way of import."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def register(name: str) -> None:
     if spec is None or spec.origin is None:  # no origin: a mere folder of that name
         return
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    handlers = list(root.handlers)
+    level = root.level
     try:
         # The compiled parts, too, which fail where NumPy is another than at their build.
         import fairseq.data.data_utils_fast

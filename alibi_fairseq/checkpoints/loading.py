@@ -1,7 +1,7 @@
 """Reading untrusted checkpoints without running code from them.
 
-A checkpoint is a pickle, and a pickle can call any function. Only tensors, plain values and a short
-list of types that hold values (``SAFE_TYPES``) are loaded.
+A checkpoint is a pickle, and a pickle can call any function. Only tensors, plain values, and a
+short list of types that hold values (``SAFE_TYPES``) are loaded.
 """
 
 from __future__ import annotations
@@ -87,33 +87,36 @@ def require_safe_loader(path: str | os.PathLike) -> None:
 
 
 def require_file(path: str | os.PathLike) -> None:
-    """Raise UserInputError for a folder, naming a checkpoint in it, and for a device or a pipe."""
+    """Raise UserInputError for a folder, a device, or a pipe. Suggest a checkpoint in a folder."""
     folder = Path(path)
     if not folder.is_dir():
         if folder.exists():
             open_input(path).close()
         return
     names = [file.name for file in folder.glob("*.pt")]
-    best = next((name for name in _PREFERRED if name in names), min(names, default=None))
-    advice = (
-        f"Name the checkpoint in it: {folder / best}" if best else "It holds no checkpoint *.pt"
-    )
-    raise UserInputError(f"{path} is a folder. {advice}.")
+    if not names:
+        raise UserInputError(f"{path} is a folder. It holds no checkpoint *.pt.")
+    best = min(names)
+    for name in reversed(_PREFERRED):
+        if name in names:
+            best = name
+    raise UserInputError(f"{path} is a folder. Name the checkpoint in it: {folder / best}.")
 
 
 @contextmanager
 def reading(path: str | os.PathLike) -> Iterator[None]:
     """Compare a checkpoint's checksums, which torch stores and never compares, before the block.
 
-    Any error of the block that reads a corrupted file becomes a UserInputError. Files of torch before
-    1.6 have no checksums.
+    Any error of the block that reads a corrupted file becomes a UserInputError. Files of torch
+    before 1.6 have no checksums.
     """
     require_safe_loader(path)
     require_file(path)
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                if damaged := archive.testzip():
+                damaged = archive.testzip()
+                if damaged:
                     raise UserInputError(
                         f"{path} is damaged: the checksum of {damaged} in it does not match. Use "
                         "another checkpoint."
@@ -157,7 +160,7 @@ def check_finite(state: dict, path: str | os.PathLike) -> None:
             continue  # fairseq's placeholders, whose memory is never initialized
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UserInputError(
-                f"{name} in {path} holds numbers that are not finite: the training diverged, or the "
+                f"{name} in {path} has numbers that are not finite: the training diverged, or the "
                 "file is damaged. Use an earlier checkpoint."
             )
 

@@ -1,9 +1,9 @@
 """Validation of the options stored in a checkpoint, before anything is built from them.
 
 fairseq evaluates some options as Python code, takes names of classes and paths from others, and
-trusts all of them. A checkpoint is a file from anywhere. So every option has to be a plain value;
-those of the model have to have the type and form that its dataclass declares; and a name may lead
-only to our own components, those of a plugin that the user named, or fairseq's plain language model.
+trusts all of them. A checkpoint may be untrusted. Every option must therefore be a plain value.
+Options of the model must have the type and form that its dataclass declares. A name may select only
+our components, those of a plugin that the user named, or fairseq's plain language model.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_options(cfg, path) -> None:
     """Validate fairseq's configuration as a checkpoint stores it, with the user's overrides.
 
     Raises:
-        UserInputError: an option could do anything but describe a language model.
+        UserInputError: an option may do more than describe a language model.
     """
     try:
         for group, options in plain(cfg).items():
@@ -85,21 +85,25 @@ def plain(value):
 def component_names(group: str, options) -> list[str]:
     """Return every name by which fairseq may look up the component of a group of options.
 
-    It takes a plain text for the name; the model's may be ``arch``, or the only key; the task's may
-    be ``task``, which comes before ``_name``.
+    fairseq uses plain text as the name. The name of a model may be ``arch`` or the only key. The
+    name of a task may be ``task``, which takes precedence over ``_name``.
     """
     if group not in ("model", "task", "criterion", "bpe", "tokenizer"):
         return []
     if isinstance(options, dict):
-        names = [options.get(key) for key in ("_name", "arch", group)]
-        if group == "model" and not any(names[:2]) and len(options) == 1:
-            names += options
+        values = [options.get(key) for key in ("_name", "arch", group)]
+        if group == "model" and not any(values[:2]) and len(options) == 1:
+            values += options
     else:
-        names = [options]
-    for name in names:
-        if name is not None and not isinstance(name, str):
-            raise ValueError(f"the name of the {group} is {str(name)[:60]!r}")
-    return [name for name in names if name is not None]
+        values = [options]
+    names = []
+    for value in values:
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise ValueError(f"the name of the {group} is {str(value)[:60]!r}")
+        names.append(value)
+    return names
 
 
 def check_component(group: str, name: str) -> None:
@@ -132,8 +136,9 @@ def check_model(name: str, options: dict) -> None:
 
 
 def check_type(option: str, value, declared) -> None:
-    """Raise ValueError unless a value has the type of its field, where Optional is a Union."""
-    types = [t for t in (typing.get_args(declared) or (declared,)) if isinstance(t, type)]
+    """Raise ValueError unless a value has the type of its field."""
+    members = typing.get_args(declared) or (declared,)  # several for a Union, such as Optional
+    types = [member for member in members if isinstance(member, type)]
     if option == "attention_window" and type(value) is int:
         fits = 0 <= value < LARGEST  # in checkpoints of earlier versions, and in overrides
     elif option.endswith("_cutoff") and isinstance(value, list):
@@ -146,7 +151,8 @@ def check_type(option: str, value, declared) -> None:
         number = isinstance(value, (int, float)) and abs(value) < LARGEST
         fits = number and (float in types or (int in types and isinstance(value, int)))
     if types and declared is not typing.Any and not fits:
-        kind = next((t.__name__ for t in types if t is not type(None)), "value")
+        kinds = [member.__name__ for member in types if member is not type(None)]
+        kind = kinds[0] if kinds else "value"
         raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {kind}")
 
 

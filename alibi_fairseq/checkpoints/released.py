@@ -1,9 +1,9 @@
 """The authors' released WikiText-103 checkpoints as checkpoints of this plugin.
 
-They were written by a fork of fairseq 1.0.0a0 (github.com/ofirpress/attention_with_linear_biases):
-the options are an ``argparse.Namespace`` with the architecture's name, ALiBi is not among them
-because the fork had no other method, and the sinusoidal module that it kept without using it left
-a buffer behind. Everything else is fairseq's ``transformer_lm``, as our models are.
+A fork of fairseq 1.0.0a0 wrote them (github.com/ofirpress/attention_with_linear_biases). The
+options are an ``argparse.Namespace`` with the architecture's name. ALiBi is not among them, because
+the fork had no other method. The state dict has a buffer of an unused sinusoidal module. All else is
+fairseq's ``transformer_lm``, as in our models.
 """
 
 from __future__ import annotations
@@ -63,24 +63,25 @@ def import_released(
         source: what to call the file in messages.
 
     Raises:
-        UserInputError: it is no such checkpoint, the dictionary has another size, or a tensor is missing
-            or left over.
+        UserInputError: it is no such checkpoint, the dictionary has another size, or a tensor is
+            missing or left over.
     """
     weights = state.get("model")
     if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
         raise UserInputError(f"{source} holds no model.")
-    kept = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
+    used = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
     with wrong_parts(source):
         check_finite(state, source)
         cfg = translate_options(options_of(state, source))
         check_options(cfg, source)
         task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
         model = models.build_model(cfg.model, task)
-        torch.nn.Module.load_state_dict(model, kept)  # fairseq's would add what is missing
-        check_ties(kept, model, source)
-    known = {"criterion_name": "AdaptiveLoss", "optimizer_name": "FairseqNAG"}
-    history = {**known, **(state.get("optimizer_history") or [{}])[-1]}
-    return checkpoint_state(cfg, kept, dictionary, history)
+        torch.nn.Module.load_state_dict(model, used)  # fairseq's would add what is missing
+        check_ties(used, model, source)
+    history = {"criterion_name": "AdaptiveLoss", "optimizer_name": "FairseqNAG"}
+    if state.get("optimizer_history"):
+        history.update(state["optimizer_history"][-1])
+    return checkpoint_state(cfg, used, dictionary, history)
 
 
 def options_of(state: dict, source: str | os.PathLike) -> dict:

@@ -22,7 +22,7 @@ from .linear_cross_entropy import linear_cross_entropy
 
 @register_criterion("chunked_adaptive_loss", dataclass=AdaptiveLossConfig)
 class ChunkedAdaptiveLoss(AdaptiveLoss):
-    """Loss, gradient and logs of fairseq's ``adaptive_loss``, dropout included.
+    """Loss, gradient, and logs of fairseq's ``adaptive_loss``, dropout included.
 
     Under ``--fp16`` the loss itself is summed in fp32, where fairseq's overflows at about 65,504
     nats per batch.
@@ -32,12 +32,15 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
     """
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
-        """Return the loss (a sum in nats, or one per token without ``reduce``), sample size, and logs."""
+        """Compute the loss, the sample size, and the logs of a batch.
+
+        The loss is a sum in nats, or one value per token without ``reduce``.
+        """
         softmax = getattr(model.decoder, "adaptive_softmax", None)
         if softmax is None:
             raise UserInputError(
-                "--criterion chunked_adaptive_loss needs a model with --adaptive-softmax-cutoff; use "
-                "--criterion chunked_cross_entropy for this one."
+                "--criterion chunked_adaptive_loss needs a model with --adaptive-softmax-cutoff. "
+                "Use --criterion chunked_cross_entropy for this model."
             )
         targets = sample["target"]  # (B, T)
         # Before the model is called: a GPU has little left to do then, and the host waits for it.
@@ -49,7 +52,7 @@ class ChunkedAdaptiveLoss(AdaptiveLoss):
 
 @register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 class ChunkedCrossEntropy(CrossEntropyCriterion):
-    """Loss, gradient and logs of fairseq's ``cross_entropy``.
+    """Loss, gradient, and logs of fairseq's ``cross_entropy``.
 
     The decoder's output layer is one matrix. The model's forward pass stops at the features.
 
@@ -58,14 +61,16 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
     """
 
     def forward(self, model: Any, sample: dict, reduce: bool = True):
-        """Return the loss (a sum in nats, or one per token without ``reduce``), sample size, and logs."""
+        """Compute the loss, the sample size, and the logs of a batch.
+
+        The loss is a sum in nats, or one value per token without ``reduce``.
+        """
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
-        targets = sample["target"]
+        targets = sample["target"]  # (B, T)
         excluded = excluded_symbols(model.decoder, targets)
-        part = features.flatten(0, 1), output_weight(model.decoder)
         loss = linear_cross_entropy(
             targets.flatten(),
-            part,
+            (features.flatten(0, 1), output_weight(model.decoder)),
             ignore_index=self.padding_idx,
             reduce=reduce,
             excluded=excluded,
@@ -92,8 +97,8 @@ def output_weight(decoder: nn.Module) -> Tensor:
     layer = getattr(decoder, "output_projection", None)
     if not isinstance(layer, nn.Linear) or layer.bias is not None:
         raise UserInputError(
-            "--criterion chunked_cross_entropy needs an output layer that is a linear layer without "
-            "bias; use --criterion cross_entropy for this model."
+            "--criterion chunked_cross_entropy needs an output layer that is a linear layer "
+            "without bias. Use --criterion cross_entropy for this model."
         )
     return layer.weight
 
@@ -136,10 +141,11 @@ class Clusters(NamedTuple):
 def find_clusters(cutoff: list[int], targets: Tensor, padding_idx: int) -> Clusters:
     """Assign targets (n,) to clusters; ``cutoff`` holds one past the last token of each."""
     cluster_of = torch.stack([targets >= end for end in cutoff]).sum(dim=0)  # (n,)
-    # Sizes and count together, since a GPU makes the host wait: the tails are computed one by one,
-    # each for its own targets. There is no other such place in the loss.
+    # All numbers in one transfer, for which the host waits. The loss has no other one. The tails
+    # need the sizes, since each is computed for its own targets.
     numbers = [(cluster_of == cluster).sum() for cluster in range(len(cutoff))]
-    *sizes, counted = torch.stack([*numbers, (targets != padding_idx).sum()]).tolist()
+    numbers.append((targets != padding_idx).sum())
+    *sizes, counted = torch.stack(numbers).tolist()
     return Clusters(targets, cluster_of, sizes, counted)
 
 

@@ -1,10 +1,10 @@
 """Cross-entropy of a linear layer, computed in chunks of rows.
 
-The matrix of scores is never held as a whole: a chunk of it is computed in a buffer that is used
-again for the next one, and the gradient is computed in the same pass. On a CPU the buffer fits the
-cache, where the usual formulation moves four such matrices through memory; on a GPU the memory of
-the loss no longer grows with the number of tokens. Each CPU thread has chunks of its own: operations
-of a few rows are too short to be divided among threads, which would wait for each other after each.
+The whole matrix of scores is never in memory. Each chunk of it is computed in the same buffer, and
+its gradient in the same pass. On a CPU the buffer fits the cache, where the usual formulation moves
+four such matrices through memory. On a GPU the memory of the loss does not grow with the number of
+tokens. Each CPU thread computes separate chunks: operations on a few rows are too short to be
+divided among threads, which would wait for each other after each operation.
 
 Prior work: Liger's fused linear cross-entropy (https://arxiv.org/abs/2410.10989) and cut
 cross-entropy (https://arxiv.org/abs/2411.09009).
@@ -35,7 +35,7 @@ def linear_cross_entropy(
     reduce: bool = True,
     excluded: Tensor | None = None,
 ) -> Tensor:
-    """Cross-entropy of ``cat([x @ weight.T for x, weight in parts], dim=1)``.
+    """Compute the cross-entropy of ``cat([x @ weight.T for x, weight in parts], dim=1)``.
 
     Args:
         targets: (n,) classes.
@@ -51,9 +51,11 @@ def linear_cross_entropy(
     """
     x, weight = parts[0]
     dtype = torch.mm(x[:1], weight[:1].t()).dtype  # autocast chooses it where it is enabled
-    tensors = [tensor.to(dtype) for part in parts for tensor in part]
-    # fp16 gradients are scaled against underflow by what backward() is called with. A sum in fp32
-    # or bf16 needs no such care, so that its gradient can be computed along with the loss.
+    tensors = []
+    for x, weight in parts:
+        tensors += [x.to(dtype), weight.to(dtype)]
+    # The argument of backward() scales fp16 gradients against underflow. In fp32 and bf16, the
+    # gradient of a sum needs no scale and is computed along with the loss.
     at_once = reduce and torch.is_grad_enabled() and dtype != torch.float16
     return _LinearCrossEntropy.apply(targets, ignore_index, reduce, at_once, excluded, *tensors)
 
@@ -75,7 +77,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient):
         targets, counted, *tensors = ctx.saved_tensors
-        gradients, ctx.gradients = ctx.gradients, None
+        gradients = ctx.gradients
+        ctx.gradients = None
         if gradients is None:
             _, gradients = _in_chunks(targets, counted, tensors, counted * gradient, ctx.excluded)
         else:
@@ -91,13 +94,22 @@ def _in_chunks(
     factors: Tensor | None,
     excluded: Tensor | None,
 ) -> tuple[Tensor, list[Tensor] | None]:
-    """(n,) losses, and the gradients of ``tensors``, inputs (n, C) and weights (V, C) in turns.
+    """Compute losses and gradients chunk by chunk.
 
-    ``counted`` (n,) is False where a row has no loss; ``factors`` (n,) are the gradients of the rows'
-    losses, None if no gradients are wanted.
+    Args:
+        targets: (n,) classes.
+        counted: (n,) bool, False for rows without a loss.
+        tensors: input (n, C) and weight (V, C) of each part in turn.
+        factors: (n,) gradients with respect to the losses of the rows. None: compute no gradients.
+        excluded: (k,) classes without probability, or None.
+
+    Returns:
+        The losses, (n,), and the gradients of ``tensors`` or None.
     """
-    inputs, weights = tensors[::2], tensors[1::2]
-    n, dtype = len(targets), inputs[0].dtype
+    inputs = tensors[::2]
+    weights = tensors[1::2]
+    n = len(targets)
+    dtype = inputs[0].dtype
     precise = torch.promote_types(dtype, torch.float32)
     widths = [len(weight) for weight in weights]
     rows = min(max(1, CHUNK[targets.device.type] // sum(widths)), max(1, n))
@@ -109,7 +121,7 @@ def _in_chunks(
         of_inputs = [torch.empty_like(x) for x in inputs]
 
     def compute(begin: int, end: int, of_weights: list[Tensor]) -> None:
-        """Losses and input gradients of rows ``begin`` to ``end``; their part of ``of_weights``."""
+        """Compute rows ``begin`` to ``end``, and add their weight gradients to ``of_weights``."""
         buffer = inputs[0].new_empty(rows, sum(widths))
         for first in range(begin, end, rows):
             chunk = slice(first, min(first + rows, end))
@@ -118,7 +130,7 @@ def _in_chunks(
                 torch.mm(x[chunk], weight.t(), out=out)
             if excluded is not None:
                 scores.index_fill_(1, excluded, -torch.inf)
-            # In place, but for half precision, whose softmax is computed in fp32.
+            # In place, except in half precision, whose softmax is computed in fp32.
             logs = scores.to(precise)
             torch.log_softmax(logs, dim=1, out=logs)
             losses[chunk] = -logs.gather(1, targets[chunk]).squeeze(1)
@@ -135,27 +147,33 @@ def _in_chunks(
                 else:
                     of_weights[index].add_(torch.mm(x.t(), out))
 
-    # Each share adds up a gradient of the weights of its own: with no fewer rows in a share than
-    # columns in x, these are together no larger than the matrix of scores.
-    shares = torch.get_num_threads() if targets.device.type == "cpu" else 1
-    shares = max(1, min(shares, n // max(x.shape[1] for x in inputs)))
-    borders = [n * share // shares for share in range(shares + 1)]
-    # Transposed, so that a chunk is added in the order in which it lies in memory.
-    sums = [
-        [] if factors is None else [w.new_zeros(w.shape[::-1], dtype=precise) for w in weights]
-        for _ in range(shares)
-    ]
-    tasks = [partial(compute, *work) for work in zip(borders, borders[1:], sums)]
-    if shares == 1:
+    # Each worker adds up a separate gradient of the weights. A worker has at least as many rows as
+    # x has columns, so these gradients are together no larger than the matrix of scores.
+    workers = torch.get_num_threads() if targets.device.type == "cpu" else 1
+    workers = max(1, min(workers, n // max(x.shape[1] for x in inputs)))
+    tasks = []
+    sums = []
+    for worker in range(workers):
+        of_weights: list[Tensor] = []
+        if factors is not None:
+            # Transposed, so that a chunk is added in the order of the memory.
+            of_weights = [w.new_zeros(w.shape[::-1], dtype=precise) for w in weights]
+        begin = n * worker // workers
+        end = n * (worker + 1) // workers
+        tasks.append(partial(compute, begin, end, of_weights))
+        sums.append(of_weights)
+    if workers == 1:
         tasks[0]()
     else:
         run_parallel(tasks)
     losses.masked_fill_(~counted, 0)  # not a product: an excluded class has an infinite loss
     if factors is None:
         return losses, None
-    of_weights = sums[0]
-    for more in sums[1:]:
-        for total, w in zip(of_weights, more):
-            total.add_(w)
-    gradients = [g for x, w in zip(of_inputs, of_weights) for g in (x, w.t().to(dtype))]
+    totals = sums[0]
+    for of_weights in sums[1:]:
+        for total, of_weight in zip(totals, of_weights):
+            total.add_(of_weight)
+    gradients = []
+    for of_input, total in zip(of_inputs, totals):
+        gradients += [of_input, total.t().to(dtype)]
     return losses, gradients

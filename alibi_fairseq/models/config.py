@@ -1,8 +1,8 @@
 """Options of the ``alibi_lm`` models.
 
-They are fairseq's options of ``transformer_lm`` plus our own. A named size is a dataclass that only
-changes defaults, and each is registered as a separate model, so that ``--arch NAME`` and YAML
-``model: {_name: NAME}`` use the same definition. (YAML would ignore a fairseq architecture function.)
+They are fairseq's options of ``transformer_lm`` and the options of this plugin. A named size is a
+dataclass that only changes defaults. Each is registered as a separate model, so ``--arch NAME`` and
+YAML ``model: {_name: NAME}`` use the same definition; YAML would ignore an architecture function.
 fairseq inspects the types of the fields, so annotations must not be strings here.
 """
 
@@ -25,8 +25,8 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     position_method: str = field(
         default="alibi",
         metadata={
-            "help": f"how the model represents token positions: one of {', '.join(METHODS)}; several, "
-            "separated by commas, are repeated over the layers"
+            "help": f"how the model represents token positions: one of {', '.join(METHODS)}; "
+            "several, separated by commas, are repeated over the layers"
         },
     )
     attention_backend: str = field(
@@ -55,15 +55,16 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default="paper",
         metadata={
             "help": "alibi: paper, trainable (one parameter per head), random (from an exponential "
-            "distribution, by --seed), or numbers or a file with one number per head, 0 for a head without a bias"
+            "distribution, by --seed), or numbers or a file with one number per head, 0 for a head "
+            "without a bias"
         },
     )
     score_scaling: str = field(
         default="none",
         metadata={
-            "help": "multiply the queries by the logarithm of the number of keys they see, with any "
-            "position method: none, logn (over that of the training length, where that is more than "
-            "1) or ssmax (by a factor learned for every head and layer)"
+            "help": "multiply the queries by the logarithm of the number of visible keys, with any "
+            "position method: none, logn (divided by that of the training length, where the result "
+            "is more than 1), or ssmax (times a factor learned for every head and layer)"
         },
     )
     attention_window: str = field(
@@ -77,7 +78,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default="none",
         metadata={
             "help": "attend to the token's own document only: none, eos (every </s> separates "
-            "documents) or empty_line (two </s> in a row do, as in complete_doc)"
+            "documents), or empty_line (two consecutive </s> do, as in complete_doc)"
         },
     )
     clamp_learned_positions: bool = field(
@@ -97,15 +98,16 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     p_rope: float = field(
         default=1.0,
         metadata={
-            "help": "rotary: fraction of the pairs of features that rotate, the fastest ones (p-RoPE)"
+            "help": "rotary: fraction of the pairs of features that rotate, the fastest ones "
+            "(p-RoPE)"
         },
     )
     rotary_scaling: str = field(
         default="none",
         metadata={
-            "help": "rotary: slow the rotation down past the training length: pi, ntk, yarn, llama3 "
-            "or longrope with a factor or, but for longrope, 'dynamic' (yarn:4, ntk:dynamic) and, "
-            "when a model is continued, the length it was trained at before (yarn:4:512)"
+            "help": "rotary: slow the rotation down past the training length: pi, ntk, yarn, "
+            "llama3, or longrope with a factor or, except for longrope, 'dynamic' (yarn:4, "
+            "ntk:dynamic) and, to continue a training, its earlier training length (yarn:4:512)"
         },
     )
     longrope_short_factors: str = field(
@@ -126,14 +128,14 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     excluded_symbols: str = field(
         default="none",
         metadata={
-            "help": "dictionary indices that are never predicted, such as 1,3 (set by import-hf for "
-            "fairseq's symbols that the imported model lacks)"
+            "help": "dictionary indices that are never predicted, such as 1,3 (set by import-hf "
+            "for fairseq's symbols that the imported model lacks)"
         },
     )
-    # The training length, under a name of its own: the authors' evaluation commands override
+    # The training length has a separate name, since the authors' evaluation commands override
     # tokens_per_sample and max_target_positions.
     train_length: int = II("task.tokens_per_sample")
-    # Likewise the seed of the training, which random slopes are drawn by.
+    # Likewise the seed of the training, which determines random slopes.
     train_seed: int = II("common.seed")
 
     decoder_normalize_before: bool = True

@@ -49,9 +49,10 @@ class DecoderLayer(TransformerDecoderLayerBase):
         )
 
     def forward(self, x: Tensor, *args, self_attn_mask: AttentionContext, **kwargs):
-        """Compute the layer as fairseq does; ``self_attn_mask`` carries the context of this forward pass.
+        """Compute the layer as fairseq does.
 
-        Remembered states are inputs of this layer, so its layer norm applies to them as well.
+        ``self_attn_mask`` carries the context of this forward pass. Remembered states are inputs of
+        this layer, so its layer norm applies to them as well.
         """
         if self_attn_mask.memory is not None and self.normalize_before:
             memory = self.self_attn_layer_norm(self_attn_mask.memory)
@@ -62,8 +63,8 @@ class DecoderLayer(TransformerDecoderLayerBase):
 class AlibiDecoder(TransformerDecoder):
     """Decoder of the ``alibi_lm`` models.
 
-    State-dict keys are those of fairseq's ``transformer_lm``. The position method is therefore called
-    ``embed_positions`` even if it acts elsewhere.
+    State-dict keys are those of fairseq's ``transformer_lm``. The position method is therefore
+    called ``embed_positions`` even if it acts elsewhere.
     """
 
     def __init__(self, args, dictionary, embed_tokens):
@@ -134,8 +135,8 @@ class AlibiDecoder(TransformerDecoder):
             prev_output_tokens: (B, S) tokens. With an ``incremental_state`` they include all cached
                 tokens, and the new ones, one or several, come last.
             incremental_state: cache of keys and values, filled by this call.
-            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory, as
-                returned by an earlier call. Must not contain padding.
+            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory,
+                as returned by an earlier call. Must not contain padding.
 
         Returns:
             Scores (B, T, V), or features (B, T, C) under an adaptive softmax or ``features_only``;

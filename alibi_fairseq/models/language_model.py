@@ -246,8 +246,8 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserInputError("Character embeddings are not supported; drop --character-embeddings.")
     if args.tie_adaptive_weights and not can_tie_adaptive_weights(args):
         raise UserInputError(
-            "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors and widths of "
-            "input and softmax."
+            "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors, and widths "
+            "of input and softmax."
         )
     parse_windows(args.attention_window, args.decoder_layers)
     check_backend(args.attention_backend)
@@ -273,7 +273,8 @@ def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
         )
     if excluded and args.adaptive_softmax_cutoff is not None:
         raise UserInputError(
-            "--excluded-symbols cannot be combined with --adaptive-softmax-cutoff. Drop one of them."
+            "--excluded-symbols cannot be combined with --adaptive-softmax-cutoff. Drop one of "
+            "them."
         )
 
 

@@ -42,7 +42,7 @@ class AttentionContext:
 
 
 class SelfAttention(MultiheadAttention):
-    """Drop-in replacement for fairseq's attention with the same parameters and incremental state."""
+    """Replacement for fairseq's attention with the same parameters and incremental state."""
 
     backend: str = "auto"
 

@@ -19,11 +19,11 @@ from .segment_memory import Segment, SegmentMemory
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """Division of a corpus so that every batch row continues where it stopped.
+    """Assignment of contiguous text to batch rows.
 
-    Each row of all processes has one contiguous stretch of the N tokens, of equal length up to one
-    token. Segment s of a row is its tokens s·T … s·T + T − 1. Each token is the target of exactly one
-    position for any N, number of rows and T.
+    Each row of all processes reads one contiguous part of the N tokens. The lengths of the parts
+    differ by at most one token. Segment s of a row is its tokens s·T … s·T + T − 1. Each token is
+    the target of exactly one position for any N, T, and number of rows.
 
     Attributes:
         tokens: tokens N of the corpus, at least one per row.
@@ -37,18 +37,18 @@ class SegmentPlan:
 
     @property
     def segments(self) -> int:
-        """Segments per row, the same number for all rows, so that processes stay in step."""
+        """Number of segments per row, equal for all rows to keep the processes in step."""
         longest = -(-self.tokens // self.rows)
         return -(-longest // self.length)
 
     def targets(self, row: int, segment: int) -> range:
-        """Positions in the corpus that a row predicts in a segment.
+        """Return the positions in the corpus that a row predicts in a segment.
 
-        The last segment of a row may be shorter than T, or empty where another row's stretch is
-        one token longer.
+        The last segment of a row may be shorter than T, or empty where another row has one token
+        more.
         """
-        stretch = range(self.tokens * row // self.rows, self.tokens * (row + 1) // self.rows)
-        return stretch[segment * self.length : (segment + 1) * self.length]
+        part = range(self.tokens * row // self.rows, self.tokens * (row + 1) // self.rows)
+        return part[segment * self.length : (segment + 1) * self.length]
 
 
 class TokenStream(FairseqDataset):
@@ -113,7 +113,10 @@ class SegmentDataset(FairseqDataset):
         }
 
     def _pad(self, rows: list[Tensor]) -> Tensor:
-        """(B, T), T ≥ 1: if all rows of a process have ended, one column of padding keeps it in step."""
+        """Return the rows as a tensor (B, T).
+
+        If all rows of a process have ended, one column of padding keeps it in step with the others.
+        """
         if not any(len(row) for row in rows):
             return torch.full((len(rows), 1), self.stream.pad)
         return pad_sequence(rows, batch_first=True, padding_value=self.stream.pad)
@@ -144,7 +147,10 @@ class SequentialBatches(CountingIterator):
 
 
 class SegmentIterator(EpochBatchIterator):
-    """Iterator over batches in order, each with the memory. It saves its position and the memory."""
+    """Iterator over batches in order, each with the memory.
+
+    Its state is its position and the memory.
+    """
 
     def __init__(self, dataset: SegmentDataset, **kwargs):
         order = [[segment] for segment in range(len(dataset))]

@@ -1,9 +1,9 @@
 """Language modeling over consecutive segments, for position methods with a memory.
 
-Every row of a batch reads one contiguous part of the corpus from batch to batch, so the states of one
-segment are the memory of the next. Every token is predicted exactly once: the input of a segment
-starts one token before its targets. Models without a memory can be trained as well and then see the
-text in the same order.
+Every row of a batch reads one contiguous part of the corpus from batch to batch, so the states of
+one segment are the memory of the next. Every token is predicted exactly once: the input of a
+segment starts one token before its targets. Models without a memory can be trained as well and then
+see the text in the same order.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ REQUIRED_VALUES = {
 class SegmentLanguageModelingTask(LanguageModelingTask):
     """Sequential batches of ``--tokens-per-sample`` tokens, options as for ``language_modeling``.
 
-    Rows per process are ``--batch-size``, or what ``--max-tokens`` holds. All processes have
-    the same number of batches, so fairseq never needs a dummy batch to keep them in step; if it creates
-    one, it carries no memory. With ``--update-freq`` n an update reads the next n segments of the same
-    rows in order. The last segment is shorter; rows that end one token earlier than others are padded
-    there. Generation works as in ``language_modeling`` and uses no memory.
+    The number of rows per process is ``--batch-size``, or as many as ``--max-tokens`` allows. All
+    processes have the same number of batches, so fairseq never needs a dummy batch to keep them in
+    step. If it creates one, that batch has no memory. With ``--update-freq`` n, an update reads the
+    next n segments of the same rows in order. The last segment is shorter, and rows that end one
+    token earlier than others are padded. Generation works as in ``language_modeling`` and uses no
+    memory.
     """
 
     #: Consecutive batches are consecutive in the text, so a memory can be carried over.
@@ -50,7 +51,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         for option, value in REQUIRED_VALUES.items():
             if str(getattr(args, option)) != value:
                 raise UserInputError(
-                    f"--task segment_language_modeling reads the corpus as one text; remove "
+                    f"--task segment_language_modeling reads the corpus as one text. Remove "
                     f"--{option.replace('_', '-')}."
                 )
         return super().setup_task(args, **kwargs)
@@ -107,7 +108,7 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
         """Iterate for ``fairseq-eval-lm``; context comes from the memory and not from a window."""
         if context_window > 0:
             raise UserInputError(
-                "--task segment_language_modeling takes context from the memory; remove "
+                "--task segment_language_modeling takes context from the memory. Remove "
                 "--context-window."
             )
         batches = self.get_batch_iterator(dataset, max_sentences=batch_size, **kwargs)
@@ -135,8 +136,8 @@ def rows_per_process(
     """
     if max_tokens is not None and max_tokens < length:
         raise UserInputError(
-            f"--max-tokens {max_tokens} is less than one row of --tokens-per-sample {length}; "
-            "raise the former or lower the latter."
+            f"--max-tokens {max_tokens} is less than one row of --tokens-per-sample {length}. "
+            "Increase the former or decrease the latter."
         )
     limits = []
     if max_sentences:

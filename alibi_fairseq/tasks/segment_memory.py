@@ -21,9 +21,9 @@ States = list[Tensor]
 class SegmentMemory:
     """States of one process after its last two segments.
 
-    Two, so that a batch that is repeated (by fairseq after an overflow with ``--amp``, or when
-    validation runs out of memory) finds the same past. A segment that does not follow the last one
-    has no past.
+    fairseq may repeat a batch, after an overflow with ``--amp`` or when validation runs out of
+    memory. With the states of two segments, a repeated batch reads the same past. A segment that
+    does not follow the last one has no past.
     """
 
     def __init__(self):
