@@ -92,7 +92,7 @@ def output_weight(decoder: nn.Module) -> Tensor:
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise UserInputError(
             "This model has an adaptive softmax, which --criterion chunked_cross_entropy does not "
-            "train; use --criterion chunked_adaptive_loss."
+            "train. Use --criterion chunked_adaptive_loss."
         )
     layer = getattr(decoder, "output_projection", None)
     if not isinstance(layer, nn.Linear) or layer.bias is not None:

@@ -51,7 +51,7 @@ def loaded(path):
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_the_imported_model_is_the_authors_formula(tmp_path, dictionary, half, zipped):
+def test_imported_model_equals_naive_alibi(tmp_path, dictionary, half, zipped):
     state = released_state(half)
     path = imported(tmp_path, dictionary, state, _use_new_zipfile_serialization=zipped)
     model = loaded(path)
@@ -62,7 +62,7 @@ def test_the_imported_model_is_the_authors_formula(tmp_path, dictionary, half, z
         torch.testing.assert_close(ours.double(), expected, rtol=0, atol=1e-5)
 
 
-def test_fairseq_eval_lm_evaluates_it_at_any_length(tmp_path, dictionary):
+def test_eval_lm_evaluates_import_at_any_length(tmp_path, dictionary):
     """The same perplexity that the formula gives for the same words."""
     state = released_state()
     path = imported(tmp_path, dictionary, state)
@@ -84,7 +84,7 @@ def test_fairseq_eval_lm_evaluates_it_at_any_length(tmp_path, dictionary):
     assert float(found["loss"]) == pytest.approx(loss.item(), abs=1e-4)
 
 
-def test_options_in_a_configuration_are_read_as_well(tmp_path, dictionary):
+def test_import_reads_options_from_configuration(tmp_path, dictionary):
     """fairseq of that spring could also store them by group."""
     state = released_state()
     args = vars(state["args"])
@@ -107,7 +107,7 @@ def test_options_in_a_configuration_are_read_as_well(tmp_path, dictionary):
             assert found["cfg"]["model"][option] == expected[option], option
 
 
-def test_nothing_of_the_authors_machine_stays(dictionary):
+def test_import_removes_paths(dictionary):
     state = import_released(released_state(), read_dictionary(dictionary))
     assert "somebody" not in str(state["cfg"])
     assert "last_optimizer_state" not in state
@@ -116,7 +116,7 @@ def test_nothing_of_the_authors_machine_stays(dictionary):
     assert history["criterion_name"] == "AdaptiveLoss"
 
 
-def test_updates_are_those_of_the_last_optimizer(tmp_path):
+def test_updates_of_reads_the_optimizer_history(tmp_path):
     torch.save(released_state(), tmp_path / "in.pt")
     assert updates_of(tmp_path / "in.pt") == 286000
     torch.save({**released_state(), "optimizer_history": []}, tmp_path / "in.pt")
@@ -162,7 +162,7 @@ FIRST = "decoder.embed_tokens.embeddings.0.0.weight"
         (lambda state: state["model"].clear(), "decoder.embed_tokens"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_a_sentence(dictionary, change, sentence):
+def test_import_rejects_other_checkpoints(dictionary, change, sentence):
     with pytest.raises(UserInputError, match=sentence):
         import_released(broken(change), read_dictionary(dictionary))
 
@@ -188,7 +188,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_files_are_refused_unread(tmp_path, dictionary, refuse, kind, zipped):
+def test_import_rejects_hostile_files(tmp_path, dictionary, refuse, kind, zipped):
     mark, source, out = tmp_path / "mark", tmp_path / "in.pt", tmp_path / "out"
     state = {**released_state(), "args": HOSTILE[kind](mark)}
     torch.save(state, source, _use_new_zipfile_serialization=zipped)
@@ -197,7 +197,7 @@ def test_hostile_files_are_refused_unread(tmp_path, dictionary, refuse, kind, zi
     assert not mark.exists() and not out.exists()
 
 
-def test_missing_files_and_taken_folders_are_refused(tmp_path, dictionary, refuse):
+def test_import_rejects_missing_files_and_full_folders(tmp_path, dictionary, refuse):
     with pytest.raises(UserInputError, match="is not a dictionary"):
         read_dictionary(tmp_path / "none.txt")
     path = imported(tmp_path, dictionary, released_state())

@@ -85,7 +85,7 @@ def outcome(criterion, model, sample):
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize("name,case,flags", CASES, ids=IDS)
-def test_loss_gradients_and_logs_are_those_of_fairseq(name, case, flags, sentence_avg, monkeypatch):
+def test_criterion_equals_fairseq(name, case, flags, sentence_avg, monkeypatch):
     # fairseq's own takes its logarithms in fp32, whatever the model's precision.
     monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace: x.log_softmax(dim))
     model = build_model(*flags, words=WORDS - 4).double().train()
@@ -113,7 +113,7 @@ def test_loss_gradients_and_logs_are_those_of_fairseq(name, case, flags, sentenc
     torch.testing.assert_close(single.sum(), total, rtol=1e-10, atol=1e-10)
 
 
-def test_a_cluster_without_targets_has_no_gradient():
+def test_empty_cluster_has_no_gradient():
     model = build_model(*ADAPTIVE["plain"], words=WORDS - 4).train()
     sample = batch()
     sample["target"] = sample["target"] % 30
@@ -131,9 +131,9 @@ def test_a_cluster_without_targets_has_no_gradient():
         ("chunked_cross_entropy", ADAPTIVE["tied"], "chunked_adaptive_loss"),
     ],
 )
-def test_a_model_the_criterion_cannot_train_is_refused(name, flags, advice):
+def test_criterion_rejects_unsuitable_models(name, flags, advice):
     model = build_model(*flags, words=WORDS - 4)
-    with pytest.raises(UserInputError, match=f"use --criterion {advice}"):
+    with pytest.raises(UserInputError, match=f"Use --criterion {advice}"):
         criterion_of(name)(model, batch())
 
 
@@ -152,7 +152,7 @@ RUN = (
         pytest.param("--memory-efficient-fp16", 0.01, marks=pytest.mark.slow),
     ],
 )
-def test_a_training_goes_as_with_the_criterion_of_fairseq(tmp_path, precision, tolerance):
+def test_training_equals_fairseq_criterion(tmp_path, precision, tolerance):
     """24 updates of two batches each: the validation loss falls, and to the same number, which
     fairseq's evaluator finds on both models."""
     data, validated, evaluated = write_corpus(tmp_path, train=2000, valid=300), [], []

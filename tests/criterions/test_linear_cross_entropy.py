@@ -61,7 +61,7 @@ def threads_of():
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("dtype,atol", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("second", [0, 3])
-def test_values_and_gradients_are_those_of_torch(dtype, atol, second, threads, threads_of):
+def test_linear_cross_entropy_equals_torch(dtype, atol, second, threads, threads_of):
     threads_of(threads)
     targets, parts = tensors(dtype, second)
     wanted, got, again = (f(targets, parts, factor=0.5) for f in (expected, computed, computed))
@@ -80,7 +80,7 @@ def test_values_and_gradients_are_those_of_torch(dtype, atol, second, threads, t
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_errs_no_more_than_torch(dtype):
+def test_half_precision_is_as_exact_as_torch(dtype):
     """Against float64 on the same rounded inputs: our error is at most 1.5 times that of torch."""
     targets, parts = tensors(dtype)
     exact = [tuple(t.detach().double().requires_grad_() for t in part) for part in parts]
@@ -93,7 +93,7 @@ def test_half_precision_errs_no_more_than_torch(dtype):
         assert (one - true).norm() <= 1.5 * (other - true).norm()
 
 
-def test_small_probabilities_survive_in_fp16_under_a_loss_scale():
+def test_loss_scale_prevents_fp16_underflow():
     """Gradients below fp16's smallest number, 6e-8, become representable when they are scaled."""
     x = torch.eye(8, dtype=torch.float16, requires_grad=True)
     weight = torch.zeros(CLASSES, 8, dtype=torch.float16)
@@ -105,7 +105,7 @@ def test_small_probabilities_survive_in_fp16_under_a_loss_scale():
     torch.testing.assert_close(weight.grad[1, 0].float(), probability, rtol=0.01, atol=0)
 
 
-def test_autocast_decides_the_precision_of_the_products():
+def test_autocast_sets_the_precision():
     targets, ((x, weight),) = tensors(torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = computed(targets, [(x, weight)])
@@ -114,13 +114,13 @@ def test_autocast_decides_the_precision_of_the_products():
     assert got[1][0].dtype == torch.float32
 
 
-def test_threads_never_hold_more_than_the_scores_would(threads_of, monkeypatch):
-    """Each thread adds up a gradient of the weights of its own, for at least as many rows as x has columns."""
+def test_thread_buffers_are_smaller_than_scores(threads_of, monkeypatch):
+    """Each thread adds up a separate gradient of the weights, for at least WIDTH rows."""
     threads_of(4)
-    shares = []
+    workers = []
 
     def counted(tasks):
-        shares.append(len(tasks))
+        workers.append(len(tasks))
         for task in tasks:
             task()
 
@@ -128,7 +128,7 @@ def test_threads_never_hold_more_than_the_scores_would(threads_of, monkeypatch):
     for rows in (WIDTH, 2 * WIDTH, 3 * WIDTH, 100 * WIDTH):
         x, weight = torch.randn(rows, WIDTH, requires_grad=True), torch.randn(CLASSES, WIDTH)
         kernel.linear_cross_entropy(torch.randint(CLASSES, (rows,)), (x, weight))
-    assert shares == [2, 3, 4]
+    assert workers == [2, 3, 4]
 
 
 class LargestTensor(TorchDispatchMode):
@@ -145,7 +145,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("rows", [100, 1000, 10_000])
-def test_no_tensor_of_the_kernel_is_larger_than_a_chunk_or_the_gradients(rows, monkeypatch):
+def test_largest_tensor_is_a_chunk_or_a_gradient(rows, monkeypatch):
     # In this thread, the only one whose operations LargestTensor sees.
     monkeypatch.setattr(kernel, "run_parallel", lambda tasks: [task() for task in tasks])
     words, width, chunk = 1000, 4, 8192

@@ -16,14 +16,14 @@ COMMON = "the of and to in a is that it was for on are as with his they at be th
 
 
 def sentences(seed: int, count: int) -> list[str]:
-    """Random sentences; two seeds share no run of eight words to speak of."""
+    """Return random sentences. Those of two seeds share hardly any 8-grams."""
     draw = random.Random(seed)
     words = COMMON.split() + [f"w{seed}x{n}" for n in range(30)]
     return [" ".join(draw.choices(words, k=draw.randint(4, 20))) for _ in range(count)]
 
 
 def wikitext_files(folder: Path) -> dict[str, Path]:
-    """``wiki.{train,valid,test}.tokens``, with what a reader could stumble over."""
+    """Write ``wiki.{train,valid,test}.tokens`` with unusual lines and characters."""
     folder.mkdir(parents=True)
     paths = {}
     for number, (split, count) in enumerate((("train", 400), ("valid", 20), ("test", 30))):
@@ -35,7 +35,7 @@ def wikitext_files(folder: Path) -> dict[str, Path]:
 
 
 def wikitext_zip(path: Path, folder: Path) -> Path:
-    """The same three files as the official archive holds them."""
+    """Write the same three files to an archive like the official one."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in wikitext_files(folder).values():
             archive.write(file, f"wikitext-103/{file.name}")
@@ -43,7 +43,7 @@ def wikitext_zip(path: Path, folder: Path) -> Path:
 
 
 def books(folder: Path, count: int = 12) -> Path:
-    """Books, the last of which repeats half of the first."""
+    """Write books, the last of which repeats half of the first."""
     folder.mkdir(parents=True)
     texts = [sentences(100 + n, 60) for n in range(count)]
     texts[-1] = texts[0][:30] + texts[-1][30:]
@@ -54,14 +54,14 @@ def books(folder: Path, count: int = 12) -> Path:
 
 
 def tarred(folder: Path, path: Path) -> Path:
-    """A folder as an archive."""
+    """Write a folder to an archive."""
     with tarfile.open(path, f"w:{path.suffix[1:]}") as archive:
         archive.add(folder, folder.name)
     return path
 
 
 def documents_file(path: Path, count: int = 300) -> Path:
-    """Documents of one to nine lines between empty lines."""
+    """Write documents of one to nine lines, separated by empty lines."""
     draw = random.Random(5)
     lines = sentences(7, 9 * count)
     with open(path, "w", encoding="utf-8") as out:
@@ -73,14 +73,14 @@ def documents_file(path: Path, count: int = 300) -> Path:
 
 
 def stored(data_bin: Path, split: str) -> tuple[list[str], list[int]]:
-    """The lines of a split as fairseq's own classes read them, and the tokens of each."""
+    """Read the lines of a split with fairseq, and the number of tokens of each."""
     dictionary = Dictionary.load(str(data_bin / "dict.txt"))
     items = data_utils.load_indexed_dataset(str(data_bin / split), dictionary)
     return [dictionary.string(item) for item in items], items.sizes.tolist()
 
 
 def train_byte_level_bpe(lines: list[str], folder: Path, entries: int) -> ByteLevelBpe:
-    """A tokeniser in GPT-2's two files, with so many entries in fairseq's dictionary."""
+    """Train a tokenizer in GPT-2's two files with a number of dictionary entries."""
     model = ByteLevelBPETokenizer()
     model.train_from_iterator(lines, vocab_size=entries - SPECIAL, show_progress=False)
     folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def lines_of(data_bin, split, model):
     return [model._model.decode(line.split()) for line in lines], sizes
 
 
-def test_binary_data_holds_whole_normalised_books(prepared, folder):
+def test_bookcorpus_holds_whole_normalized_books(prepared, folder):
     out, manifest = prepared
     data_bin = out / "data-bin"
     model = SentencePiece(data_bin / "sentencepiece.model")
@@ -83,7 +83,9 @@ def line_file(tmp_path):
     return path
 
 
-def test_line_edition_is_checked_and_split_in_runs(line_file, tmp_path, monkeypatch, small_blocks):
+def test_line_edition_is_checked_and_split_into_blocks(
+    line_file, tmp_path, monkeypatch, small_blocks
+):
     settings = {**SETTINGS, "vocab_size": 320}
     lines = line_file.read_text().splitlines()
     tokens = len(line_file.read_text().split())
@@ -112,7 +114,7 @@ def test_line_edition_is_checked_and_split_in_runs(line_file, tmp_path, monkeypa
     assert found == lines[first : first + 100]
 
 
-def test_wordpiece_of_the_user(folder, tmp_path):
+def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     letters = 'abcdefghijklmnopqrstuvwxyz0123456789I".,-'
     vocabulary.write_text(

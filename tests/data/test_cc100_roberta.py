@@ -44,7 +44,7 @@ def stored(folder, split, model):
     return found, items.sizes
 
 
-def test_every_document_is_in_one_place(prepared, source):
+def test_cc100_holds_each_document_once(prepared, source):
     out, manifest = prepared
     data_bin = out / "data-bin"
     model = SentencePiece(data_bin / "sentencepiece.model")
@@ -75,7 +75,7 @@ def test_every_document_is_in_one_place(prepared, source):
         }
 
 
-def test_fairseq_takes_the_shards_one_per_epoch(prepared):
+def test_fairseq_reads_one_shard_per_epoch(prepared):
     from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
     out, manifest = prepared
@@ -102,7 +102,7 @@ def test_fairseq_takes_the_shards_one_per_epoch(prepared):
     assert sum(task.dataset("valid").sizes) == manifest["splits"]["valid"]["tokens"]
 
 
-def test_packing_runs_and_workers_do_not_matter(prepared, source, tmp_path, monkeypatch):
+def test_packing_chunks_and_workers_keep_the_bytes(prepared, source, tmp_path, monkeypatch):
     packed = tmp_path / "text.txt.xz"
     packed.write_bytes(lzma.compress(source.read_bytes()))
     monkeypatch.setattr(shuffling, "CHUNK_BYTES", 3000)
@@ -112,7 +112,7 @@ def test_packing_runs_and_workers_do_not_matter(prepared, source, tmp_path, monk
         assert files_of(tmp_path / name) == files_of(prepared[0])
 
 
-def test_gpt2s_files_are_taken(source, tmp_path):
+def test_cc100_uses_gpt2_files(source, tmp_path):
     files = train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300).files
     given = dict(zip(("encoder_json", "vocab_bpe"), files))
     manifest, _ = prepare(Cc100Roberta([source], **given, **SETTINGS), tmp_path / "out")
@@ -122,7 +122,7 @@ def test_gpt2s_files_are_taken(source, tmp_path):
     assert manifest["splits"]["train"]["unknown"] == 0
 
 
-def test_parts_cover_the_keys_and_fill_the_shards():
+def test_shard_ranges_cover_all_keys():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
         parts = cc100_roberta.shard_ranges(12345, total, count)
         assert parts[0][1] == 12345

@@ -11,7 +11,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_folder import DataFolder
 
 
-def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
+def test_text_holds_out_whole_documents(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     for number in range(40):
@@ -40,7 +40,7 @@ def test_whole_documents_are_held_out_and_words_are_kept(tmp_path):
         )
 
 
-def test_one_file_is_cut_into_stretches_and_sentencepiece_keeps_the_text(tmp_path, capsys):
+def test_single_file_is_split_and_keeps_its_text(tmp_path, capsys):
     source = tmp_path / "book.anything"
     text = [f"Zeile {number}: {line} ß" for number, line in enumerate(sentences(1, 400))]
     source.write_text("\n".join(text), encoding="utf-8")

@@ -30,7 +30,7 @@ LINES = st.lists(
 
 
 def naive(text):
-    """The documents of a text by definition, words separated by single spaces."""
+    """Return the documents of a text by definition, with single spaces between words."""
     blocks = re.split(r"\n(?:[^\S\n]*\n)+", "\n" + text + "\n")
     lined = [[" ".join(line.split()) for line in block.split("\n")] for block in blocks]
     return ["".join(line + "\n" for line in lines if line) for lines in lined if any(lines)]
@@ -47,14 +47,14 @@ def folder(tmp_path_factory):
 
 @settings(deadline=None, max_examples=200)
 @given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_documents_are_those_between_empty_lines(folder, lines, end, ended):
+def test_documents_end_at_empty_lines(folder, lines, end, ended):
     text = end.join(lines) + (end if ended else "")
     path = folder / "text.txt"
     path.write_bytes(text.encode())
     assert texts_of(path) == naive(text.replace("\r\n", "\n"))
 
 
-def test_each_text_of_an_archive_ends_its_document(tmp_path):
+def test_documents_end_with_their_archive_member(tmp_path):
     with tarfile.open(tmp_path / "books.tar.xz", "w:xz") as archive:
         for name, text in (("a.txt", "one\ntwo"), ("skip.md", "no"), ("b.txt", "three\n\nfour\n")):
             (tmp_path / name).write_text(text)
@@ -65,7 +65,7 @@ def test_each_text_of_an_archive_ends_its_document(tmp_path):
 
 
 @pytest.mark.parametrize("between", [" ", "\n"])
-def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch, between):
+def test_long_documents_are_cut_between_words(tmp_path, monkeypatch, between):
     monkeypatch.setattr(shuffling, "MAX_DOCUMENT_BYTES", 1000)
     monkeypatch.setattr(shuffling, "MAX_LINE_BYTES", 300)
     words = [f"word{n}" for n in range(3000)]
@@ -76,7 +76,7 @@ def test_endless_documents_and_lines_are_cut_between_words(tmp_path, monkeypatch
     assert " ".join(found).split() == words
 
 
-def test_bytes_that_are_not_utf8_are_marked(tmp_path):
+def test_invalid_utf8_becomes_replacement_characters(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes("naïve\n".encode("latin-1"))
     assert texts_of(path) == ["na\ufffdve\n"]
@@ -88,7 +88,7 @@ NUMBERS = "".join(f"{n * 7919}\n" for n in range(40_000))
 
 
 def packed(folder, suffix):
-    """A file with the numbers, packed as its name says."""
+    """Write the numbers to a file in the format of its suffix."""
     path = folder / f"a.{suffix}"
     if suffix in PACK:
         path.write_bytes(PACK[suffix](NUMBERS.encode()))
@@ -100,28 +100,28 @@ def packed(folder, suffix):
     return path
 
 
-def refused(path, content):
+def assert_rejected(path, content):
     path.write_bytes(content)
     with pytest.raises(UserInputError, match="damaged, cut off"):
         texts_of(path)
 
 
 @pytest.mark.parametrize("suffix", [*PACK, "tar.xz", "tar.gz", "zip"])
-def test_damaged_files_are_named(tmp_path, suffix):
+def test_damaged_file_is_named(tmp_path, suffix):
     path = packed(tmp_path, suffix)
     content = path.read_bytes()
-    refused(path, content[:-3000])
-    refused(path, content[:9000] + b"####" + content[9004:])
+    assert_rejected(path, content[:-3000])
+    assert_rejected(path, content[:9000] + b"####" + content[9004:])
 
 
 @pytest.mark.parametrize("suffix", ["txt.gz", "tar.gz", "tgz"])
-def test_a_changed_byte_that_only_the_checksum_tells(tmp_path, suffix):
+def test_gzip_checksum_is_verified(tmp_path, suffix):
     path = packed(tmp_path, suffix)
     content = gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=0)  # stored as it is
     path.write_bytes(content)
     assert "".join(texts_of(path)) == NUMBERS
-    place = content.index(b"7919000\n")
-    refused(path, content[:place] + b"8" + content[place + 1 :])
+    position = content.index(b"7919000\n")
+    assert_rejected(path, content[:position] + b"8" + content[position + 1 :])
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def shuffled(files, folder, seed=1):
     return documents_between(runs, 0, KEYS), runs
 
 
-def test_order_depends_on_the_seed_alone(files, tmp_path, monkeypatch):
+def test_shuffle_depends_only_on_seed(files, tmp_path, monkeypatch):
     first, _ = shuffled(files, tmp_path / "a")
     monkeypatch.setattr(shuffling, "CHUNK_BYTES", 1000)
     again, runs = shuffled(files, tmp_path / "b")
@@ -152,7 +152,7 @@ def test_order_depends_on_the_seed_alone(files, tmp_path, monkeypatch):
     assert shuffled(files, tmp_path / "c", seed=2)[0] != first
 
 
-def test_order_is_a_uniform_shuffle(files, tmp_path):
+def test_shuffle_is_uniform(files, tmp_path):
     found, _ = shuffled(files, tmp_path / "runs")
     place = {text: position for position, (_, text) in enumerate(found)}
     order = [place[text] for text in sorted(place)]
@@ -163,7 +163,7 @@ def test_order_is_a_uniform_shuffle(files, tmp_path):
     assert np.abs(keys - (np.arange(1200) + 0.5) / 1200).max() < 0.06
 
 
-def test_intervals_of_keys_have_every_document_once(files, tmp_path):
+def test_key_ranges_hold_each_document_once(files, tmp_path):
     found, runs = shuffled(files, tmp_path / "runs")
     assert sorted(text.decode() for _, text in found) == sorted(
         f"file {file} document {n}\n" + "more\n" * (n % 4) for file in range(3) for n in range(400)

@@ -1,4 +1,4 @@
-"""A preparation that is killed again and again gives the bytes of an undisturbed one, from every source."""
+"""Preparations that are killed repeatedly, compared with uninterrupted ones."""
 
 import pytest
 from preparations import books, documents_file, tarred, wikitext_zip
@@ -12,7 +12,7 @@ from alibi_fairseq.data.wikitext103 import WikiText103
 
 
 def corpora(folder):
-    """Corpora by name, and the same text in another form with as much of the work in processes."""
+    """Return for each corpus two builders of the same data, mostly from different sources."""
     archive = wikitext_zip(folder / "wikitext-103-v1.zip", folder / "text")
     lines = documents_file(folder / "text.txt")
     whole = books(folder / "books")
@@ -29,8 +29,8 @@ def corpora(folder):
 
 
 @pytest.mark.parametrize("name", ["wikitext", "books", "web", "own"])
-def test_killed_again_and_again_gives_the_same_bytes(tmp_path, name):
-    """Each run gets a little further than the one before, and is killed there."""
+def test_killed_preparation_gives_the_same_bytes(tmp_path, name):
+    """Each run is killed a little later than the one before."""
     text, same = corpora(tmp_path)[name]
     prepare(same, tmp_path / "whole", workers=2)
     kills = 0

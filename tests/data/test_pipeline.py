@@ -1,4 +1,4 @@
-"""The pipeline: its bytes against fairseq-preprocess, which makes the same from the same text, and its folder."""
+"""Binarization compared with fairseq-preprocess, and the working folder of a preparation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ODD = [
 
 @pytest.mark.parametrize("kind", ["words", "sentencepiece"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
+def test_binarize_equals_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
     monkeypatch.setattr(binarization, "_PART_BYTES", (2000, 2000))
     texts = {"train": sentences(1, 300) + ODD, "valid": ODD[::-1] + sentences(2, 30)}
     if kind != "words":
@@ -39,24 +39,26 @@ def test_bytes_are_those_of_fairseq_preprocess(tmp_path, monkeypatch, kind, work
         path.write_text("\n".join(texts[split]), encoding="utf-8", newline="")
     if kind == "words":
         FairseqTask.build_dictionary([str(splits["train"])]).save(str(tmp_path / "dict.txt"))
-        tokeniser, given = Words(tmp_path / "dict.txt"), []
+        tokenizer = Words(tmp_path / "dict.txt")
+        flags = []
     else:
-        tokeniser = train_sentencepiece(texts["train"], tmp_path / "sp.model", 400)
-        tokeniser.write_dictionary(tmp_path / "dict.txt")
-        given = ["--srcdict", str(tmp_path / "dict.txt")]
+        tokenizer = train_sentencepiece(texts["train"], tmp_path / "sp.model", 400)
+        tokenizer.write_dictionary(tmp_path / "dict.txt")
+        flags = ["--srcdict", str(tmp_path / "dict.txt")]
     parts = [part for split, path in splits.items() for part in text_parts(path, split)]
-    found = binarize(parts, tmp_path / "parts", tmp_path / "ours", tokeniser, workers)
+    totals = binarize(parts, tmp_path / "parts", tmp_path / "ours", tokenizer, workers)
     for split, path in splits.items():
         if kind == "words":
-            given += [f"--{split}pref", str(path)]
+            flags += [f"--{split}pref", str(path)]
             counts = count_words(path)
-            assert all(counts[name] == found[split][name] for name in ("lines", "words", "tokens"))
+            for name in ("lines", "words", "tokens"):
+                assert counts[name] == totals[split][name]
         else:
             lines = path.read_text(encoding="utf-8").split("\n")
-            pieces = (" ".join(tokeniser.names[i] for i in ids) for ids in tokeniser.encode(lines))
+            pieces = (" ".join(tokenizer.names[i] for i in ids) for ids in tokenizer.encode(lines))
             (tmp_path / f"{split}.pieces").write_text("\n".join(pieces) + "\n")
-            given += [f"--{split}pref", str(tmp_path / f"{split}.pieces")]
-    in_process("preprocess", "--only-source", "--destdir", tmp_path / "theirs", *given)
+            flags += [f"--{split}pref", str(tmp_path / f"{split}.pieces")]
+    in_process("preprocess", "--only-source", "--destdir", tmp_path / "theirs", *flags)
     for split in splits:
         for suffix in (".bin", ".idx"):
             ours, theirs = (tmp_path / who / f"{split}{suffix}" for who in ("ours", "theirs"))
@@ -76,7 +78,7 @@ def test_unknown_words_are_counted(tmp_path):
 
 @pytest.fixture
 def interrupted(tmp_path, monkeypatch):
-    """Prepares a text with a seed, until the text has been read."""
+    """Return a function that interrupts a preparation after the text has been read."""
     (tmp_path / "text.txt").write_text("A line.\n" * 2000)
 
     def run(seed: int):
@@ -91,7 +93,7 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_unfinished_data_is_of_one_preparation(interrupted, tmp_path, monkeypatch):
+def test_work_folder_rejects_other_settings(interrupted, tmp_path, monkeypatch):
     interrupted(1)
     with pytest.raises(UserInputError, match="unfinished"):
         interrupted(2)
@@ -100,13 +102,12 @@ def test_unfinished_data_is_of_one_preparation(interrupted, tmp_path, monkeypatc
         pytest.raises(UserInputError, match="another preparation"),
     ):
         interrupted(1)
-    monkeypatch.setattr(
-        CustomTextBuilder, "read", None
-    )  # it has been read, and no refusal kept the lock
+    # The text is not read again, and the rejected preparations released the lock.
+    monkeypatch.setattr(CustomTextBuilder, "read", None)
     interrupted(1)
 
 
-def test_data_of_somebody_else_is_not_touched(tmp_path):
+def test_prepare_keeps_foreign_data(tmp_path):
     (tmp_path / "text.txt").write_text("A line.\n" * 2000)
     (tmp_path / "data-bin").mkdir()
     (tmp_path / "data-bin" / "train.bin").write_bytes(b"precious")

@@ -1,4 +1,4 @@
-"""The command itself: what it prints, its exit codes, and the scripts in data-prep/."""
+"""Output and exit codes of ``alibi-fairseq prepare``, and the scripts in data-prep/."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def cc100(text, out, *more):
     return ["prepare", "cc100-roberta", str(text), "--out", str(out), *settings]
 
 
-def test_result_is_told_and_a_second_run_says_so(text, tmp_path, capsys):
+def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
     assert main(cc100(text, tmp_path / "out", "--shards", "2")) == 0
     first = capsys.readouterr().out
     shards = [str(tmp_path / "out" / "data-bin" / f"shard0{n}") for n in (0, 1)]
@@ -59,13 +59,13 @@ def test_result_is_told_and_a_second_run_says_so(text, tmp_path, capsys):
         ("text", "latin", "latin.txt"),
     ],
 )
-def test_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, given, named):
+def test_prepare_rejects_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, given, named):
     monkeypatch.chdir(inputs)
     out = tmp_path / "out"
     assert main(["prepare", corpus, *given.split(), "--out", str(out), "--workers", "1"]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert named in said
-    # What is refused before the whole text has been read leaves nothing behind.
+    # Input that is rejected before the whole text has been read leaves nothing behind.
     assert not (out / "data-bin").exists()
     assert (out / "work").exists() == (named == "--vocab-size")
 
@@ -87,7 +87,7 @@ def inputs(text, tmp_path_factory):
     return folder
 
 
-def test_small_disk_stops_before_the_work(text, tmp_path, capsys, monkeypatch):
+def test_prepare_rejects_small_disk(text, tmp_path, capsys, monkeypatch):
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     assert main(cc100(text, tmp_path / "out")) == 2
@@ -96,8 +96,8 @@ def test_small_disk_stops_before_the_work(text, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_script_killed_by_sigkill_goes_on(text, tmp_path):
-    """With worker processes, from the shell script, at a moment that the clock decides."""
+def test_prepare_resumes_after_sigkill(text, tmp_path):
+    """The shell script with worker processes, killed at a moment that depends on the clock."""
     script = ROOT / "data-prep" / "cc100-roberta" / "prepare.sh"
     command = [script, *cc100(text, tmp_path / "out")[2:], "--workers", "2"]
     environment = {**os.environ, "PYTHON": sys.executable}

@@ -19,7 +19,7 @@ def books(groups):
 
 
 def straddling(found):
-    """Groups in more than one split."""
+    """Return the groups in more than one split."""
     where = {}
     for book in found:
         if book.split != DROPPED:
@@ -31,7 +31,7 @@ def straddling(found):
 @given(
     st.lists(st.integers(0, 40), min_size=60, max_size=200), st.integers(0, 9), st.integers(1, 20)
 )
-def test_near_duplicates_never_straddle(groups, seed, held_out):
+def test_near_duplicates_share_a_split(groups, seed, held_out):
     for split in (split_books, split_blocks):
         found = books(groups)
         try:
@@ -46,7 +46,7 @@ def test_near_duplicates_never_straddle(groups, seed, held_out):
             assert all(book.split != DROPPED for book in found)
 
 
-def test_split_depends_on_seed_and_contents_alone():
+def test_split_depends_only_on_seed_and_contents():
     first, again, other = books(range(100)), books(range(100)), books(range(100))
     split_books(first, 5, seed=1)
     shuffled = again[50:] + again[:50]
@@ -59,7 +59,7 @@ def test_split_depends_on_seed_and_contents_alone():
     assert splits[0] == splits[1] != splits[2]
 
 
-def test_held_out_blocks_are_runs_and_their_neighbours_are_dropped():
+def test_split_blocks_drops_neighbors_of_held_out_ranges():
     for seed in range(50):
         found = books(range(100))
         split_blocks(found, 3, seed)
@@ -73,12 +73,12 @@ def test_held_out_blocks_are_runs_and_their_neighbours_are_dropped():
 
 
 @pytest.mark.parametrize(("split", "groups"), [(split_books, [0] * 3), (split_blocks, range(5))])
-def test_too_few_books_are_refused(split, groups):
+def test_split_rejects_too_few_books(split, groups):
     with pytest.raises(UserInputError):
         split(books(groups), 1, 1)
 
 
-def test_documents_are_split_by_size_and_seed():
+def test_split_documents_depends_on_size_and_seed():
     sizes = [1000 + 37 * (n % 11) for n in range(200)]
     found = split_documents(sizes, 5, seed=1)
     share = {s: sum(z for z, f in zip(sizes, found) if f == s) / sum(sizes) for s in SPLITS}
@@ -104,7 +104,7 @@ def naive_shingles(book):
 
 
 def naive_groups(books):
-    """By definition: sets of tuples, every pair, then the transitive closure."""
+    """Group books by definition: sets of tuples, all pairs, and the transitive closure."""
     sets = [naive_shingles(book) for book in books]
     leader = list(range(len(books)))
     for i in range(len(books)):
@@ -116,7 +116,7 @@ def naive_groups(books):
     return leader
 
 
-def test_near_duplicates_are_those_of_the_definition():
+def test_near_duplicates_equal_naive_definition():
     a, b, c = text(1), text(2), text(3)
     words = a.split()
     books = [
@@ -139,7 +139,7 @@ def test_near_duplicates_are_those_of_the_definition():
     assert found == [0, 1, 0, 3, 1, 5, 0, 7, 8, 9, 3, 3]
 
 
-def test_a_part_of_the_hashes_estimates_the_same():
+def test_sampled_shingles_find_near_duplicates():
     books = [text(1, 20_000), text(2, 20_000)]
     books.append(books[0][: len(books[0]) // 3] + " " + text(3, 15_000))
     kept = [shingles(book, one_in=10) for book in books]
@@ -148,7 +148,7 @@ def test_a_part_of_the_hashes_estimates_the_same():
     assert near_duplicates(kept) == [0, 1, 0]
 
 
-def test_widespread_passages_are_no_sign_of_repetition(monkeypatch):
+def test_near_duplicates_ignore_boilerplate(monkeypatch):
     monkeypatch.setattr(near_duplicates_module, "_BOILERPLATE", 5)
     licence = text(99, 300)
     books = [shingles(f"{licence} {text(seed)}") for seed in range(6)]
@@ -156,7 +156,7 @@ def test_widespread_passages_are_no_sign_of_repetition(monkeypatch):
     assert near_duplicates(books[:5]) == [0] * 5
 
 
-def test_hashes_stay_what_they_are():
-    # Two runs of eight words, written down once: a shared list of splits stays valid for ever.
+def test_shingles_are_stable():
+    # Recorded hashes of two 8-grams: lists of splits that were shared stay valid.
     found = shingles("one two three four five six seven eight nine")
     assert found.tolist() == [1635881572428191480, 14958279935184619535]

@@ -32,34 +32,34 @@ def byte_level(tmp_path_factory):
     return train_byte_level_bpe(LINES, tmp_path_factory.mktemp("bpe"), 330)
 
 
-def fairseq_indices(tokeniser, line, folder):
+def fairseq_indices(tokenizer, line, folder):
     """What fairseq-preprocess makes of the tokenised line, and the dictionary it uses."""
-    tokeniser.write_dictionary(folder / "dict.txt")
+    tokenizer.write_dictionary(folder / "dict.txt")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
-    text = " ".join(tokeniser.names[i] for i in tokeniser.encode([line])[0])
+    text = " ".join(tokenizer.names[i] for i in tokenizer.encode([line])[0])
     return dictionary.encode_line(text, add_if_not_exist=False).tolist(), dictionary
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "byte_level"])
 @pytest.mark.parametrize("line", LINES[:4] + UNSEEN)
-def test_own_numbers_plus_offset_are_fairseqs(kind, line, request, tmp_path):
-    tokeniser = request.getfixturevalue(kind)
-    indices, dictionary = fairseq_indices(tokeniser, line, tmp_path)
-    pieces = tokeniser.encode([line])[0]
-    assert [number + tokeniser.offset for number in pieces] + [dictionary.eos()] == indices
+def test_token_ids_plus_offset_equal_fairseq_indices(kind, line, request, tmp_path):
+    tokenizer = request.getfixturevalue(kind)
+    indices, dictionary = fairseq_indices(tokenizer, line, tmp_path)
+    pieces = tokenizer.encode([line])[0]
+    assert [number + tokenizer.offset for number in pieces] + [dictionary.eos()] == indices
     assert dictionary.unk() not in indices  # so nothing is lost:
-    assert kind != "sentencepiece" or tokeniser._model.decode(pieces) == line
-    assert len(dictionary) == len(tokeniser.names) + tokeniser.offset
+    assert kind != "sentencepiece" or tokenizer._model.decode(pieces) == line
+    assert len(dictionary) == len(tokenizer.names) + tokenizer.offset
 
 
-def test_byte_level_bpe_agrees_with_fairseqs_own_encoder(byte_level):
+def test_byte_level_bpe_equals_fairseq_encoder(byte_level):
     encoder = get_encoder(*map(str, byte_level.files))
     for line in LINES[:4] + UNSEEN:
         assert byte_level.encode([line])[0] == encoder.encode(line)
 
 
 @pytest.mark.parametrize("cased", [True, False])
-def test_wordpiece_agrees_with_transformers(cased, tmp_path):
+def test_wordpiece_equals_transformers(cased, tmp_path):
     from transformers import BertTokenizer
 
     words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat on mat , . ' “ ” fat ##s ##y cafe was to"
@@ -78,13 +78,13 @@ def test_wordpiece_agrees_with_transformers(cased, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["the\nthe\n", "the\ncat\n", "[UNK]\n[CLS]\n[SEP]\na\na\n"])
-def test_other_files_are_no_wordpiece_vocabulary(tmp_path, content):
+def test_wordpiece_rejects_other_files(tmp_path, content):
     (tmp_path / "vocab.txt").write_text(content)
     with pytest.raises(UserInputError, match=r"vocab\.txt"):
         WordPiece(tmp_path / "vocab.txt")
 
 
-def test_numbers_with_gaps_are_no_byte_level_bpe(byte_level, tmp_path):
+def test_byte_level_bpe_rejects_gaps_in_token_ids(byte_level, tmp_path):
     encoder, merges = byte_level.files
     numbers = json.loads(encoder.read_text())
     last = max(numbers, key=numbers.get)
@@ -93,7 +93,7 @@ def test_numbers_with_gaps_are_no_byte_level_bpe(byte_level, tmp_path):
         ByteLevelBpe(tmp_path / "encoder.json", merges)
 
 
-def test_pieces_with_white_space_do_not_get_into_a_dictionary(sentencepiece, tmp_path):
+def test_dictionary_rejects_pieces_with_white_space(sentencepiece, tmp_path):
     broken = SentencePiece(sentencepiece.files[0])
     broken.names[5] = "a\u00a0b"
     with pytest.raises(UserInputError, match="white space"):

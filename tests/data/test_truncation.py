@@ -1,4 +1,4 @@
-"""The beginnings of texts, before they are tokenised, and of splits."""
+"""Excerpts of texts before tokenization, and of binary data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def split(folder, name):
     return load_split(DataFolder.open(folder), name, load_dictionary(folder))
 
 
-def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path):
+def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
     out = tmp_path / "text-smoke"
     out.mkdir()
     (out / "test.bin").touch()  # of an older excerpt
@@ -46,8 +46,8 @@ def test_whole_lines_from_the_beginning_and_no_more_than_needed(corpus, tmp_path
     assert (out / "dict.txt").read_bytes() == (corpus / "dict.txt").read_bytes()
 
 
-def test_rare_words_become_unknown(corpus, tmp_path):
-    """As fairseq-preprocess --nwordssrc: the most frequent words keep their numbers."""
+def test_excerpt_replaces_rare_words(corpus, tmp_path):
+    """As with fairseq-preprocess --nwordssrc, the most frequent words keep their indices."""
     out = tmp_path / "text-smoke"
     excerpt(corpus, out, {"valid": first(10_000)}, words=12)
     whole, cut = split(corpus, "valid"), split(out, "valid")
@@ -58,8 +58,8 @@ def test_rare_words_become_unknown(corpus, tmp_path):
     assert set(cut.tokens[~kept].tolist()) == {dictionary.unk()}
 
 
-def test_an_excerpt_of_wikitext_has_the_first_lines_and_the_whole_dictionary(tmp_path):
-    """So a binary excerpt of it is that of the whole text, bit for bit."""
+def test_wikitext_excerpt_has_the_whole_dictionary(tmp_path):
+    """A binary excerpt of it is bitwise identical to that of the whole text."""
     wikitext_files(tmp_path / "text")
     text = {"from_dir": tmp_path / "text", "allow_other_text": True}
     prepare(WikiText103(**text), tmp_path / "whole")
@@ -69,8 +69,9 @@ def test_an_excerpt_of_wikitext_has_the_first_lines_and_the_whole_dictionary(tmp
         source = tmp_path / name / "data-bin"
         excerpt(source, tmp_path / f"{name}-cut", {"train": first(1000), "test": first(50)}, 40)
     for name in ("train.bin", "train.idx", "test.bin", "dict.txt"):
-        whole, cut = (tmp_path / f"{which}-cut" / name for which in ("whole", "beginning"))
-        assert whole.read_bytes() == cut.read_bytes()
+        whole = tmp_path / "whole-cut" / name
+        beginning = tmp_path / "beginning-cut" / name
+        assert whole.read_bytes() == beginning.read_bytes()
 
 
 def corpora(folder):
@@ -89,7 +90,7 @@ def corpora(folder):
 
 
 @pytest.mark.parametrize("name", ["books", "lines", "documents", "archive", "own"])
-def test_only_the_beginning_of_a_text_is_prepared(tmp_path, monkeypatch, name):
+def test_excerpt_option_prepares_the_beginning(tmp_path, monkeypatch, name):
     monkeypatch.setattr(bookcorpus, "LINES_PER_BLOCK", 50)
     monkeypatch.setattr(cc100_roberta, "_MIN_EXCERPT_BYTES", 20_000)
     corpus = corpora(tmp_path)[name]

@@ -26,7 +26,7 @@ def prepared(archive, tmp_path_factory):
     return out, manifest
 
 
-def test_binary_data_holds_the_text(prepared, archive):
+def test_wikitext_data_holds_the_text(prepared, archive):
     out, manifest = prepared
     assert [path.name for path in out.iterdir()] == ["data-bin"]
     dictionary = Dictionary.load(str(out / "data-bin" / "dict.txt"))
@@ -45,16 +45,14 @@ def test_binary_data_holds_the_text(prepared, archive):
         }
 
 
-def test_manifest_of_other_text_never_says_wikitext(prepared):
+def test_manifest_never_names_other_text_wikitext(prepared):
     written = (prepared[0] / "data-bin" / "manifest.json").read_text().lower()
     assert json.loads(written)["corpus"] == "other-text"
     assert "wikitext" not in written.replace("-", "").replace("_", "")
 
 
-def test_genuine_text_is_downloaded_and_called_by_its_name(
-    prepared, archive, tmp_path, monkeypatch
-):
-    """With the published figures replaced by those of the small text."""
+def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, monkeypatch):
+    """The published sizes are replaced by those of the small text."""
     folder = archive.parent / "text"
     counts = {s: count_words(folder / f"wiki.{s}.tokens") for s in SPLITS}
     monkeypatch.setattr(wikitext103, "LINES", {s: c["lines"] for s, c in counts.items()})

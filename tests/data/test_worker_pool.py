@@ -26,7 +26,7 @@ def sleep_and_tell(path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_order_and_items_only_as_needed(workers):
+def test_map_in_order_reads_items_as_needed(workers):
     taken = []
 
     def items():
@@ -40,7 +40,7 @@ def test_results_come_in_order_and_items_only_as_needed(workers):
     assert list(results) == [n * n for n in range(5, 40)]
 
 
-def test_workers_end_with_a_killed_parent(tmp_path):
+def test_workers_end_with_their_parent(tmp_path):
     process = worker_pool.process_context().Process(
         target=parent_of_a_sleeper, args=(str(tmp_path),)
     )
@@ -67,7 +67,7 @@ def alive(pid):
 
 
 def test_progress_log_has_plain_lines(capsys):
-    """Three bars at once, as of runs side by side; tqdm moves the cursor between bars."""
+    """Three bars at the same time, as for concurrent runs: tqdm moves the cursor between bars."""
     with (
         worker_pool.progress(10, "one") as one,
         worker_pool.progress(10, "two") as two,

@@ -70,7 +70,7 @@ def test_cached_decoding_equals_the_full_pass(model):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @torch.no_grad()
-def test_padding_changes_nothing_for_real_tokens(model, side):
+def test_padding_does_not_affect_real_tokens(model, side):
     rows = [texts(1, length) for length in (LONGEST, 33, 12, 1)]
     padded = torch.full((len(rows), LONGEST), PAD)
     spans = []
@@ -86,7 +86,7 @@ def test_padding_changes_nothing_for_real_tokens(model, side):
 
 
 @torch.no_grad()
-def test_features_of_the_last_positions(model):
+def test_last_limits_the_returned_features(model):
     tokens = texts(3)
     tokens[1, :6] = PAD
     everything, _ = model.decoder.extract_features(tokens)
@@ -107,7 +107,7 @@ def test_reordering_beams_reorders_the_cache(model):
 
 
 @torch.no_grad()
-def test_other_positions_never_reach_the_last_feed_forward():
+def test_last_skips_feed_forward_of_other_positions():
     decoder, seen = small_model("alibi").decoder, []
     decoder.layers[-1].fc1.register_forward_hook(lambda _, args, out: seen.append(args[0].shape))
     decoder.extract_features(random_tokens(2, 20), last=3)
@@ -115,7 +115,7 @@ def test_other_positions_never_reach_the_last_feed_forward():
 
 
 @torch.no_grad()
-def test_a_memory_comes_before_the_earlier_positions():
+def test_memory_precedes_cached_positions():
     """With a bias by distance, the order of remembered and earlier states matters."""
     model = small_model("transformer_xl", "--mem-len", "10", sequential=True)
     for parameter in model.decoder.embed_positions.parameters():

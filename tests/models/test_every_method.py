@@ -48,7 +48,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
-def test_the_state_dict_holds_the_methods_parameters_and_nothing_else(method):
+def test_state_dict_adds_only_method_parameters(method):
     """Nor do their shapes depend on the training length, but for ``learned``."""
     expected = {
         f"decoder.embed_positions.{name.replace('N', layer)}": shape
@@ -80,7 +80,7 @@ def test_layers_can_be_pruned(flags):
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
-def test_bf16_forward_and_backward_stay_near_fp32(method, backend):
+def test_bf16_is_close_to_fp32(method, backend):
     model = small_model(method, "--attention-backend", backend, tokens_per_sample=LENGTH)
     half, tokens = copy.deepcopy(model).bfloat16(), random_tokens(2, LENGTH + 1)
     losses = [loss_of(each, tokens) for each in (model, half)]
@@ -122,7 +122,7 @@ def test_every_parameter_is_used_in_every_step(method, process_group):
     [*((method,) for method in EVERY_METHOD), ("alibi", "--score-scaling", "ssmax")],
     ids=" ".join,
 )
-def test_activation_checkpointing_gives_the_same_gradients(flags):
+def test_activation_checkpointing_keeps_gradients(flags):
     plain, frugal = (
         small_model(*flags, "--dropout", "0.1", *more, tokens_per_sample=LENGTH).train()
         for more in ((), ("--checkpoint-activations",))
@@ -138,7 +138,7 @@ def test_activation_checkpointing_gives_the_same_gradients(flags):
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
 @torch.no_grad()
-def test_copies_are_whole_and_independent(method):
+def test_copies_are_complete_and_independent(method):
     model, tokens = small_model(method, tokens_per_sample=LENGTH), random_tokens(1, LENGTH)
     before = model(tokens)[0]
     twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
@@ -172,7 +172,7 @@ def train(method: str, corpus, folder, *flags: str, device: str = "--cpu") -> di
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
-def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
+def test_every_method_trains_and_evaluates(method, corpus, tmp_path):
     train(method, corpus, tmp_path)
     flags = [*task_flags(method, 64), "--gen-subset", "valid"]
     if method == "learned":
@@ -185,5 +185,5 @@ def test_real_training_learns_and_evaluates(method, corpus, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["--fp16", "--bf16", "--memory-efficient-bf16"])
 @pytest.mark.parametrize("method", EVERY_METHOD)
-def test_real_training_on_a_gpu_in_half_precision(method, precision, corpus, tmp_path):
+def test_every_method_trains_on_gpu_in_half_precision(method, precision, corpus, tmp_path):
     train(method, corpus, tmp_path, precision, device="")

@@ -60,7 +60,7 @@ def test_generator_equals_naive_beam_search(model, beam):
 
 
 @torch.no_grad()
-def test_prefixes_of_different_lengths_do_not_disturb_each_other(model):
+def test_prefixes_of_different_lengths_are_independent(model):
     prefixes = [random_tokens(1, length)[0] for length in (2, 7, 4)]
     for prefix, together in zip(prefixes, generate(model, 2, 17, prefixes)):
         (alone,) = generate(model, 2, 17, [prefix])

@@ -49,7 +49,7 @@ def losses(position_method: str) -> list[float]:
 
 
 @pytest.mark.parametrize("position_method", METHODS)
-def test_losses_are_the_ones_kept(position_method):
+def test_golden_run_reproduces_losses(position_method):
     kept = json.loads(GOLDEN.read_text())[position_method]
     assert kept[-1] < 0.8 * kept[0]
     assert losses(position_method) == pytest.approx(kept, rel=1e-5)

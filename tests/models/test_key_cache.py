@@ -12,7 +12,7 @@ def random(length: int, batch: int = 2) -> torch.Tensor:
     return torch.randn(batch, 3, length, 4)
 
 
-def test_a_new_token_copies_nothing_before_it():
+def test_key_cache_appends_without_copying():
     parts = [random(length) for length in (7, 5, 1000, *[1] * 66)]
     cached, places = parts[0], set()
     for number, part in enumerate(parts[1:], 2):
@@ -22,7 +22,7 @@ def test_a_new_token_copies_nothing_before_it():
     assert len(places) == 2  # a longer one, and room for half of its length
 
 
-def test_two_continuations_of_the_same_tokens():
+def test_key_cache_separates_two_continuations():
     begin = appended(random(5), random(1))
     kept, one, two = begin.clone(), random(3), random(2)
     first, second = appended(begin, one), appended(begin, two)
@@ -38,7 +38,7 @@ def test_two_continuations_of_the_same_tokens():
 
 
 @pytest.mark.parametrize("learns", [(True, True), (True, False), (False, True)])
-def test_gradients_flow_through_what_is_cached(learns):
+def test_key_cache_passes_gradients(learns):
     parts = [random(length).requires_grad_(needed) for length, needed in zip((5, 1), learns)]
     joined = appended(*parts)
     squares = joined.square().sum()

@@ -105,7 +105,7 @@ def test_bf16_stays_near_fp32():
     assert (found - expected).abs().mean() < 0.05 * expected.std()
 
 
-def test_each_method_has_the_parameters_of_its_layers():
+def test_methods_have_parameters_for_their_layers():
     model = small_model("none,fire,bam", "--decoder-layers", "5")
     names = {name for name, _ in model.decoder.embed_positions.named_parameters()}
     assert {name.split(".layers.")[0] for name in names} == {"methods.fire", "methods.bam"}
@@ -149,7 +149,7 @@ def test_layers_share_masks_of_equal_bias_and_window():
         ({"position_method": "rotary,none", "score_scaling": "logn"}, "rotary+none_logn"),
     ],
 )
-def test_names_in_results(flags, found):
+def test_layer_patterns_are_named_in_results(flags, found):
     assert position_method(OmegaConf.create({"decoder_layers": 6, **flags})) == found
 
 
@@ -170,20 +170,20 @@ def test_names_in_results(flags, found):
         ("alibi,none", ["--decoder-layers-to-keep", "0,1"], "--decoder-layers-to-keep"),
     ],
 )
-def test_bad_patterns(methods, flags, said):
+def test_invalid_layer_patterns_are_rejected(methods, flags, said):
     with pytest.raises(UserInputError, match=said):
         small_model(methods, *flags, sequential=True)
 
 
 @pytest.mark.parametrize("flags", [["--attention-window", "8,0"], []])
-def test_export_is_rejected(flags):
+def test_export_rejects_layer_patterns(flags):
     methods = "rotary" if flags else "rotary,none"
     model = small_model(methods, *flags)
     with pytest.raises(UserInputError, match="Cannot export"):
         convert(model.decoder, methods, 32)
 
 
-def test_trains_resumes_and_evaluates(data_bin, tmp_path, sweep, caplog):
+def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, caplog):
     pattern = ("--position-method", "rotary,none", "--attention-window", "8,0")
     flags = [*SHORT, *pattern, "--decoder-layers", "3", "--save-dir", tmp_path]
     with caplog.at_level(logging.INFO):
@@ -204,7 +204,7 @@ def test_trains_resumes_and_evaluates(data_bin, tmp_path, sweep, caplog):
     assert other["perplexity"] != cell["perplexity"]
 
 
-def test_window_of_earlier_checkpoints_is_a_number(checkpoint, data_bin, tmp_path):
+def test_integer_window_of_old_checkpoints_is_read(checkpoint, data_bin, tmp_path):
     state = torch.load(checkpoint, weights_only=False)
     state["cfg"]["model"]["attention_window"] = 0
     (tmp_path / "run").mkdir()

@@ -22,7 +22,7 @@ def options(method: str, *changed: str) -> list[str]:
 
 
 @pytest.mark.parametrize("method", EVERY)
-def test_continuing_at_four_times_the_length(method, data_bin, tmp_path):
+def test_training_continues_at_four_times_the_length(method, data_bin, tmp_path):
     in_process("train", data_bin, *options(method), "--save-dir", tmp_path / "short")
     start = tmp_path / "short" / "checkpoint_last.pt"
     longer = ("--tokens-per-sample", "64", "--max-update", "1", "--lr", "1e-9")
@@ -45,7 +45,7 @@ def test_continuing_at_four_times_the_length(method, data_bin, tmp_path):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6, msg=name)
 
 
-def test_continuing_a_rotary_model_without_positions(data_bin, tmp_path):
+def test_rotary_model_continues_without_positions(data_bin, tmp_path):
     """DroPE: the weights are taken as they are, and optimizer and schedule start anew."""
     in_process("train", data_bin, *options("rotary"), "--save-dir", tmp_path / "rotary")
     start = tmp_path / "rotary" / "checkpoint_last.pt"

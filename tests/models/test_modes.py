@@ -19,7 +19,7 @@ from alibi_fairseq.positions.alibi import LinearBias
 TINY = ["--arch", "alibi_lm_tiny"]
 
 
-def test_attention_weights_can_be_asked_for():
+def test_model_returns_attention_weights():
     model = small_model("alibi")
     attention = model.decoder.layers[0].self_attn
     x = torch.randn(9, 2, 64)  # (T, B, C)
@@ -32,7 +32,7 @@ def test_attention_weights_can_be_asked_for():
     assert averaged.triu(1).abs().max() == 0
 
 
-def test_half_types_stay_near_fp32_far_past_the_training_length():
+def test_half_precision_is_close_past_training_length():
     model, tokens = small_model("alibi"), random_tokens(1, 1024)
     expected = model(tokens)[0]
     for dtype, limit in ((torch.float16, 0.02), (torch.bfloat16, 0.12)):
@@ -42,7 +42,7 @@ def test_half_types_stay_near_fp32_far_past_the_training_length():
 
 
 @pytest.mark.parametrize("option", ["attention-dropout", "activation-dropout", "decoder-layerdrop"])
-def test_dropout_acts_in_training_only(option):
+def test_dropout_applies_only_in_training(option):
     model, tokens = build_model(*TINY, "--dropout", "0", f"--{option}", "0.5"), random_tokens(1, 16)
     model.train()
     outputs = {tuple(model(tokens)[0][0, -1].tolist()) for _ in range(16)}
@@ -56,13 +56,13 @@ def test_dropout_acts_in_training_only(option):
         assert dropped == pytest.approx(0.5, abs=0.07)  # more than 4 standard deviations
 
 
-def test_padding_is_hidden_unless_every_real_token_precedes_it():
+def test_padding_mask_is_dropped_for_trailing_padding():
     real = torch.tensor([[True, False, True], [True, True, True]])
     assert torch.equal(hidden_padding(real), ~real)
     assert hidden_padding(torch.tensor([[True, True, False]])) is None
 
 
-def test_a_mask_is_shared_by_layers_and_independent_of_the_batch():
+def test_mask_is_shared_by_layers():
     model = small_model("alibi")
     real = torch.ones(5, 600, dtype=torch.bool)
     contexts = model.decoder._contexts(model.decoder.embed_positions, real, 0, 600, None)
@@ -71,7 +71,7 @@ def test_a_mask_is_shared_by_layers_and_independent_of_the_batch():
     assert contexts[0].mask.block(q, q, 0, torch.float32).shape == (1, 8, 256, 256)
 
 
-def test_a_memory_needs_a_task_of_contiguous_segments():
+def test_memory_requires_segment_task():
     """Those of fairseq know nothing of segments, and do not say that they have none."""
     options = small_model("transformer_xl", "--mem-len", "10", sequential=True).decoder.args
     words = dictionary_of(60)

@@ -43,12 +43,12 @@ def layer(width: int, inner: int) -> int:
         ("alibi_lm_bloom", 250_880, 559_214_592),
     ],
 )
-def test_parameters(arch, words, parameters):
+def test_named_sizes_have_expected_parameters(arch, words, parameters):
     assert sum(p.numel() for p in model_of(arch, words).parameters()) == parameters
 
 
 @pytest.mark.parametrize("arch", SIZES)
-def test_command_line_and_yaml_give_the_same_model(arch):
+def test_command_line_equals_yaml(arch):
     words = 61_000  # more than the cutoffs of the adaptive softmax
     with torch.device("meta"):
         from_flags = build_model("--arch", arch, tokens_per_sample=512, words=words - 4)
@@ -58,7 +58,7 @@ def test_command_line_and_yaml_give_the_same_model(arch):
     assert options[0] == options[1]
 
 
-def test_flags_that_are_on_by_default_keep_their_meaning():
+def test_default_true_flags_can_be_disabled():
     for flags, tied in ([], True), (["--share-decoder-input-output-embed"], True):
         model = build_model("--arch", "alibi_lm_tiny", *flags)
         assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) == tied

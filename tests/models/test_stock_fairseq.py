@@ -71,19 +71,19 @@ def test_loss_and_gradients_equal_stock_fairseq(method, heads, length, backend):
         torch.testing.assert_close(parameter.grad, theirs[name].grad, rtol=1e-4, atol=1e-6)
 
 
-def test_stock_fairseq_notices_a_missing_bias():
+def test_comparison_detects_missing_bias():
     ours, tokens = small_model("none").double(), random_tokens(1, TRAIN_LENGTH)
     theirs = stock_model(ours, "alibi", 8, TRAIN_LENGTH)
     assert (ours(tokens)[0] - theirs(tokens)[0]).abs().max() > 1e-2
 
 
-def test_learned_table_starts_as_fairseqs():
+def test_learned_positions_initialize_as_in_fairseq():
     table = small_model("learned").decoder.embed_positions.weight
     assert table[1].abs().max() == 0
     assert table[2:].std().item() == pytest.approx(64**-0.5, rel=0.1)
 
 
-def test_past_the_learned_table_the_length_is_named():
+def test_learned_positions_reject_longer_inputs():
     model = small_model("learned")
     with pytest.raises(UserInputError, match="length of 32 tokens.*a sequence has 33") as error:
         model(random_tokens(1, TRAIN_LENGTH + 1))
@@ -93,7 +93,7 @@ def test_past_the_learned_table_the_length_is_named():
 
 
 @torch.no_grad()
-def test_clamping_repeats_the_last_position_and_changes_nothing_before_it():
+def test_clamping_repeats_the_last_position():
     plain, clamped = small_model("learned"), small_model("learned", "--clamp-learned-positions")
     clamped.load_state_dict(plain.state_dict())
     positions = torch.tensor([[0, 30, 31, 32, 500, -1]])

@@ -46,7 +46,7 @@ PLANS = [(1, 16, 1), (1, 500, 1), (4, 16, 1), (3, 7, 2), (5, 1, 3), (500, 3, 1),
 
 
 @pytest.mark.parametrize(("rows", "length", "processes"), [*PLANS, (1, 105, 2)])
-def test_every_token_is_predicted_once_from_the_one_before_it(corpus, rows, length, processes):
+def test_segments_predict_every_token_once(corpus, rows, length, processes):
     task = task_for(corpus, length)
     text = text_of(corpus, task)
     before = torch.cat([torch.tensor([EOS]), text[:-1]])
@@ -75,7 +75,7 @@ def test_every_token_is_predicted_once_from_the_one_before_it(corpus, rows, leng
     assert torch.equal(pairs[:, 0], before)
 
 
-def test_each_batch_carries_its_place_and_one_memory(corpus):
+def test_batches_carry_segment_and_memory(corpus):
     task = task_for(corpus, 16)
     batches = [
         list(task.get_batch_iterator(task.dataset("test"), max_sentences=2).next_epoch_itr())
@@ -87,13 +87,13 @@ def test_each_batch_carries_its_place_and_one_memory(corpus):
     assert batches[1][0]["net_input"]["segment"].memory is not segments[0].memory
 
 
-def test_the_batch_fairseq_keeps_as_a_dummy_has_no_memory(corpus):
+def test_dummy_batch_has_no_memory(corpus):
     task = task_for(corpus, 16)
     iterator = task.get_batch_iterator(task.dataset("test"), max_sentences=2)
     assert "segment" not in iterator.first_batch["net_input"]
 
 
-def test_loading_in_other_processes_changes_nothing(corpus):
+def test_worker_processes_give_the_same_batches(corpus):
     task = task_for(corpus, 16)
     here, there = (
         list(
@@ -109,21 +109,21 @@ def test_loading_in_other_processes_changes_nothing(corpus):
     assert len({id(batch["net_input"]["segment"].memory) for batch in there}) == 1
 
 
-def test_options_that_break_the_text_up_are_refused(corpus):
+def test_task_rejects_options_that_reorder_text(corpus):
     for flags in (["--sample-break-mode", "eos"], ["--add-bos-token"], ["--past-target"]):
-        with pytest.raises(UserInputError, match=f"remove {flags[0]}"):
+        with pytest.raises(UserInputError, match=f"Remove {flags[0]}"):
             task_for(corpus, 16, *flags)
     task = task_for(corpus, 16)
-    with pytest.raises(UserInputError, match="remove --context-window"):
+    with pytest.raises(UserInputError, match="Remove --context-window"):
         task.eval_lm_dataloader(task.dataset("test"), batch_size=1, context_window=8)
 
 
-def test_a_missing_split_is_a_missing_file(corpus):
+def test_missing_split_raises_file_not_found(corpus):
     with pytest.raises(FileNotFoundError, match="nosuch"):
         task_for(corpus, 16).load_dataset("nosuch")
 
 
-def test_segments_that_do_not_follow_have_no_past():
+def test_nonconsecutive_segment_has_no_past():
     memory = SegmentMemory()
     first, second, third = (Segment(number, memory) for number in range(3))
     states = SimpleNamespace(first=[torch.zeros(1)], second=[torch.ones(1)])
@@ -136,7 +136,7 @@ def test_segments_that_do_not_follow_have_no_past():
     assert first.past() is None  # another pass over the text starts afresh
 
 
-def test_rows_are_what_fits():
+def test_rows_per_process_fit_the_batch():
     assert rows_per_process(64, max_tokens=9216, max_sentences=None, multiple=1) == 144
     assert rows_per_process(64, max_tokens=9216, max_sentences=5, multiple=1) == 5
     assert rows_per_process(64, max_tokens=None, max_sentences=7, multiple=1) == 7

@@ -41,13 +41,13 @@ def whole_text(data, checkpoint):
     return cross_entropy(scores, text[1:], reduction="none") / math.log(2)
 
 
-def test_a_memory_of_everything_is_one_pass_over_the_text(trained):
+def test_full_memory_equals_one_forward_pass(trained):
     overrides = ["--model-overrides", "{'mem_len': 1000}"]
     found = run_eval_lm(*trained, *ONE_ROW, *overrides)["loss"]
     assert found == pytest.approx(whole_text(*trained).mean().item(), abs=1e-5)
 
 
-def test_memory_helps_and_its_length_can_be_overridden(trained):
+def test_longer_memory_lowers_the_loss(trained):
     losses = [
         run_eval_lm(*trained, *ONE_ROW, "--model-overrides", f"{{'mem_len': {length}}}")["loss"]
         for length in (0, 16, 64)
@@ -57,14 +57,14 @@ def test_memory_helps_and_its_length_can_be_overridden(trained):
     assert len({round(float(loss), 6) for loss in losses}) == 3
 
 
-def test_every_token_counts(trained, caplog):
+def test_eval_lm_scores_every_token(trained, caplog):
     for rows in (1, 4):
         run_eval_lm(*trained, *TASK, "--batch-size", str(rows), "--gen-subset", "test")
     assert caplog.text.count("Evaluated 203 tokens") == 2
 
 
 @torch.no_grad()
-def test_hub_interface_scores_and_samples_without_a_memory(trained):
+def test_hub_interface_uses_no_memory(trained):
     data, checkpoint = trained
     hub = AlibiLanguageModel.from_pretrained(checkpoint.parent, checkpoint.name, str(data))
     found = hub.score("w1 w2 w3 w5")
@@ -75,7 +75,7 @@ def test_hub_interface_scores_and_samples_without_a_memory(trained):
     assert hub.sample("w1 w2", beam=2, max_len_b=9).startswith("w1 w2 ")
 
 
-def test_a_missing_task_is_named(trained):
+def test_missing_task_is_named(trained):
     command = ["--tokens-per-sample", "16", "--batch-size", "1", "--gen-subset", "test"]
     with pytest.raises(UserInputError, match="--task segment_language_modeling.*fairseq-eval-lm"):
         run_eval_lm(*trained, *command)

@@ -42,14 +42,14 @@ def whole(corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize("stop", [6, 10, 13])
-def test_a_resumed_run_equals_the_uninterrupted_one(corpus, whole, tmp_path, stop):
+def test_resumed_run_equals_uninterrupted_run(corpus, whole, tmp_path, stop):
     flags = XL.split()
     run_train(corpus, tmp_path / "parts", *flags, "--max-update", str(stop))
     resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "17")
     assert same_training_state(whole, resumed)
 
 
-def test_without_the_saved_memory_it_would_not(corpus, whole, tmp_path):
+def test_resumed_run_needs_the_saved_memory(corpus, whole, tmp_path):
     flags = XL.split()
     half = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
     assert half["extra_state"]["train_iterator"]["memory"]["segment"] == 5
@@ -59,7 +59,7 @@ def test_without_the_saved_memory_it_would_not(corpus, whole, tmp_path):
     assert not equal(whole["model"], resumed["model"])
 
 
-def test_validation_and_epochs_start_with_an_empty_memory(corpus, tmp_path, memories):
+def test_validation_and_epochs_start_without_memory(corpus, tmp_path, memories):
     every = ["--max-update", "13", "--save-interval-updates", "4", "--keep-interval-updates", "1"]
     run_train(corpus, tmp_path / "a", *XL.split(), *every)
     training = [remembered for is_training, remembered in memories if is_training]
@@ -70,12 +70,12 @@ def test_validation_and_epochs_start_with_an_empty_memory(corpus, tmp_path, memo
     assert passes >= 4 and validation == [0, 8, 12, 12] * passes  # 101 tokens: 26 in a row
 
 
-def test_validation_does_not_disturb_training(corpus, whole, tmp_path):
+def test_validation_keeps_the_training_memory(corpus, whole, tmp_path):
     flags = [*XL.split(), "--max-update", "17", "--validate-interval-updates", "2"]
     assert equal(run_train(corpus, tmp_path, *flags)["model"], whole["model"])
 
 
-def test_an_update_of_several_batches_reads_on(corpus, tmp_path, memories):
+def test_update_freq_reads_consecutive_segments(corpus, tmp_path, memories):
     flags = [*XL.split(), "--update-freq", "3", "--disable-validation"]
     whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "6")
     epoch = [0, 8, 12, 12, 12, 12, 12, 12, 12, 12]  # 3 + 3 + 3 + 1 batches
@@ -85,13 +85,13 @@ def test_an_update_of_several_batches_reads_on(corpus, tmp_path, memories):
     assert same_training_state(whole, resumed)
 
 
-def test_an_epoch_may_end_before_its_last_short_batch(corpus, tmp_path, memories):
+def test_epoch_can_end_before_the_short_batch(corpus, tmp_path, memories):
     flags = [*XL.split(), "--update-freq", "3", "--skip-remainder-batch", "--disable-validation"]
     run_train(corpus, tmp_path / "a", *flags, "--max-update", "5")
     assert [remembered for _, remembered in memories] == [0, 8, *[12] * 7, 0, 8, *[12] * 4]
 
 
-def test_rows_that_were_cut_differently_start_without_a_past(corpus, tmp_path, memories):
+def test_other_row_division_resets_the_memory(corpus, tmp_path, memories):
     flags = XL.split()
     run_train(corpus, tmp_path / "a", *flags, "--max-update", "6", "--disable-validation")
     memories.clear()
@@ -100,7 +100,7 @@ def test_rows_that_were_cut_differently_start_without_a_past(corpus, tmp_path, m
     assert [remembered for _, remembered in memories] == [0, 8]
 
 
-def test_a_method_without_a_memory_reads_the_same_batches(corpus, tmp_path, memories):
+def test_method_without_memory_reads_the_same_batches(corpus, tmp_path, memories):
     flags = "--task segment_language_modeling --tokens-per-sample 8 --batch-size 4 --max-update 3"
     state = run_train(corpus, tmp_path / "a", *flags.split(), "--position-method", "alibi")
     assert {remembered for _, remembered in memories} == {0}

@@ -59,7 +59,7 @@ def run_both(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_of_two_processes_equals_the_uninterrupted_one(tmp_path):
+def test_two_processes_resume_to_the_same_result(tmp_path):
     torch.manual_seed(1)
     # 317 tokens in 4 rows: 79 or 80 each, 10 segments; 17 updates end inside the second epoch.
     run_both(write_corpus(tmp_path, train=317, valid=101))
