@@ -67,41 +67,29 @@ class ComparisonExperiment(Experiment):
         probe. With several corpora, file names begin with the corpus. Accuracies of probes are
         also columns of the perplexity tables.
         """
-        comparison = self.comparison
         runs = self.runs
         evaluations = evaluations_by_corpus(runs)
-        columns = dict(speed_columns(comparison, self.folder)) if self.speeds else {}
-        results_files = {}
+        columns = dict(speed_columns(self.comparison, self.folder)) if self.speeds else {}
+        results_by_corpus = {}
         for corpus, pairs in evaluations.items():
             results = self._save_results(corpus, pairs)
-            results_files[corpus] = results
+            results_by_corpus[corpus] = results
             if results["kind"] == "probe":
                 columns |= probe_columns(corpus, results)
 
-        sections = [f"# {comparison.title}", training_summary(comparison)]
+        sections = [f"# {self.comparison.title}", training_summary(self.comparison)]
         files = [self.folder / "table.md"]
-        for corpus, results in results_files.items():
-            figures = self._figure_paths(corpus, "figure")
-            files += [*figures, self._path(corpus, "results.json")]
+        for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
             if results["kind"] == "probe":
                 sections.append(accuracy_table(results).rstrip())
-                draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
-                continue
-            warning = self._warning(evaluations[corpus], results)
-            if warning:
-                sections.append(warning)
-            measurements = measurements_of(results)
-            sections.append(length_table(measurements, columns).rstrip())
-            title = comparison.title
-            if self._has_several_corpora:
-                title += f": {corpus}"
-            draw_lengths(measurements, title, *figures)
-            if drawable(measurements):
-                figures = self._figure_paths(corpus, "loss-by-position")
-                draw_positions(measurements, f"{title}: loss by position", *figures)
-                files += figures
+            else:
+                warning = self._warning(evaluations[corpus], results)
+                if warning:
+                    sections.append(warning)
+                sections.append(length_table(measurements_of(results), columns).rstrip())
+            files += self._draw_figures(corpus, results)
         tuning = tuning_table(runs)
         if tuning:
             sections.append(tuning)
@@ -109,6 +97,24 @@ class ComparisonExperiment(Experiment):
             file.write("\n\n".join(sections) + "\n")
         print("", *sections, sep="\n\n", end="\n\n")
         print(*files, sep="\n")
+
+    def _draw_figures(self, corpus: str, results: dict) -> list[Path]:
+        """Draw the figures of a corpus; return their paths and that of the results file."""
+        figures = self._figure_paths(corpus, "figure")
+        files = [*figures, self._path(corpus, "results.json")]
+        if results["kind"] == "probe":
+            draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
+            return files
+        measurements = measurements_of(results)
+        title = self.comparison.title
+        if self._has_several_corpora:
+            title += f": {corpus}"
+        draw_lengths(measurements, title, *figures)
+        if drawable(measurements):
+            position_figures = self._figure_paths(corpus, "loss-by-position")
+            draw_positions(measurements, f"{title}: loss by position", *position_figures)
+            files += position_figures
+        return files
 
     @property
     def _has_several_corpora(self) -> bool:
