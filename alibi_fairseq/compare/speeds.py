@@ -1,10 +1,10 @@
 """Training and evaluation speed of models, relative to sinusoidal: ``compare --speeds``.
 
 Each model is built from its training command, with initial weights, and runs updates and forward
-passes on random tokens in this process. The speeds recorded by the runs themselves cannot be compared,
-because runs may share the machine. Here the models take turns: in every round, each model runs one
-update and reads one window, so that a disturbance affects all models of that round. Memory use comes
-from the training records.
+passes on random tokens in this process. The speeds recorded by the runs themselves cannot be
+compared, because runs may share the machine. Here the models take turns: in every round, each model
+runs one update and reads one window, so that a disturbance affects all models of that round. Memory
+use comes from the training records.
 """
 
 from __future__ import annotations

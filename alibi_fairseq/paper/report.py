@@ -22,7 +22,7 @@ from alibi_fairseq.results.measurements import Measurement
 
 
 class ReportWriter:
-    """Writer of tables (``tables/*.md``) and figures (``figures/*``) that collects the page's text."""
+    """Writer of tables (``tables/*.md``), figures (``figures/*``), and the text of the page."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -123,7 +123,7 @@ def write_report(
 
 
 def source_table(results: ReportData, out: Path) -> str:
-    """Format the origin of each results file; paths are relative to the output folder if inside it."""
+    """Format the origin of each results file, with paths relative to the output folder."""
     folder = out.resolve()
     rows = []
     for path, document in results.documents:

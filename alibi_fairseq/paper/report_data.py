@@ -86,7 +86,7 @@ class ReportData:
         return sorted(validations, key=lambda cell: cell["updates"])
 
     def speeds(self) -> dict[str, Cases]:
-        """Return the results of ``python -m benchmarks.methods`` by machine, precision, and model."""
+        """Return the results of ``benchmarks.methods`` by machine, precision, and model."""
         groups: dict[str, dict] = defaultdict(dict)
         for _, document in self.documents:
             machine = machine_of(document["provenance"])
@@ -132,10 +132,10 @@ def collect(paths: Iterable[Path]) -> ReportData:
             other_path, other = first[point]
             if not _agree(point, other):
                 raise UserInputError(
-                    f"{path} and {other_path} contain different perplexities ({point.perplexity:.4f} "
-                    f"and {other.perplexity:.4f}) of one measurement: {point.position_method}, "
-                    f"trained at {point.train_length}, evaluated at {point.length}, "
-                    f"{point.inference}, {point.subset}. Leave one file out."
+                    f"{path} and {other_path} contain different perplexities "
+                    f"({point.perplexity:.4f} and {other.perplexity:.4f}) of one measurement: "
+                    f"{point.position_method}, trained at {point.train_length}, evaluated at "
+                    f"{point.length}, {point.inference}, {point.subset}. Leave one file out."
                 )
     return results
 

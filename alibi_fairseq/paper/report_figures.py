@@ -1,4 +1,4 @@
-"""The paper's figures redrawn, the paper's points hollow and ours filled; :data:`FIGURES` lists them."""
+"""Figures of the paper (:data:`FIGURES`), with hollow points for the paper's values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _line(
 
 
 def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
-    """Draw speed and memory of each method, the paper's on one V100 (Table 1) and ours by machine."""
+    """Draw speed and memory of each method: the paper's (Table 1, one V100) and ours."""
     panels = speed_panels("the paper, one V100", printed_speeds(), "words")
     for machine, cases in results.speeds().items():
         panels += speed_panels(machine, cases, "tokens")
@@ -104,7 +104,7 @@ def _in_thousands(values: Speeds, method: str) -> list[tuple[float, float]]:
 
 
 def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
-    """Draw perplexity of 1.3B parameters against training time, the paper's end points and our curves."""
+    """Draw perplexity at 1.3B parameters by training time: the paper's end points, our curves."""
     panels = []
     for side, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
         lines = []

@@ -16,8 +16,8 @@ CORNER = "trained ↓ evaluated at →"
 CHANCE = "(chance)"
 #: Note under tables with cells marked :data:`CHANCE`.
 CHANCE_NOTE = (
-    "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; the "
-    "model is untrained or has diverged."
+    "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; "
+    "the model is untrained or has diverged."
 )
 
 #: Mark of values at evaluation lengths beyond the end of the text.
@@ -31,8 +31,8 @@ def past_end_note(points: Iterable[Measurement]) -> str:
         return ""
     tokens = " or ".join(f"{length:,}" for length in longest)
     return (
-        f"{PAST_END}: no window is this long, because the text ends before; the longest has {tokens} "
-        "tokens, and its value is repeated.\n"
+        f"{PAST_END}: no window is this long, because the text ends before; the longest has "
+        f"{tokens} tokens, and its value is repeated.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command ``python -m studies.small_models``: trains and evaluates models, and writes the page."""
+"""Train and evaluate the models and write the page: ``python -m studies.small_models``."""
 
 from __future__ import annotations
 

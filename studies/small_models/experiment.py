@@ -1,8 +1,8 @@
 """Training and evaluation of the study's models.
 
-Checkpoints and data stay in the work folder. The results folder keeps the JSON of finished models in
-``cells/NAME/``, with their settings in ``cell.json``. A model whose settings are found there is not
-trained again, whatever machine it was trained on.
+Checkpoints and data stay in the work folder. The results folder keeps the JSON of finished models
+in ``cells/NAME/``, with their settings in ``cell.json``. A model whose settings are found there is
+not trained again, whatever machine it was trained on.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from .losses import (
 from .primary_tests import CORPUS, LENGTH, PrimaryTest, recovered_gain, run_tests
 
 #: Models that read 24.0M tokens, and those that read 3.1M.
-PRIMARY, SECONDARY = "primary", "secondary"
+PRIMARY = "primary"
+SECONDARY = "secondary"
 
 SCOPE = """\
 The models have about one million parameters. They can show how a method's perplexity changes beyond the training
@@ -99,7 +100,9 @@ def write_readme_table(folder: Path, readme: Path) -> None:
 
 def readme_table(losses: Losses) -> str:
     """Write perplexity at L, 4 L, and 16 L by method, and the change from L to 16 L."""
-    short, middle, long = LENGTH, 4 * LENGTH, 16 * LENGTH
+    short = LENGTH
+    middle = 4 * LENGTH
+    long = 16 * LENGTH
     rows = []
     for method, at in _at_length(losses, CORPUS, LENGTH).items():
         if not all(length in at for length in (short, middle, long)):

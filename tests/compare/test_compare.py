@@ -164,7 +164,8 @@ def test_slots_divide_gpus_or_cores(monkeypatch):
 
 def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     """Floating-point sums depend on the number of threads."""
-    commands, threads = Commands(), []
+    commands = Commands()
+    threads = []
 
     def execute(words, stop_signal=None, log=None, watch=None, slot=None):
         threads.append(slot.environment.get("OMP_NUM_THREADS"))

@@ -16,7 +16,8 @@ from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.evaluation.probe_cases import correct_symbols
 from alibi_fairseq.results.schema import load_results_file
 
-COPY, PASSKEY = PROBES["copy"], PROBES["passkey"]
+COPY = PROBES["copy"]
+PASSKEY = PROBES["passkey"]
 
 
 @pytest.fixture
@@ -28,7 +29,9 @@ def few_sequences(monkeypatch):
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
 @pytest.mark.parametrize("probe", [COPY, PASSKEY], ids=lambda probe: probe.name)
 def test_sequence_repeats_string_after_gap(probe, depth):
-    text, first, length = np.arange(1000, 1400), 50, 128
+    text = np.arange(1000, 1400)
+    first = 50
+    length = 128
     filling = text if probe.in_text else None
     rows = probe.sequences(np.random.default_rng(3), first, filling, 40, length, depth)
     assert rows.shape == (40, length) and (rows[:, -1] == 2).all()
@@ -96,7 +99,8 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys):
     assert "evaluating" not in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
-    data, checkpoint = out / "copy" / "data-48", next(out.glob("copy/*/checkpoint_last.pt"))
+    data = out / "copy" / "data-48"
+    checkpoint = next(out.glob("copy/*/checkpoint_last.pt"))
     checks_accuracy(data, checkpoint)
     beyond = ["eval", str(data), "--path", str(checkpoint), "--lengths", "96"]
     assert main([*beyond, "--out", str(tmp_path / "x.json")]) == 2

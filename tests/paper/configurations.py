@@ -21,7 +21,7 @@ ONE_OF_EACH = list({(r.folder, r.position_method): path for path, r in RECIPES.i
 
 
 def from_yaml(corpus: str, name: str, *overrides: str) -> dict:
-    """The configuration that fairseq-hydra-train would run with."""
+    """Return the configuration of fairseq-hydra-train."""
     GlobalHydra.instance().clear()
     hydra_init(name)
     with initialize_config_dir(config_dir=str(CONFIGS / corpus)):
@@ -32,7 +32,7 @@ def from_yaml(corpus: str, name: str, *overrides: str) -> dict:
 
 
 def from_flags(words: list[str]) -> dict:
-    """The configuration that fairseq-train would run with."""
+    """Return the configuration of fairseq-train."""
     return flat(OmegaConf.to_container(parsed(words), resolve=True))
 
 

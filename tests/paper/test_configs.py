@@ -1,4 +1,4 @@
-"""The files of configs/ say the same in both forms, and keep their tokens on other machines."""
+"""YAML and shell forms of configs/, and tokens per update on different machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OVERLAY_GPUS = {"1_gpu": 1, "8_gpus": 8, "4x8_slurm": 32}
 
 
 def shell_words(path: Path, *arguments: str) -> list[str]:
-    """The words behind ``fairseq-train`` as bash itself passes them on."""
+    """Return the arguments that bash passes to ``fairseq-train``."""
     script = path.read_text().replace("exec fairseq-train", "printf '%s\\0'")
     script = script.replace("${BASH_SOURCE[0]}", str(path))
     words = subprocess.run(
@@ -53,7 +53,7 @@ def test_yaml_and_flags_give_equal_configurations(path):
 
 
 def overlay_name(recipe, world: str) -> str:
-    """The overlay that the header of the recipe's file names for a machine."""
+    """Return the overlay for a machine from the header of the recipe."""
     text = (CONFIGS / f"{recipe.path}.yaml").read_text()
     (gpus,) = re.findall(r"^# GPUs(.*?)^# \w", text.replace("#          ", ""), re.S | re.M)
     found = re.search(rf"\b{OVERLAY_GPUS[world]}: \+run_config=(\w[\w-]*)", " ".join(gpus.split()))

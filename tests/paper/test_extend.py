@@ -1,4 +1,4 @@
-"""``configs/extend`` continues what ``configs/wikitext-103`` trained, both at the size of ``cpu_smoke``."""
+"""Continued training with ``configs/extend``, at the size of ``cpu_smoke``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def hydra_train(recipe: str, data, folder, *overrides: str) -> None:
-    """The recipe as the page has it, at the shape of ``cpu_smoke``."""
+    """Return the documented recipe at the size of ``cpu_smoke``."""
     corpus, _, name = recipe.partition("/")
     command = ["-m", "alibi_fairseq", "hydra-train", "--config-dir", ROOT / "configs" / corpus]
     command += ["--config-name", name, "+run_config=cpu_smoke", f"task.data={data}"]
@@ -32,14 +32,16 @@ def state_of(folder) -> dict:
 )
 def test_recipe_continues_trained_model(first, recipe, length, method, tmp_path):
     data = make_data(tmp_path, words=700)
-    start, longer = tmp_path / "start", tmp_path / "longer"
+    start = tmp_path / "start"
+    longer = tmp_path / "longer"
     hydra_train(f"wikitext-103/{first}", data, start)
     checkpoint = start / "checkpoint_last.pt"
     change = f"checkpoint.finetune_from_model={checkpoint}"
     # One update at a rate of nothing leaves the weights that it began with.
     still = ("optimization.max_update=1", "optimization.lr=[1e-9]", "lr_scheduler.min_lr=1e-10")
     hydra_train(f"extend/{recipe}", data, longer, change, *still)
-    before, after = state_of(start), state_of(longer)
+    before = state_of(start)
+    after = state_of(longer)
     assert after["cfg"]["model"]["train_length"] == length
     assert after["cfg"]["model"]["position_method"] == method
     assert after["optimizer_history"][-1]["num_updates"] == 1

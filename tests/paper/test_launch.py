@@ -103,7 +103,7 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Return data for one update per epoch, with two processes or with one and the doubled batch."""
+    """Return data for one update per epoch, with two processes or with a doubled batch."""
     folder = tmp_path_factory.mktemp("data")
     return write_corpus(folder, train=2 * SEQUENCES * LENGTH, valid=2 * LENGTH)
 
@@ -186,7 +186,8 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
 
     updates = updates_in(folder) + 3
     assert launch_two(data, folder, updates).wait() == 0
-    two, one = last(folder), train_one(data, tmp_path / "one", updates)
+    two = last(folder)
+    one = train_one(data, tmp_path / "one", updates)
     for state, processes in ((one, 1), (two, 2)):
         assert state["optimizer_history"][-1]["num_updates"] == updates
         assert state["cfg"]["distributed_training"]["distributed_world_size"] == processes

@@ -47,7 +47,8 @@ def test_index_lists_every_table_and_file():
 @pytest.mark.parametrize(("item", "count"), [("table02", 35), ("table03", 35), ("table04", 33)])
 def test_sweeps_match_table_5(item, count):
     lengths = [row["length"] for row in paper.rows(item)]
-    first, points = lengths[0], paper.points(item)
+    first = lengths[0]
+    points = paper.points(item)
     steps = [0, 1, *range(10, 101, 10), *range(200, 1001, 100), *range(2000, 15001, 1000)]
     assert len(lengths) == count and lengths == [first + step for step in steps[:count]]
     assert len(points) == 4 * count
@@ -98,7 +99,8 @@ def test_speeds_agree_with_table_1_and_text():
     speed = by_model("table01")
     assert set(speed) == {(m, n) for m in SWEEP_METHODS for n in (512, 1024, 3072)}
     for length, ratio in ((512, 0.993), (1024, 0.992), (3072, 1.013)):
-        ours, theirs = speed["alibi", length], speed["sinusoidal", length]
+        ours = speed["alibi", length]
+        theirs = speed["sinusoidal", length]
         key = "train_words_per_second"
         assert round(ours[key] / theirs[key], 3) == ratio
         extra = ours["train_memory_gb"] - theirs["train_memory_gb"]

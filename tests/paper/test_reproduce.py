@@ -53,7 +53,7 @@ def texts(tmp_path):
 
 @pytest.fixture
 def reproduce(commands, texts, tmp_path):
-    """Runs tables of other text; returns the exit code and the commands that ran."""
+    """Return a function that runs tables on different text, with exit code and commands."""
 
     def run(item="table12", scale="smoke", work="work", *more):
         commands.ran = []
@@ -103,7 +103,7 @@ class TestDryRun:
 
 
 def refused(capsys, tmp_path, commands, *words) -> str:
-    """The sentence of a run that ends with 2 before any work; nothing but perhaps the lock is left."""
+    """Return the message of a run rejected before any work, which leaves at most the lock."""
     work = tmp_path / "work"
     assert main(["reproduce", *map(str, words), "--out", str(work)]) == 2
     left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
@@ -309,13 +309,15 @@ def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
 @pytest.mark.slow
 def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    text, draw = tmp_path / "generated.txt", random.Random(1)
+    text = tmp_path / "generated.txt"
+    draw = random.Random(1)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(2000)]
     lines = (" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in range(1500))
     text.write_text("".join(f"{line}.\n\n" for line in lines))
     recipe = "cc100-roberta/sinusoidal-1024"
     (training,) = (t for t in tables.trainings_for(("figure05",)) if t.recipe.path == recipe)
-    root, machine = tmp_path / "work", reproduction.DeviceConfig(1, cpu=True)
+    root = tmp_path / "work"
+    machine = reproduction.DeviceConfig(1, cpu=True)
     data = {
         "cc100-roberta": datasets.PaperDataset(
             root / "data", "cc100-roberta", text, True, SCALES["smoke"]

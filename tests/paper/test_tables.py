@@ -93,8 +93,10 @@ def test_small_scale_keeps_recipe_settings(scale):
         "lr_scheduler": ("_name",),
     }
     for run in tables.trainings_for(tables.ITEMS):
-        recipe, small = run.recipe, scale.recipe(run.recipe)
-        there, here = recipe.settings(), small.settings()
+        recipe = run.recipe
+        small = scale.recipe(run.recipe)
+        there = recipe.settings()
+        here = small.settings()
         for group, options in kept.items():
             for option in options:
                 assert here[group][option] == there[group][option]

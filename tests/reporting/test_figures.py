@@ -13,6 +13,7 @@ from alibi_fairseq.results.model_groups import Series, group_by_model
 
 
 def draw(measured, path):
+    """Draw a results file."""
     perplexity_by_length.draw_lengths(measurements_of(measured), "demo", path)
 
 
@@ -24,13 +25,11 @@ def axes_of(*lines, **panel):
 
 def two_methods(**perplexities):
     """Return results of methods at 64 and 128 tokens."""
-    return document(
-        *(
-            evaluation_cell(perplexity, position_method=method, length=length)
-            for method, both in perplexities.items()
-            for length, perplexity in zip((64, 128), both, strict=True)
-        )
-    )
+    cells = []
+    for method, (short, long) in perplexities.items():
+        cells.append(evaluation_cell(short, position_method=method, length=64))
+        cells.append(evaluation_cell(long, position_method=method, length=128))
+    return document(*cells)
 
 
 MEASURED = two_methods(alibi=(60, 58), sinusoidal=(61, 400))
@@ -40,11 +39,13 @@ MEASURED = two_methods(alibi=(60, 58), sinusoidal=(61, 400))
     ("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
 )
 def test_figure_files_are_reproducible(tmp_path, suffix, start):
-    paths = [tmp_path / f"{name}{suffix}" for name in ("one", "two")]
-    for path in paths:
-        draw(MEASURED, path)
-    one, two = (path.read_bytes() for path in paths)
-    assert one == two and one.startswith(start) and len(one) > 5000
+    first = tmp_path / f"first{suffix}"
+    second = tmp_path / f"second{suffix}"
+    draw(MEASURED, first)
+    draw(MEASURED, second)
+    content = first.read_bytes()
+    assert content == second.read_bytes()
+    assert content.startswith(start) and len(content) > 5000
 
 
 def test_lines_have_measured_points_and_axes_units():
@@ -68,10 +69,11 @@ def test_methods_differ_without_color():
 
 def cells_by(**values):
     """Return a result record for each combination of values."""
-    return [
-        evaluation_cell(**dict(zip(values, combination)))
-        for combination in itertools.product(*values.values())
-    ]
+    cells = []
+    for combination in itertools.product(*values.values()):
+        keys = dict(zip(values, combination))
+        cells.append(evaluation_cell(**keys))
+    return cells
 
 
 TWO = {"train_length": (32, 64), "length": (64, 128)}
@@ -97,10 +99,10 @@ TWO = {"train_length": (32, 64), "length": (64, 128)}
 def test_panels_separate_splits_strides_and_lengths(tmp_path, cells, shown, hidden):
     draw(document(*cells), tmp_path / "panels.svg")
     text = (tmp_path / "panels.svg").read_text()
-    assert [text.count(f"<!-- {name} -->") for name in (*shown, *hidden)] == [
-        *(1 for _ in shown),
-        *(0 for _ in hidden),
-    ]
+    for name in shown:
+        assert text.count(f"<!-- {name} -->") == 1, name
+    for name in hidden:
+        assert text.count(f"<!-- {name} -->") == 0, name
 
 
 def test_ticks_are_round():
@@ -124,9 +126,10 @@ def test_failed_evaluation_is_noted_at_line_end():
 
 def test_seeds_have_one_line_with_standard_deviation_band():
     seeds = [
-        document(evaluation_cell(perplexity + shift, length=length), seed=seed)
-        for seed, shift in ((1, 0.0), (2, 2.0))
-        for length, perplexity in ((64, 20.0), (128, 18.0))
+        document(evaluation_cell(20.0, length=64), seed=1),
+        document(evaluation_cell(18.0, length=128), seed=1),
+        document(evaluation_cell(22.0, length=64), seed=2),
+        document(evaluation_cell(20.0, length=128), seed=2),
     ]
     axes = axes_of(*map(line_of, group_by_model(measurements_of(*seeds))))
     [line] = axes.get_lines()
@@ -152,8 +155,9 @@ def test_axis_does_not_magnify_noise():
 
 def test_figure_has_title_and_caption(tmp_path):
     facts = {"model": "alibi_lm_tiny", "updates": 5000, "vocabulary": 40}
-    cells = [evaluation_cell(39.0, length=n, **facts) for n in (64, 128)]
-    draw(document(*cells), tmp_path / "figure.svg")
+    short = evaluation_cell(39.0, length=64, **facts)
+    long = evaluation_cell(39.0, length=128, **facts)
+    draw(document(short, long), tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text()
     for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):
         assert part in text

@@ -24,11 +24,12 @@ def rows_of(*cells):
 
 
 def test_numbers_have_the_papers_format():
-    shown = [markdown.perplexity(v) for v in (18.3951, 999.994, 1000.4, 2.5e7)]
-    assert shown == ["18.40", "999.99", "1000", "2.50e+07"]
-    shown = [markdown.difference(v) for v in (0.034, -1.2, 12345.0)]
-    assert shown == ["+0.03", "-1.20", "+1.2e+04"]
-    assert [markdown.thousands(v) for v in (28300, 999.6, 3.2)] == ["28.3k", "1000", "3"]
+    perplexities = [markdown.perplexity(value) for value in (18.3951, 999.994, 1000.4, 2.5e7)]
+    assert perplexities == ["18.40", "999.99", "1000", "2.50e+07"]
+    differences = [markdown.difference(value) for value in (0.034, -1.2, 12345.0)]
+    assert differences == ["+0.03", "-1.20", "+1.2e+04"]
+    speeds = [markdown.thousands(value) for value in (28300, 999.6, 3.2)]
+    assert speeds == ["28.3k", "1000", "3"]
 
 
 def test_length_table_has_a_row_per_model():
@@ -106,7 +107,11 @@ def test_bits_per_byte_are_averaged_where_known():
     ("runs", "variants"),
     [
         (
-            [{"updates": n, "checkpoint": c} for n, c in ((100, "a"), (900, "b"), (900, "c"))],
+            [
+                {"updates": 100, "checkpoint": "a"},
+                {"updates": 900, "checkpoint": "b"},
+                {"updates": 900, "checkpoint": "c"},
+            ],
             ["100 updates", "900 updates, b", "900 updates, c"],
         ),
         ([{}, {"model_overrides": '{"x": 2}'}], ["as trained", '{"x": 2}']),
@@ -117,16 +122,23 @@ def test_bits_per_byte_are_averaged_where_known():
     ],
 )
 def test_different_runs_have_separate_rows(runs, variants):
-    rows = rows_of(*(evaluation_cell(10.0 + n, **run) for n, run in enumerate(runs)))
-    expected = [f"ALiBi, L=64 ({variant})" for variant in variants]
-    assert rows == [[name, f"{10 + n:.2f}"] for n, name in enumerate(expected)]
+    cells = []
+    expected = []
+    for index, (run, variant) in enumerate(zip(runs, variants, strict=True)):
+        cells.append(evaluation_cell(10.0 + index, **run))
+        expected.append([f"ALiBi, L=64 ({variant})", f"{10 + index:.2f}"])
+    assert rows_of(*cells) == expected
 
 
 TRAINING = "fairseq-train data --arch alibi_lm --lr {lr} --seed {seed} --save-dir runs/{seed} --cpu"
 
 
-def seeds(one: dict, other: dict):
-    return [evaluation_cell(10.0, seed=1) | one, evaluation_cell(12.0, seed=2) | other]
+def seeds(first: dict, second: dict):
+    """Return records of two seeds, with further keys."""
+    return [
+        {**evaluation_cell(10.0, seed=1), **first},
+        {**evaluation_cell(12.0, seed=2), **second},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +169,7 @@ def test_different_training_has_separate_rows(one, other, names):
 def test_seeds_of_one_training_command_are_averaged():
     commands = [TRAINING.format(lr=0.1, seed=n) for n in (1, 2)]
     commands[1] = commands[1].replace("fairseq-train", "python -m alibi_fairseq train")
-    rows = rows_of(*seeds(*({"train_command": command} for command in commands)))
+    rows = rows_of(*seeds({"train_command": commands[0]}, {"train_command": commands[1]}))
     assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
 
 
@@ -200,7 +212,8 @@ def test_seeds_on_unknown_data_are_not_averaged():
 
 
 def test_score_ranges_are_different_texts():
-    first, last = {"score_to": 500}, {"score_from": 500}
+    first = {"score_to": 500}
+    last = {"score_from": 500}
     shown = length_table(*seeds(first, last))
     assert "seeds" not in shown
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
@@ -212,15 +225,18 @@ def test_score_ranges_are_different_texts():
 def test_unknown_methods_keep_order_and_name():
     methods = ("none", "mine", "alibi", "another", "learned")
     names = {"another": {"display_name": "Another"}}
-    rows = rows_of(*(evaluation_cell(position_method=m, **names.get(m, {})) for m in methods))
+    cells = []
+    for method in methods:
+        cells.append(evaluation_cell(position_method=method, **names.get(method, {})))
+    rows = rows_of(*cells)
     labels = [row[0].partition(",")[0] for row in rows]
     assert labels == ["ALiBi", "Another", "Learned", "No positions", "mine"]
 
 
 def test_chance_level_is_marked():
     cells = [
-        evaluation_cell(perplexity, length=length, vocabulary=600)
-        for perplexity, length in ((20.0, 64), (450.0, 128))
+        evaluation_cell(20.0, length=64, vocabulary=600),
+        evaluation_cell(450.0, length=128, vocabulary=600),
     ]
     assert rows_of(*cells) == [["ALiBi, L=64", "20.00", "450.00 (chance)"]]
     assert length_table(*cells).endswith(f"\n{markdown.CHANCE_NOTE}\n")
