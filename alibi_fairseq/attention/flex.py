@@ -1,9 +1,9 @@
 """PyTorch's FlexAttention: the bias as a score modification, causality as a block mask.
 
-The block mask is computed from counts alone, so nothing is evaluated over T × S and the host does not
-wait for the device. The kernel is compiled once for each kind of call (as many keys as queries, more
-keys, a single query, a single sequence, documents), not once per length or batch size. It has no
-attention dropout, and no backward pass on the CPU.
+The block mask is computed from counts alone, so nothing is evaluated over T × S and the host does
+not wait for the device. The kernel is compiled once for each kind of call (as many keys as queries,
+more keys, a single query, a single sequence, documents), not once per length or batch size. It has
+no attention dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """
@@ -23,7 +23,8 @@ from .future_mask import FutureMask
 
 #: Queries and keys per block of the mask, the size that the kernels are written for.
 BLOCK = 128
-#: Options of the Triton kernel: a query sees at least its own key, and the blocks it sees are adjacent.
+#: Options of the Triton kernel: a query sees at least its own key, and the blocks it sees are
+#: adjacent.
 TRITON_OPTIONS: FlexKernelOptions = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True}
 
 
@@ -62,11 +63,11 @@ def unsupported_reason(
 def _reads_past_keys(head_dim: int) -> bool:
     """Return True if PyTorch's C++ kernel may read memory past the end of the keys.
 
-    For head sizes below 24, the kernel that multiplies queries by keys computes complete tiles of 16
-    keys. If the number of keys is no multiple of 16, the last tile can exceed them. It then reads
-    other memory, and with up to 128 keys also overwrites the largest scores of the first queries, so
-    that their outputs are wrong or NaN. With AVX2 this happens at head sizes 8 and 16 if the number
-    of keys modulo 16 is 8.
+    For head sizes below 24, the kernel that multiplies queries by keys computes complete tiles of
+    16 keys. If the number of keys is no multiple of 16, the last tile can exceed them. It then
+    reads other memory, and with up to 128 keys also overwrites the largest scores of the first
+    queries, so that their outputs are wrong or NaN. With AVX2 this happens at head sizes 8 and 16
+    if the number of keys modulo 16 is 8.
 
     Observed in PyTorch 2.13: ``CppMicroGemmFP32Vec`` since
     https://github.com/pytorch/pytorch/pull/147068. No upstream issue is known.
@@ -106,8 +107,8 @@ def _score_modification(mask: FutureMask, device: torch.device) -> Callable | No
 
     The sizes of captured tensors are marked as constants. In the C++ that PyTorch 2.13 writes for a
     CPU it replaces the names of sizes as text, so that "ks1" within "ks15" becomes
-    "cur_kvSplitSize5", which does not compile (``CppFlexAttentionTemplate.modification``; no upstream
-    issue is known).
+    "cur_kvSplitSize5", which does not compile (``CppFlexAttentionTemplate.modification``; no
+    upstream issue is known).
     """
     if mask.bias is None:
         return None
@@ -139,7 +140,8 @@ def causal_blocks(
     Args:
         mask: gives T, S, the attention window and the documents, which are exact.
         windows: (B, H) floats, or None. A block of keys that are all further than this from all
-            queries of a block is skipped. Keys at a greater distance in other blocks are not masked.
+            queries of a block is skipped. Keys at a greater distance in other blocks are not
+            masked.
     """
     keys = mask.keys
     offset = mask.offset

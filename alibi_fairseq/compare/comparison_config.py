@@ -209,7 +209,8 @@ class ModelSpec(NamedTuple):
 class ComparisonConfig:
     """Models to train, and their evaluations.
 
-    Attributes with a description are options of ``alibi-fairseq compare``; the others are YAML only.
+    Attributes with a description are options of ``alibi-fairseq compare``; the others are YAML
+    only.
 
     Attributes:
         corpora: corpora to train and evaluate on.
@@ -301,9 +302,9 @@ class ComparisonConfig:
             if self.tokens_per_update % length:
                 multiple = -(-self.tokens_per_update // length) * length
                 raise ValueError(
-                    f"tokens_per_update: {self.tokens_per_update} is not a multiple of the training "
-                    f"length {length}, so runs would not read the same number of tokens; use "
-                    f"{multiple}, for example"
+                    f"tokens_per_update: {self.tokens_per_update} is not a multiple of the "
+                    f"training length {length}, so runs would not read the same number of tokens; "
+                    f"use {multiple}, for example"
                 )
 
     def model_specs(self) -> Iterator[ModelSpec]:

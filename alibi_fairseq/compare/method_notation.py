@@ -40,8 +40,8 @@ def check_notation(notation: str) -> str:
         option, _, value = setting.partition("=")
         if option not in OPTIONS or not value:
             raise UserInputError(
-                f"Method '{notation[:60]}' has '{setting[:60]}', which is not OPTION=VALUE with one "
-                f"of these options: {', '.join(OPTIONS)}. Correct or remove it."
+                f"Method '{notation[:60]}' has '{setting[:60]}', which is not OPTION=VALUE with "
+                f"one of these options: {', '.join(OPTIONS)}. Correct or remove it."
             )
         options[option] = value.replace("+", ",")
     windows = options.pop("attention_window", "0").split(",")

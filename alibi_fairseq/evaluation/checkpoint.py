@@ -129,8 +129,8 @@ def load_checkpoint(
         precision: a key of ``PRECISIONS``.
 
     Raises:
-        UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an override is not
-            a model option.
+        UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an
+            override is not a model option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(
         str(path), {**(overrides or {}), "data": str(data)}
@@ -188,8 +188,8 @@ def check_overrides(state: dict, overrides: dict) -> None:
                 model[name] = value
         elif name not in model or name in ("_name", "arch"):
             raise UserInputError(
-                f"--model-overrides names '{name}', which is not an option of the checkpoint's model. "
-                "Correct or remove it."
+                f"--model-overrides names '{name}', which is not an option of the checkpoint's "
+                "model. Correct or remove it."
             )
 
 
@@ -203,11 +203,12 @@ def method_facts(options) -> dict[str, str]:
 def position_method(options) -> str:
     """Return the position method of a model of this package or of fairseq's own ``transformer_lm``.
 
-    ALiBi with slopes other than the paper's is a method of its own in results, so that no table takes
-    it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``, ``alibi_given_slopes``.
-    So is rotary with another base or on a part of the features (``rotary_percent_0.25``), and any
-    method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``. Methods or attention windows
-    that differ between layers are named in order: ``rotary×3+none``, ``rotary@512×3+none``.
+    ALiBi with slopes other than the paper's is a method of its own in results, so that no table
+    takes it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``,
+    ``alibi_given_slopes``. So is rotary with another base or on a part of the features
+    (``rotary_percent_0.25``), and any method with ``--score-scaling``: ``rotary_logn``,
+    ``alibi_ssmax``. Methods or attention windows that differ between layers are named in order:
+    ``rotary×3+none``, ``rotary@512×3+none``.
     """
     if "position_method" in options:
         scaling = getattr(options, "score_scaling", "none")

@@ -136,9 +136,9 @@ class SweepConfig:
         metavar="SPLIT,…",
     )
     documents: str | None = option(
-        "document boundaries: results hold the loss of each document, and --score-from counts within "
-        f"documents; {_DOCUMENTS_HELP} (default: empty-lines; a documents.json next to the data takes "
-        "precedence)",
+        "document boundaries: results hold the loss of each document, and --score-from counts "
+        f"within documents; {_DOCUMENTS_HELP} (default: empty-lines; a documents.json next to the "
+        "data takes precedence)",
         None,
         flag="--per-document",
         nargs="?",
@@ -146,9 +146,9 @@ class SweepConfig:
         choices=list(DOCUMENTS),
     )
     score_from: int | None = option(
-        "first scored position in the split, or in each document: scores only tokens with at least N "
-        "tokens before them, the same ones at every length and stride; no window reaches into the "
-        "previous document",
+        "first scored position in the split, or in each document: scores only tokens with at least "
+        "N tokens before them, the same ones at every length and stride; no window reaches into "
+        "the previous document",
         None,
         metavar="N",
     )
@@ -169,8 +169,8 @@ class SweepConfig:
         metavar="JSON",
     )
     memory_gb: float | None = option(
-        "memory budget of a forward pass in GB, which determines the batch size (default: 2 on a CPU, "
-        "half the memory of a GPU)",
+        "memory budget of a forward pass in GB, which determines the batch size (default: 2 on a "
+        "CPU, half the memory of a GPU)",
         None,
         type=parse_gigabytes,
         metavar="GB",

@@ -1,7 +1,7 @@
 """Losses of a stream's tokens, window by window, and their exact sums.
 
-Token losses are fp32; they are summed in float64 within a window, and window sums are added as exact
-fractions. A total therefore does not depend on the order of addition.
+Token losses are fp32; they are summed in float64 within a window, and window sums are added as
+exact fractions. A total therefore does not depend on the order of addition.
 
 Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
 """
@@ -64,9 +64,9 @@ def losses_of(
         if not finite.all():
             start, scored, stop = batch[int((~finite).nonzero()[0])]
             raise UserInputError(
-                f"The model's score of some token from {scored} to {stop - 1} of '{stream.name}' is "
-                f"not finite (window of inputs {start} to {stop - 1}), so there is no result. Half "
-                "precision may overflow where fp32 does not: try --precision fp32."
+                f"The model's score of some token from {scored} to {stop - 1} of '{stream.name}' "
+                f"is not finite (window of inputs {start} to {stop - 1}), so there is no result. "
+                "Half precision may overflow where fp32 does not: try --precision fp32."
             )
         yield batch, losses
 

@@ -1,7 +1,7 @@
 """Evaluation sweep: every combination of checkpoint, split, length, and stride is measured once.
 
-Each measurement is written to disk before the next one starts. An interrupted sweep resumes if it is
-started again with the same output file.
+Each measurement is written to disk before the next one starts. An interrupted sweep resumes if it
+is started again with the same output file.
 """
 
 from __future__ import annotations

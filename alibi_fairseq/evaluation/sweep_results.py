@@ -120,6 +120,6 @@ class SweepResults:
                 if actual.get(key) != value:
                     raise UserInputError(
                         f"'{self._path}' contains results of another sweep, with {key} "
-                        f"{actual.get(key)} instead of {value}. Choose another --out, or remove the "
-                        "file."
+                        f"{actual.get(key)} instead of {value}. Choose another --out, or remove "
+                        "the file."
                     )

@@ -111,8 +111,9 @@ class TextCases:
     ) -> dict:
         """Measure a case, unless an ``earlier`` record of the model has the same windows.
 
-        Lengths beyond the end of the text have the windows of a shorter length. Their records repeat
-        its measurement, and ``longest_window`` is the number of tokens in the longest window.
+        Lengths beyond the end of the text have the windows of a shorter length. Their records
+        repeat its measurement, and ``longest_window`` is the number of tokens in the longest
+        window.
 
         Args:
             model: the model.
@@ -132,7 +133,8 @@ class TextCases:
         split = self._splits[case["subset"]]
         spans = self._spans[case["subset"]]
         if model.memory_length:
-            # Each window passes its memory to the next, so none is left out. The sums select tokens.
+            # Each window passes its memory to the next, so none is left out. The sums select
+            # tokens.
             windows = plan_windows(len(split.tokens), length, stride)
         else:
             windows = self._plan(case["subset"], length, stride)

@@ -1,16 +1,17 @@
 """Which tokens each forward pass sees and which of them it scores. Pure arithmetic.
 
-A split is one stream of N tokens. Token p is predicted from the input at p, which is the token before
-it (for p = 0 the end-of-sentence symbol), and from the inputs before that within the window. A window
-of length L has L inputs; with stride S it scores the last S tokens and the others are context.
+A split is one stream of N tokens. Token p is predicted from the input at p, which is the token
+before it (for p = 0 the end-of-sentence symbol), and from the inputs before that within the window.
+A window of length L has L inputs; with stride S it scores the last S tokens and the others are
+context.
 
 The windows are those of ``fairseq-eval-lm --tokens-per-sample L --context-window L-S``: window k
 scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before them. So the first window
-scores S tokens without context, windows grow until they have length L, and the remainder is a shorter
-window with the same L − S inputs of context. S = L is non-overlapping.
+scores S tokens without context, windows grow until they have length L, and the remainder is a
+shorter window with the same L − S inputs of context. S = L is non-overlapping.
 
-Where documents are told apart and only some of their tokens scored (:class:`Span`), the windows of each
-document are those of a stream of its own that scores these tokens.
+Where documents are told apart and only some of their tokens scored (:class:`Span`), the windows of
+each document are those of a stream of its own that scores these tokens.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def spans_of(
         spans.append(Span(begin, min(begin + skipped, last), last))
     if skipped < 0 or all(first >= last for _, first, last in spans):
         raise UserInputError(
-            f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more than "
-            "there are; change them."
+            f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more "
+            "than there are; change them."
         )
     return spans
 

@@ -92,8 +92,8 @@ def convert(decoder: Any, position_method: str, train_length: int) -> Converted:
     elif config.rotary_parameters and config.rotary_parameters["rope_type"] not in ROPE_TYPES:
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
-            f"{NATIVE['rotary'].name}, which does not support {', '.join(mismatches)}. Train without "
-            "--rotary-scaling, or override it with pi."
+            f"{NATIVE['rotary'].name}, which does not support {', '.join(mismatches)}. Train "
+            "without --rotary-scaling, or override it with pi."
         )
     else:
         model = AlibiLmForCausalLM(config)

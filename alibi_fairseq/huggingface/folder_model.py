@@ -162,8 +162,8 @@ def train_length(folder: ModelFolder, config: PreTrainedConfig) -> int:
         if isinstance(value, int) and value > 0:
             return value
     raise UserInputError(
-        f"{folder.path / CONFIG_FILE} does not tell the training length, which results record. Pass "
-        "it with --model-overrides '{\"max_position_embeddings\": 2048}'."
+        f"{folder.path / CONFIG_FILE} does not tell the training length, which results record. "
+        "Pass it with --model-overrides '{\"max_position_embeddings\": 2048}'."
     )
 
 

@@ -74,7 +74,8 @@ class ModelFolder:
             raise UserInputError(f"{path / CONFIG_FILE} is not a JSON object. Fetch it again.")
         if (path / "adapter_config.json").is_file():
             raise UserInputError(
-                f"{path} contains an adapter. Merge it into the weights of its model, and save that."
+                f"{path} contains an adapter. Merge it into the weights of its model, and save "
+                "that."
             )
         if not any(path.glob("*.safetensors")):
             raise UserInputError(
@@ -98,8 +99,8 @@ class ModelFolder:
             if token_id is not None:
                 return token_id
         raise UserInputError(
-            f"The tokenizer in {self.path} has neither a bos_token nor an eos_token, from which the "
-            "first token is predicted. Name one in tokenizer_config.json."
+            f"The tokenizer in {self.path} has neither a bos_token nor an eos_token, from which "
+            "the first token is predicted. Name one in tokenizer_config.json."
         )
 
     def load_model(self, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:

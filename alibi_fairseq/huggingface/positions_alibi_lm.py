@@ -8,7 +8,8 @@ import math
 import torch
 from torch import nn
 
-# Kinds of rotation in rotary_parameters: others depend on the length of the text or change the scores.
+# Kinds of rotation in rotary_parameters: others depend on the length of the text or change the
+# scores.
 ROPE_TYPES = ("default", "linear", "proportional")
 
 

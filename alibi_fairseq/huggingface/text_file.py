@@ -1,7 +1,7 @@
 """Text file as one stream of tokens of any tokenizer.
 
-A text file takes the place of a split of binarized data. Its size is that of the raw text: every line
-end counts as one word and as one or more bytes, like every other character.
+A text file takes the place of a split of binarized data. Its size is that of the raw text: every
+line end counts as one word and as one or more bytes, like every other character.
 
 Shapes: N tokens of the file.
 """
@@ -117,8 +117,8 @@ def read_text_file(
             file.
 
     Raises:
-        UserInputError: the file is empty or not UTF-8, has only one document, or tokenizer and model
-            do not belong together.
+        UserInputError: the file is empty or not UTF-8, has only one document, or tokenizer and
+            model do not belong together.
     """
     with open_input(path) as file:
         content = file.read()

@@ -18,8 +18,8 @@ BYTES_PER_NUMBER = 4
 #: Numbers that each optimizer keeps per weight.
 OPTIMIZER_NUMBERS = {"nag": 1, "adam": 2}
 BASIS = (
-    "Estimates. V100 hours: the paper's speeds, without validation and evaluation (configs/README.md). "
-    "Hours: V100 hours divided by the GPUs; in total, one run after another. "
+    "Estimates. V100 hours: the paper's speeds, without validation and evaluation "
+    "(configs/README.md). Hours: V100 hours divided by the GPUs; in total, one run after another. "
     "Checkpoints: weights and state of the optimizer in fp32; data are not included. "
     f"{markdown.NOTHING}: unknown."
 )

@@ -28,7 +28,8 @@ BUILDERS: dict[str, type[CorpusBuilder]] = {
     bookcorpus.CORPUS: bookcorpus.BookCorpus,
     cc100_roberta.CORPUS: cc100_roberta.Cc100Roberta,
 }
-#: Unit in which the preparation of each corpus reads a text. Folders of other texts are named after it.
+#: Unit in which the preparation of each corpus reads a text. Folders of other texts are named after
+#: it.
 UNITS = {
     wikitext103.CORPUS: "words",
     bookcorpus.CORPUS: "books",

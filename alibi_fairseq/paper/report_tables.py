@@ -63,14 +63,14 @@ def table(item: str, results: ReportData) -> str:
     parts = [perplexity_grid(rows, columns, corpus=corpus)]
     if item in COSTS:
         parts.append(
-            "Training: the paper on V100s, speed in words; ours on the machine named in the sources, in "
-            "tokens:\n"
+            "Training: the paper on V100s, speed in words; ours on the machine named in the "
+            "sources, in tokens:\n"
         )
         parts.append(_cost_grid(item, rows, results.trainings(corpus)))
     if item in SWEEPS or item == "table06":
         parts.append(
-            "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; ours: "
-            "the machine named in the sources):\n"
+            "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; "
+            "ours: the machine named in the sources):\n"
         )
         parts.append(_speed_grid(rows, columns if item in SWEEPS else ("valid",)))
     parts.append(legend(corpus) + "\n")

@@ -40,14 +40,14 @@ def length_tables(
     """Return the perplexities by model and length, one table per split, stride, and text.
 
     A table of bits per byte, which are comparable across tokenizers, follows each table for which
-    they are known. Models with different tokenizers that were evaluated on the same raw text share one
-    table of bits per byte.
+    they are known. Models with different tokenizers that were evaluated on the same raw text share
+    one table of bits per byte.
 
     Args:
         points: measurements of any models.
         more: additional columns, such as training costs.
-        columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A table
-            omits those that it lacks (default: all lengths).
+        columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
+            table omits those that it lacks (default: all lengths).
     """
     points = list(points)
     tables = []
@@ -228,8 +228,8 @@ def has_several_tokenizers(points: list[Measurement]) -> bool:
 def panels_of(points: Iterable[Measurement]) -> dict[str, list[Series]]:
     """Return the models of each panel of a figure: one panel per split, stride, and text.
 
-    Several methods at several training lengths get a panel per training length. Models on a raw text
-    share a panel.
+    Several methods at several training lengths get a panel per training length. Models on a raw
+    text share a panel.
     """
     return _panels(split_by_evaluation(points))
 

@@ -85,8 +85,8 @@ def check_settings(found: dict | None, wanted: dict, work: str, advice: str) -> 
     """Compare the settings of work that is there (None: no work is there) with those it should have.
 
     Raises:
-        UserInputError: a setting differs; the sentence begins with ``work``, names the first one and ends with
-            ``advice``.
+        UserInputError: a setting differs; the sentence begins with ``work``, names the first one
+            and ends with ``advice``.
     """
     if found is None:
         return

@@ -455,8 +455,8 @@ def read_json(path: str | os.PathLike) -> Any:
     """The content of a JSON file that somebody else may have written.
 
     Raises:
-        UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or holds text
-            that cannot be written again (half a surrogate pair).
+        UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or
+            holds text that cannot be written again (half a surrogate pair).
     """
     try:
         with open_input(path, "r", encoding="utf-8") as stream:

@@ -61,8 +61,9 @@ def naive_losses(
 ) -> list[float]:
     """Return the loss of each document in bits, with a pass in float64 for each token.
 
-    A pass sees the whole window of the token, because the scores of some models depend on the number
-    of inputs. With dynamic scaling they also depend on earlier passes, so the rotation is fresh.
+    A pass sees the whole window of the token, because the scores of some models depend on the
+    number of inputs. With dynamic scaling they also depend on earlier passes, so the rotation is
+    fresh.
     """
     is_dynamic = "dynamic" in (folder / "config.json").read_text()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).double().eval()
