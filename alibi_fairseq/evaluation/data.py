@@ -24,7 +24,7 @@ from .windows import Span
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 #: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
 CONTINUATION = "##"
-#: Minimum share of marked tokens for a text to be recognised as one of these.
+#: Minimum share of marked tokens for a text to be recognized as one of these.
 SHARE = 0.01
 
 
