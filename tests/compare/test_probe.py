@@ -7,7 +7,6 @@ from fairseq_runs import write_corpus
 from fakes import TINY
 from results_documents import cells_of
 
-from alibi_fairseq import reporting
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
 from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
@@ -119,7 +118,7 @@ def checks_accuracy(data, checkpoint):
 
 
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reporting.probes, "MIN_LEARNED_ACCURACY", 0.0)
+    monkeypatch.setattr("alibi_fairseq.reporting.probes.MIN_LEARNED_ACCURACY", 0.0)
     data = tmp_path / "data"
     data.mkdir()
     write_corpus(data, train=1000, valid=500)

@@ -38,7 +38,7 @@ def test_bookcorpus_holds_whole_normalized_books(prepared, folder):
     out, manifest = prepared
     data_bin = out / "data-bin"
     model = SentencePiece(data_bin / "sentencepiece.model")
-    normalise = MosesPunctNormalizer("en").normalize
+    normalize = MosesPunctNormalizer("en").normalize
     splits = split_of(out)
     for split in ("train", "valid", "test"):
         lines, sizes = lines_of(data_bin, split, model)
@@ -47,7 +47,7 @@ def test_bookcorpus_holds_whole_normalized_books(prepared, folder):
         expected = []
         for name in names:
             raw = (folder / name).read_text(encoding="utf-8").split("\n")
-            expected.append("\n".join(" ".join(normalise(line).split()) for line in raw if line))
+            expected.append("\n".join(" ".join(normalize(line).split()) for line in raw if line))
         assert sorted(book.strip() for book in found if book) == sorted(expected)
         text = "".join(line + "\n" for line in lines)
         assert manifest["splits"][split] == {

@@ -156,7 +156,7 @@ def test_shuffle_is_uniform(files, tmp_path):
     found, _ = shuffled(files, tmp_path / "runs")
     place = {text: position for position, (_, text) in enumerate(found)}
     order = [place[text] for text in sorted(place)]
-    # Neighbours in the input are as far apart as in a random permutation (a third of the length).
+    # Neighbors in the input are as far apart as in a random permutation (a third of the length).
     assert np.abs(np.diff(order)).mean() == pytest.approx(400, rel=0.1)
     keys = np.array([key for key, _ in found], dtype=np.float64) / KEYS
     # Kolmogorov-Smirnov, p < 1e-3

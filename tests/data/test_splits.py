@@ -150,8 +150,8 @@ def test_sampled_shingles_find_near_duplicates():
 
 def test_near_duplicates_ignore_boilerplate(monkeypatch):
     monkeypatch.setattr(near_duplicates_module, "_BOILERPLATE", 5)
-    licence = text(99, 300)
-    books = [shingles(f"{licence} {text(seed)}") for seed in range(6)]
+    license_text = text(99, 300)
+    books = [shingles(f"{license_text} {text(seed)}") for seed in range(6)]
     assert near_duplicates(books) == list(range(6))
     assert near_duplicates(books[:5]) == [0] * 5
 
