@@ -58,7 +58,9 @@ class LoadedModel:
     bytes_per_input: int
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
-        """Number of windows to compute at once; with a memory, which each hands to the next, 1.
+        """Return the number of windows to compute at once.
+
+        It is 1 for a model with a memory, which each window hands to the next.
 
         Args:
             budget: bytes a forward pass may take, or None for 2 GB on a CPU, half of a GPU's total
@@ -72,7 +74,7 @@ class LoadedModel:
         return max(1, enough // length)
 
     def scorer(self) -> Scorer:
-        """A scorer for one pass over a split; with a memory, windows must be scored in order."""
+        """Return a scorer for one pass over a split; with a memory, in the order of the windows."""
         memory: list[Tensor] | None = None
 
         def score(tokens: Tensor, targets: Tensor) -> Tensor:
@@ -194,7 +196,7 @@ def check_overrides(state: dict, overrides: dict) -> None:
 
 
 def method_facts(options) -> dict[str, str]:
-    """The position method of a model, with the name that a plugin gives it."""
+    """Return the position method of a model, with the name that a plugin gives it."""
     name = position_method(options)
     shown = METHODS[name].display_name if name in METHODS else ""
     return {"position_method": name} | ({"display_name": shown} if shown else {})
@@ -245,9 +247,12 @@ def _variant(method: str, options) -> str:
 
 
 def check_dictionary(state: dict, path: Path, data: Path) -> None:
-    """Raises UserInputError if a checkpoint without a fingerprint lies beside another dictionary.
+    """Compare the dictionary next to a checkpoint with the data's if the checkpoint has no digest.
 
-    Fingerprints, and the dictionary's size, are checked when the model is built and loaded.
+    Digests, and the size of the dictionary, are checked when the model is built and loaded.
+
+    Raises:
+        UserInputError: the dictionaries differ.
     """
     reference = path.with_name("dict.txt")
     if STATE_KEY in state.get("task_state", {}) or not reference.is_file():

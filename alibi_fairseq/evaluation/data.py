@@ -54,7 +54,7 @@ class Split:
     text: TextSize
 
     def tensors(self, stride: int, device: torch.device) -> SplitTensors:
-        """The split for windows that score ``stride`` tokens each.
+        """Return the split for windows that score ``stride`` tokens each.
 
         The input at a position is the previous token, or the end-of-sentence symbol at the start of
         the stream. fairseq also uses that symbol where a scored span begins a line; the previous

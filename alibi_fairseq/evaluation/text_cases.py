@@ -30,7 +30,7 @@ from .windows import (
 )
 
 
-class TokenStream(Protocol):
+class EvaluatedSplit(Protocol):
     """Split as one stream of tokens, such as :class:`.data.Split`."""
 
     @property
@@ -69,7 +69,7 @@ class TextCases:
         self,
         config: SweepConfig,
         corpus: str,
-        splits: Mapping[str, TokenStream],
+        splits: Mapping[str, EvaluatedSplit],
         starts: Mapping[str, Sequence[int]],
     ):
         self._config = config

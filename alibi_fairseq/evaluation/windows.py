@@ -52,7 +52,7 @@ class Span(NamedTuple):
 def spans_of(
     tokens: int, starts: Sequence[int], score_from: int | None, score_to: int | None
 ) -> list[Span]:
-    """The scored tokens of each document: those with at least ``score_from`` tokens before them.
+    """Return the scored tokens of each document, which have ``score_from`` tokens before them.
 
     They are the same at every length and stride; for L ≤ ``score_from`` no context is missing.
 
@@ -76,7 +76,11 @@ def spans_of(
 
 
 def check_window(length: int, stride: int) -> None:
-    """Raises UserInputError unless 1 ≤ stride ≤ length."""
+    """Check that 1 ≤ stride ≤ length.
+
+    Raises:
+        UserInputError: it is not.
+    """
     if not 1 <= stride <= length:
         raise UserInputError(
             f"--strides, the number of tokens that a window scores, must be 1 to the length of "
@@ -87,9 +91,10 @@ def check_window(length: int, stride: int) -> None:
 def plan_windows(
     tokens: int, length: int, stride: int, spans: Sequence[Span] | None = None
 ) -> list[Window]:
-    """The windows that score each of ``tokens`` tokens, or those of the spans, exactly once.
+    """Plan windows that score each selected token exactly once.
 
     Args:
+        tokens: number of tokens of the stream.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
         spans: documents, beyond whose beginnings no window reaches; None for one of all tokens.
@@ -129,7 +134,7 @@ def share_start(windows: list[Window]) -> list[Window]:
 
 
 def context_of(windows: Iterable[Window]) -> tuple[int, float]:
-    """The minimum and mean context over all scored tokens.
+    """Return the minimum and mean context over all scored tokens.
 
     The context of a token is the number of inputs that its prediction sees, including its own.
     """

@@ -95,13 +95,13 @@ def save(manifest: dict, folder: str | os.PathLike) -> None:
 
 
 def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:
-    """What to give fairseq as its data: the folder, or its shards joined by ``:``."""
+    """Return fairseq's data argument: the folder, or its shards joined by ``:``."""
     folder = Path(data_bin)
     return ":".join(str(folder / name) for name in manifest.get("shards", [""]))
 
 
 def other_name(source: str | os.PathLike) -> str:
-    """The corpus name of a text that is not the paper's: its file's, unless that would mislead."""
+    """Return the corpus name of other text: the file's, unless that is like one of the paper's."""
     name = Path(source).name.split(".")[0]
     letters = re.sub("[^a-z0-9]", "", name.lower())
     return "other-text" if not name or any(word in letters for word in _PROTECTED) else name
@@ -120,7 +120,7 @@ def describe(
     seed: int | None = None,
     **more: object,
 ) -> dict:
-    """The manifest of a finished folder of binary data; hashes every file in it.
+    """Return the manifest of a finished folder of binary data, with a hash of every file.
 
     Args:
         corpus: a name of the paper's, or :func:`other_name`.

@@ -41,7 +41,7 @@ def collect_provenance(
     subsets: Iterable[str] = (),
     command: list[str] | None = None,
 ) -> dict:
-    """The ``provenance`` object of a results document, for work that has just been done.
+    """Return the ``provenance`` object of a results file, for work that has just been done.
 
     Args:
         precision: ``fp32``, ``bf16`` or ``fp16``.
@@ -90,7 +90,7 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
 
 
 def data_folders(data: str | os.PathLike) -> list[Path]:
-    """The folders of fairseq's data argument, which joins several by ``:``."""
+    """Return the folders of fairseq's data argument, which joins several by ``:``."""
     return [Path(folder) for folder in os.fspath(data).split(":") if folder]
 
 
@@ -178,7 +178,7 @@ def _git(*arguments: str) -> str:
 
 
 def version_of(distribution: str) -> str | None:
-    """The installed version of a distribution."""
+    """Return the installed version of a distribution, or None."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -324,7 +324,7 @@ def cell_identity(kind: str, cell: dict) -> tuple:
 
 
 def new_results_file(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
-    """A document, validated; ``corpus`` names the text measured on."""
+    """Create and validate the content of a results file; ``corpus`` names the evaluated text."""
     document = {"schema": "alibi_fairseq/results", "version": 1, "kind": kind, "corpus": corpus}
     return validate_document({**document, "provenance": provenance, "cells": cells})
 
@@ -429,7 +429,7 @@ def merge_results_files(documents: list[dict]) -> dict:
 
 
 def _common(parts: list[dict]) -> dict:
-    """The values all parts share, null where they differ, nested objects key by key."""
+    """Return the values that all parts share, None where they differ, nested objects by key."""
     common: dict = {}
     for key, value in parts[0].items():
         values: list[Any] = [part.get(key) for part in parts]
@@ -446,13 +446,13 @@ _LIST_OF_NUMBERS = re.compile(rf"\[\s*\n\s*({_NUMBER}(?:,\s+{_NUMBER})*)\s*\n\s*
 
 
 def json_text(content: Any) -> str:
-    """JSON with one key per line and every list of numbers on one line; NaN is refused."""
+    """Return JSON with one key per line and every list of numbers on one line; NaN is rejected."""
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     return _LIST_OF_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def read_json(path: str | os.PathLike) -> Any:
-    """The content of a JSON file that somebody else may have written.
+    """Read an untrusted JSON file.
 
     Raises:
         UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or

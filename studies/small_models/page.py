@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
@@ -254,21 +253,27 @@ def _gap_table(curves: Mapping) -> str:
 
 def _published_gaps_table() -> str:
     """Write the perplexities that Haviv et al. published, and their differences from ALiBi."""
-    models = yaml.safe_load(Path(__file__).with_name("published_gaps.yaml").read_text())
     rows = []
-    for model in models:
-        row = [model["text"], model["parameters"], str(model["train_length"])]
-        row.append(markdown.perplexity(model["alibi"]))
-        for method in ("sinusoidal", "none"):
-            perplexity = model.get(method)
-            if perplexity is None:
-                row.append(markdown.NOTHING)
-                continue
-            change = percent(math.log(perplexity / model["alibi"]))
-            row.append(f"{markdown.perplexity(perplexity)} ({change})")
-        rows.append(row)
+    with (
+        Path(__file__).with_name("published_gaps.csv").open(encoding="utf-8", newline="") as stream
+    ):
+        for model in csv.DictReader(stream):
+            alibi = float(model["alibi"])
+            row = [model["text"], model["parameters"], model["train_length"]]
+            row.append(markdown.perplexity(alibi))
+            for method in ("sinusoidal", "none"):
+                row.append(_published_gap(model[method], alibi))
+            rows.append(row)
     headers = ["text", "parameters", "L", "ALiBi", "sinusoidal", "no positions"]
     return markdown.table(headers, rows)
+
+
+def _published_gap(perplexity: str, alibi: float) -> str:
+    """Return a published perplexity, as text, and its difference from ALiBi's."""
+    if not perplexity:
+        return markdown.NOTHING
+    value = float(perplexity)
+    return f"{markdown.perplexity(value)} ({percent(math.log(value / alibi))})"
 
 
 # Estimates of the secondary models
