@@ -1,7 +1,7 @@
 """The one format of every number this project reports (docs/results.md).
 
-A document is a JSON object: what was measured (``cells``), on which text (``corpus``), and with
-what (``provenance``). Losses are in bits per token, and their keys say so.
+A results file holds a JSON object: result records (``cells``), the text (``corpus``), and how they
+were measured (``provenance``). Losses are in bits per token, and their keys say so.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from alibi_fairseq.results.training_command import model_options
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
-#: Document that a training writes into its save folder.
+#: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"
 
-# Share of a number by which computations in float64 may differ.
+# Fraction of a number by which computations in float64 may differ.
 _FLOAT_ERROR = 1e-9
 
 NonEmptyStr = Annotated[str, Field(min_length=1)]
@@ -46,7 +46,7 @@ _ABSENT: Any = None  # the key may be left out, but not be null
 
 
 class Role(Enum):
-    """What a key of a cell identifies; a key without a role is an outcome."""
+    """What a key of a result record identifies; a key without a role is an outcome."""
 
     MODEL = "the model as evaluated, whatever its seed"
     RUN = "one training of the model"
@@ -54,7 +54,7 @@ class Role(Enum):
 
 
 class JsonObject(BaseModel):
-    """An object of exactly the stated types, finite numbers, and any further keys."""
+    """JSON object of exactly the stated types, with finite numbers and any further keys."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
@@ -92,7 +92,7 @@ class Provenance(JsonObject):
 
 
 class ResultRecord(JsonObject):
-    """A measurement: known keys, and any further numbers, text, flags and lists of numbers."""
+    """Result record: known keys, and any further numbers, text, flags, and lists of numbers."""
 
     __pydantic_extra__: dict[str, Scalar | list[float]]
 
@@ -211,7 +211,7 @@ class ResultRecord(JsonObject):
         if self.tokens is None or self.loss_bits is None or not bits:
             return
         # The numbers of a list have the same number of decimals; the last ones may be zeros.
-        rounding = len(bits) * min(_rounding(each) for each in bits)
+        rounding = len(bits) * min(_rounding(value) for value in bits)
         total = math.fsum(bits)
         whole = _scaled(_interval(self.loss_bits), self.tokens)
         if not _overlap(whole, (total - rounding, total + rounding)):
@@ -248,7 +248,7 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 _LOSS = ("position_method", "train_length", "subset", "loss_bits")
-#: The keys that every cell of a kind of document has.
+#: Keys that every result record of a kind of results file has.
 KINDS: dict[str, tuple[str, ...]] = {
     "evaluation": (*_LOSS, "length", "stride", "tokens", "perplexity"),
     "training": (*_LOSS, "updates"),
@@ -276,7 +276,7 @@ _MEASURED = (
 
 
 def keys_of(*roles: Role) -> tuple[str, ...]:
-    """Return the keys of a cell that have one of these roles."""
+    """Return the keys of a result record that have one of these roles."""
     fields = ResultRecord.model_fields.items()
     return tuple(key for key, info in fields if not {*roles}.isdisjoint(info.metadata))
 
@@ -287,7 +287,7 @@ _KEYS = {role: keys_of(role) for role in Role}
 def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
     """Return what identifies a model, a run or a measurement, as (key, value) pairs.
 
-    Every comparison of results uses it: two cells measure the same thing if they agree in all
+    Every comparison of results uses it: two records measure the same thing if they agree in all
     roles, and two models differ at most in their seed if they agree in ``Role.MODEL``. Unknown
     values are left out. Of a training command only the options that determine the model count, and
     boundaries of documents only where they decide which tokens are scored. The update count
@@ -295,18 +295,21 @@ def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
     loss after different numbers of updates, so there it identifies the run.
 
     Args:
-        facts: a cell, with the values of its document where these are to count.
+        facts: a result record, with the values of its results file where these are to count.
         roles: all by default.
     """
-    found = {key: facts.get(key) for role in roles or Role for key in _KEYS[role]}
-    if facts.get("train_command") and "train_command" in found:
-        found["train_command"] = model_options(facts["train_command"])
+    values = {}
+    for role in roles or Role:
+        for key in _KEYS[role]:
+            values[key] = facts.get(key)
+    if values.get("train_command"):
+        values["train_command"] = model_options(facts["train_command"])
     of_model_only = bool(roles) and Role.RUN not in roles
     if of_model_only and is_best_checkpoint(facts.get("checkpoint")):
-        found.pop("updates", None)
+        values.pop("updates", None)
     if facts.get("score_from") is None and facts.get("score_to") is None:
-        found.pop("documents", None)
-    return tuple((key, value) for key, value in found.items() if value is not None)
+        values.pop("documents", None)
+    return tuple((key, value) for key, value in values.items() if value is not None)
 
 
 def is_best_checkpoint(checkpoint: str | None) -> bool:
@@ -314,129 +317,174 @@ def is_best_checkpoint(checkpoint: str | None) -> bool:
     return checkpoint is not None and PurePath(checkpoint).name == BEST_CHECKPOINT
 
 
-def cell_identity(kind: str, cell: dict) -> tuple:
-    """Return what distinguishes this cell from the others of its document."""
+def record_identity(kind: str, record: dict) -> tuple:
+    """Return what distinguishes a result record from the others of its results file."""
     if kind != "benchmark":
-        return identity(cell)
-    described = cell.keys() - {*_MEASURED}
-    keys = sorted(key for key in described if not isinstance(cell[key], float))
-    return tuple((key, cell[key]) for key in keys if cell[key] is not None)
+        return identity(record)
+    descriptive = record.keys() - {*_MEASURED}
+    keys = sorted(key for key in descriptive if not isinstance(record[key], float))
+    return tuple((key, record[key]) for key in keys if record[key] is not None)
 
 
-def new_results_file(kind: str, corpus: str, provenance: dict, cells: list[dict]) -> dict:
+def new_results_file(kind: str, corpus: str, provenance: dict, records: list[dict]) -> dict:
     """Create and validate the content of a results file; ``corpus`` names the evaluated text."""
-    document = {"schema": "alibi_fairseq/results", "version": 1, "kind": kind, "corpus": corpus}
-    return validate_document({**document, "provenance": provenance, "cells": cells})
+    results = {
+        "schema": "alibi_fairseq/results",
+        "version": 1,
+        "kind": kind,
+        "corpus": corpus,
+        "provenance": provenance,
+        "cells": records,
+    }
+    return validate_results(results)
 
 
-def validate_document(document: Any, source: str = "the results") -> dict:
-    """Return the document if it is valid.
+def validate_results(results: Any, source: str = "the results") -> dict:
+    """Return the content of a results file if it is valid.
 
     Raises:
         UserInputError: naming ``source`` and the first key that is wrong.
     """
-    check(ResultsFile, document, source)
-    kind: str = document["kind"]
-    seen: dict[tuple, int] = {}
-    for index, cell in enumerate(document["cells"]):
+    check(ResultsFile, results, source)
+    kind: str = results["kind"]
+    first_index: dict[tuple, int] = {}
+    for index, record in enumerate(results["cells"]):
         for key in KINDS[kind]:
-            if key not in cell:
+            if key not in record:
                 raise UserInputError(f"{source}: cells[{index}].{key} is missing.")
-        first = seen.setdefault(cell_identity(kind, cell), index)
+        first = first_index.setdefault(record_identity(kind, record), index)
         if first != index:
             raise UserInputError(
-                f"{source}: cells[{index}] measures the same thing as cells[{first}]; keep one of them."
+                f"{source}: cells[{index}] measures the same thing as cells[{first}]; keep one of "
+                "them."
             )
-    return document
+    return results
 
 
 def check(model: type[BaseModel], content: object, source: str) -> None:
-    """Raise UserInputError naming ``source``, the first key that is wrong, and what it should be."""
+    """Validate content.
+
+    Raises:
+        UserInputError: naming ``source``, the first key that is wrong, and what it should be.
+    """
     try:
         model.model_validate(content)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        place = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in wrong["loc"])
-        place = place.removeprefix(".") or "the content"
-        if wrong["type"] == "missing":
-            raise UserInputError(f"{source}: {place} is missing.") from error
-        what = requirement(wrong)
-        if wrong["type"] == "value_error" and isinstance(wrong["input"], dict):
-            raise UserInputError(f"{source}: {place} contradicts itself: {what}.") from error
-        value = "null" if wrong["input"] is None else repr(wrong["input"])
-        value = value if len(value) <= 60 else value[:57] + "..."
-        raise UserInputError(f"{source}: {place} is {value}: {what}.") from error
+        raise UserInputError(f"{source}: {_first_problem(error)}.") from error
 
 
-def save_results_file(document: dict, path: str | os.PathLike) -> None:
-    """Validate and write; the file is whole or not there at all."""
-    validate_document(document, str(path))
+def _first_problem(error: ValidationError) -> str:
+    """Describe the first problem that pydantic found."""
+    problem = error.errors(include_url=False)[0]
+    path = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in problem["loc"])
+    key = path.removeprefix(".") or "the content"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    required = requirement(problem)
+    if problem["type"] == "value_error" and isinstance(problem["input"], dict):
+        return f"{key} contradicts itself: {required}"
+    value = "null" if problem["input"] is None else repr(problem["input"])
+    if len(value) > 60:
+        value = value[:57] + "..."
+    return f"{key} is {value}: {required}"
+
+
+def save_results_file(results: dict, path: str | os.PathLike) -> None:
+    """Validate and write results; the file is complete or absent."""
+    validate_results(results, str(path))
     with atomic_write(path) as stream:
-        stream.write(json_text(document))
+        stream.write(json_text(results))
 
 
 def load_results_file(path: str | os.PathLike) -> dict:
-    """Read and validate one document; see :func:`read_json` and :func:`validate_document`."""
-    return validate_document(read_json(path), str(path))
+    """Read and validate a results file; see :func:`read_json` and :func:`validate_results`."""
+    return validate_results(read_json(path), str(path))
 
 
-def merge_results_files(documents: list[dict]) -> dict:
-    """One document with the cells of several of the same kind, corpus, text and dictionary.
+def merge_results_files(files: list[dict]) -> dict:
+    """Merge the contents of results files of the same kind, corpus, text, and dictionary.
 
-    A cell that appears twice with the same values is kept once. In the merged provenance the
+    A record that appears twice with the same values is kept once. In the merged provenance the
     seconds are summed, the date is the latest, the commands stand one per line, and what
     differs between the parts is null; ``parts`` keeps each part's own provenance.
 
     Raises:
-        UserInputError: the documents do not belong together, or two cells contradict each other.
+        UserInputError: the files do not belong together, or two records contradict each other.
     """
-    first = documents[0]
+    first = files[0]
     kind = first["kind"]
-    cells: dict[tuple, dict] = {}
-    separate = [
-        key
-        for key in ("seed", "precision")
-        if None not in (values := {document["provenance"][key] for document in documents})
-        and len(values) > 1
-    ]
-    for document in documents:
-        for key in ("kind", "corpus", "data_sha256", "dictionary_sha256"):
-            one, other = ((each | each["provenance"])[key] for each in (first, document))
-            if one != other:
+    for results in files[1:]:
+        _check_same_text(first, results)
+    differing = [key for key in ("seed", "precision") if _differs(key, files)]
+    merged: dict[tuple, dict] = {}
+    for results in files:
+        for record in results["cells"]:
+            if kind != "benchmark":  # the merged provenance cannot say this for all records
+                facts = {key: results["provenance"][key] for key in differing}
+                record = {**facts, **record}
+            earlier = merged.setdefault(record_identity(kind, record), record)
+            if earlier != record:
+                pairs = [f"{key} {value}" for key, value in record_identity(kind, record)]
                 raise UserInputError(
-                    f"Results with different {key} cannot be merged ({one} and {other})."
+                    "Two results to be merged differ for the same measurement "
+                    f"({', '.join(pairs)}); leave one out."
                 )
-        for cell in document["cells"]:
-            if kind != "benchmark":  # what the merged provenance cannot say for all cells
-                cell = {key: document["provenance"][key] for key in separate} | cell
-            kept = cells.setdefault(cell_identity(kind, cell), cell)
-            if kept != cell:
-                which = ", ".join(f"{key} {value}" for key, value in cell_identity(kind, cell))
-                raise UserInputError(
-                    f"Two results to be merged differ for the same cell ({which}); leave one out."
-                )
-    origins = [document["provenance"] for document in documents]
-    parts = [part for origin in origins for part in origin.get("parts", [origin])]
-    provenance = parts[0]
-    if len(parts) > 1:
-        provenance = _common(parts) | {
-            "command": "\n".join(dict.fromkeys(part["command"] for part in parts)),
-            "date": max(part["date"] for part in parts),
-            "seconds": sum(part["seconds"] for part in parts),
-            "parts": parts,
-        }
-    return new_results_file(kind, first["corpus"], provenance, list(cells.values()))
+    provenance = _merge_provenance([results["provenance"] for results in files])
+    return new_results_file(kind, first["corpus"], provenance, list(merged.values()))
+
+
+def _check_same_text(first: dict, other: dict) -> None:
+    """Check that two results files belong together.
+
+    Raises:
+        UserInputError: they have different kinds, corpora, texts, or dictionaries.
+    """
+    for key in ("kind", "corpus"):
+        _check_equal(key, first[key], other[key])
+    for key in ("data_sha256", "dictionary_sha256"):
+        _check_equal(key, first["provenance"][key], other["provenance"][key])
+
+
+def _check_equal(key: str, first: Any, other: Any) -> None:
+    if first != other:
+        raise UserInputError(
+            f"Results with different {key} cannot be merged ({first} and {other})."
+        )
+
+
+def _differs(key: str, files: list[dict]) -> bool:
+    """Return True if a value of the provenance is known in all files and differs."""
+    values = {results["provenance"][key] for results in files}
+    return None not in values and len(values) > 1
+
+
+def _merge_provenance(origins: list[dict]) -> dict:
+    """Merge the provenance of several results files, some of which may be merged already."""
+    parts: list[dict] = []
+    for origin in origins:
+        parts += origin.get("parts", [origin])
+    if len(parts) == 1:
+        return parts[0]
+    commands = dict.fromkeys(part["command"] for part in parts)
+    merged = _common(parts)
+    merged["command"] = "\n".join(commands)
+    merged["date"] = max(part["date"] for part in parts)
+    merged["seconds"] = sum(part["seconds"] for part in parts)
+    merged["parts"] = parts
+    return merged
 
 
 def _common(parts: list[dict]) -> dict:
     """Return the values that all parts share, None where they differ, nested objects by key."""
     common: dict = {}
-    for key, value in parts[0].items():
+    for key in parts[0]:
         values: list[Any] = [part.get(key) for part in parts]
-        if all(isinstance(each, dict) for each in values):
+        if all(isinstance(value, dict) for value in values):
             common[key] = _common(values)
+        elif values.count(values[0]) == len(values):
+            common[key] = values[0]
         else:
-            common[key] = value if values.count(value) == len(values) else None
+            common[key] = None
     return common
 
 

@@ -73,7 +73,7 @@ def changed(path: str, value) -> dict:
 )
 def test_error_names_wrong_key(path, value, named):
     with pytest.raises(UserInputError, match=named) as caught:
-        schema.validate_document(changed(path, value), "results.json")
+        schema.validate_results(changed(path, value), "results.json")
     message = str(caught.value)
     assert message.startswith("results.json: ") and "\n" not in message and message[-1] == "."
 
@@ -103,7 +103,7 @@ def cell_with_all_losses(decimals: int | None = None) -> dict:
 
 @pytest.mark.parametrize("decimals", [None, 6, 4, 2, 1])
 def test_rounded_measures_of_a_loss_agree(decimals):
-    schema.validate_document(document(cell_with_all_losses(decimals)))
+    schema.validate_results(document(cell_with_all_losses(decimals)))
 
 
 @pytest.mark.parametrize("decimals", [None, 4])
@@ -127,7 +127,7 @@ def test_contradictory_measures_are_rejected(decimals, key, wrong, rule):
     contradictory = document(evaluation_cell(length=64), cell_with_all_losses(decimals))
     contradictory["cells"][1][key] = wrong
     with pytest.raises(UserInputError, match=rule) as caught:
-        schema.validate_document(contradictory, "results.json")
+        schema.validate_results(contradictory, "results.json")
     message = str(caught.value)
     assert message.startswith("results.json: cells[1] contradicts itself: ")
     assert "\n" not in message
@@ -138,7 +138,7 @@ def test_losses_by_position_need_all_keys(key):
     incomplete = cell_with_all_losses()
     del incomplete[key]
     with pytest.raises(UserInputError, match="need one another"):
-        schema.validate_document(document(incomplete))
+        schema.validate_results(document(incomplete))
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_unreadable_files_are_rejected(tmp_path, content, expected):
 
 def test_benchmark_identity_excludes_measurements():
     cell = {"name": "train", "baseline": None, "ratio": None, "length": 512, "step_ms": 10.0}
-    schema.validate_document(document(cell, cell | {"length": 1024}, kind="benchmark"))
+    schema.validate_results(document(cell, cell | {"length": 1024}, kind="benchmark"))
     with pytest.raises(UserInputError, match="measures the same thing"):
-        schema.validate_document(document(cell, cell | {"step_ms": 11.0}, kind="benchmark"))
+        schema.validate_results(document(cell, cell | {"step_ms": 11.0}, kind="benchmark"))
 
 
 def test_merge_keeps_each_record_once_and_all_parts():
@@ -205,7 +205,7 @@ def test_identity_ignores_outcomes_and_unused_boundaries():
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        (document(evaluation_cell(17.0)), "differ for the same cell"),
+        (document(evaluation_cell(17.0)), "differ for the same measurement"),
         (document(evaluation_cell(), corpus="other"), "different corpus"),
         (document(evaluation_cell(), data_sha256="c" * 64), "different data_sha256"),
         (document(evaluation_cell(), dictionary_sha256="c" * 64), "different dictionary_sha256"),
