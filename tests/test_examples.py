@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from commands import ROOT, as_process
-from trained import binarise, make_sentencepiece, text_of, train
+from trained import binarize, make_sentencepiece, text_of, train
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context
@@ -55,7 +55,7 @@ def trained_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     encode = make_sentencepiece(folder / "pieces.model").encode
     lines = {split: text_of(split) for split in ("train", "valid")}
-    data = binarise(folder, lines, lambda line: " ".join(encode(line, out_type=str)))
+    data = binarize(folder, lines, lambda line: " ".join(encode(line, out_type=str)))
     train(data, folder / "alibi-64-seed1", "--arch alibi_lm_tiny --position-method alibi")
     return {"ALIBI_RUN": folder, "ALIBI_SENTENCEPIECE": folder / "pieces.model"}
 

@@ -41,7 +41,7 @@ def text_of(split: str) -> list[str]:
     return [" ".join(words[i : i + 11]) for i in range(0, len(words), 11)]
 
 
-def binarise(folder: Path, lines: dict[str, list[str]], pieces: Callable[[str], str] = str) -> Path:
+def binarize(folder: Path, lines: dict[str, list[str]], pieces: Callable[[str], str] = str) -> Path:
     """Binarize splits given by their lines, which ``pieces`` divides into symbols."""
     prefixes = []
     for split, content in lines.items():
@@ -99,7 +99,7 @@ class Trained:
     def __init__(self, folder: Path):
         self.folder = folder
         splits = ("train", "valid", "test")
-        self.data = binarise(folder, {split: text_of(split) for split in splits}, pieces_of)
+        self.data = binarize(folder, {split: text_of(split) for split in splits}, pieces_of)
         self._checkpoints: dict[str, Path] = {}
 
     def __call__(self, name: str) -> Path:

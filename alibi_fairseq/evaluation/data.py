@@ -1,4 +1,4 @@
-"""A split of a binarised corpus as one stream of tokens, read through fairseq's data API.
+"""A split of a binarized corpus as one stream of tokens, read through fairseq's data API.
 
 In the size of its text a line end, which the model has to predict, counts as one word and one byte
 (the line feed). Otherwise line ends would count against some tokenisations and not against others.
@@ -58,7 +58,7 @@ class Split:
 
         The input at a position is the previous token, or the end-of-sentence symbol at the start of
         the stream. fairseq also uses that symbol where a scored span begins a line; the previous
-        token is then the end-of-sentence symbol anyway, unless the data was binarised without it.
+        token is then the end-of-sentence symbol anyway, unless the data was binarized without it.
         """
         eos = self.dictionary.eos()
         inputs = np.concatenate([[eos], self.tokens[:-1]])

@@ -1,6 +1,6 @@
 """Where a number comes from: command, code, data, dictionary, versions, machine, seed, time.
 
-A model knows words by their index. Data binarised with another dictionary of the same size loads
+A model knows words by their index. Data binarized with another dictionary of the same size loads
 and runs, and its perplexity is meaningless. The hash of the training dictionary is therefore kept
 in the ``task_state`` that fairseq saves and loads with every checkpoint.
 """

@@ -23,7 +23,7 @@ from alibi_fairseq.results.data_folder import DataFolder
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
 
 
-def binarised(lines: list[list[str]], vocabulary: list[str]):
+def binarized(lines: list[list[str]], vocabulary: list[str]):
     dictionary = Dictionary()
     for symbol in vocabulary:
         dictionary.add_symbol(symbol)
@@ -59,7 +59,7 @@ def test_text_size_matches_sentencepiece_model(tmp_path, dummy_prefix, byte_fall
     vocabulary = [model.id_to_piece(i) for i in range(model.vocab_size())]
     vocabulary = [piece for piece in vocabulary if not model.is_control(model.piece_to_id(piece))]
     pieces = [model.encode(line, out_type=str) for line in lines]
-    assert measure_text(*binarised(pieces, vocabulary)) == sizes(lines)
+    assert measure_text(*binarized(pieces, vocabulary)) == sizes(lines)
 
 
 LINE = ["the", "##s", *["fox"] * 97]
@@ -78,7 +78,7 @@ LINE = ["the", "##s", *["fox"] * 97]
 )
 def test_text_size_by_word_marks(lines, words, size):
     vocabulary = sorted({piece for line in lines for piece in line if piece != "<unk>"})
-    assert measure_text(*binarised(lines, vocabulary)) == TextSize(words, size)
+    assert measure_text(*binarized(lines, vocabulary)) == TextSize(words, size)
 
 
 def test_text_size_of_manifest_takes_precedence(trained, tmp_path):

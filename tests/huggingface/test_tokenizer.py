@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fairseq.data import Dictionary
 from tokenizers.implementations import ByteLevelBPETokenizer
-from trained import binarise, make_sentencepiece, text_of
+from trained import binarize, make_sentencepiece, text_of
 from transformers import AutoTokenizer
 
 from alibi_fairseq.errors import UserInputError
@@ -30,14 +30,14 @@ def as_written() -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     folder = tmp_path_factory.mktemp("words")
-    return binarise(folder, as_written()), {}
+    return binarize(folder, as_written()), {}
 
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pieces")
     model = make_sentencepiece(folder / "pieces.model")
-    data = binarise(folder, as_written(), lambda line: " ".join(model.encode(line, out_type=str)))
+    data = binarize(folder, as_written(), lambda line: " ".join(model.encode(line, out_type=str)))
     listed = load_dictionary(data).indices
     assert sum(model.id_to_piece(i) not in listed for i in range(3, len(model))) > 3
     return data, {"sentencepiece_file": folder / "pieces.model"}
@@ -51,7 +51,7 @@ def byte_level(tmp_path_factory):
     model.save_model(str(folder))
     (folder / "vocab.json").rename(folder / "encoder.json")
     (folder / "merges.txt").rename(folder / "vocab.bpe")
-    data = binarise(folder, as_written(), lambda line: " ".join(map(str, model.encode(line).ids)))
+    data = binarize(folder, as_written(), lambda line: " ".join(map(str, model.encode(line).ids)))
     return data, {"encoder_file": folder / "encoder.json", "merges_file": folder / "vocab.bpe"}
 
 

@@ -1,4 +1,4 @@
-"""The batches the task hands out, from a real binarised corpus."""
+"""The batches the task hands out, from a real binarized corpus."""
 
 from __future__ import annotations
 
