@@ -1,7 +1,7 @@
 """A split of a binarized corpus as one stream of tokens, read through fairseq's data API.
 
 In the size of its text a line end, which the model has to predict, counts as one word and one byte
-(the line feed). Otherwise line ends would count against some tokenisations and not against others.
+(the line feed). Otherwise line ends would count against some tokenizations and not against others.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shuffle, shard and tokenise any amount of text for fairseq; --help says what can be chosen.
+# Shuffle, shard, and tokenize any amount of text for fairseq; --help says what can be chosen.
 set -euo pipefail
 
 # shellcheck source=data-prep/run.sh

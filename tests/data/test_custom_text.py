@@ -1,4 +1,4 @@
-"""``prepare text``: whole documents held out, both tokenisations, bad input."""
+"""``prepare text``: whole documents held out, both tokenizations, bad input."""
 
 import pytest
 from preparations import sentences, stored

@@ -33,7 +33,7 @@ def byte_level(tmp_path_factory):
 
 
 def fairseq_indices(tokenizer, line, folder):
-    """What fairseq-preprocess makes of the tokenised line, and the dictionary it uses."""
+    """What fairseq-preprocess makes of the tokenized line, and the dictionary it uses."""
     tokenizer.write_dictionary(folder / "dict.txt")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     text = " ".join(tokenizer.names[i] for i in tokenizer.encode([line])[0])
