@@ -18,9 +18,6 @@ from ..evaluation.config import SweepConfig
 from ..evaluation.sweep import run_sweep
 from ..files import open_input
 from ..reporting import markdown
-from ..reporting.loss_by_position import position_tables
-from ..reporting.perplexity_by_length import to_markdown
-from ..reporting.probes import accuracy_table
 from ..results.measurements import is_chance, measurements_of
 from ..results.schema import load_results_file
 from .options import CliCommand, add_fields, fill_dataclass, option
@@ -121,18 +118,31 @@ class Eval(CliCommand):
         else:
             records = self._evaluate_checkpoints()
         if "accuracy" in records[0]:
-            results = {**load_results_file(self.out), "cells": records}
-            print(f"{accuracy_table(results)}\nResults: {self.out}")
+            self._print_accuracies(records)
             return
         print(evaluation_table(records))
         if percent is not None:
             print(context_table(records, percent))
         if self.by_position:
-            measurements = measurements_of({**load_results_file(self.out), "cells": records})
-            tables = position_tables(measurements)
-            print(to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
+            self._print_loss_by_position(records)
         _print_notes(records)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
+
+    # The next two import what needs matplotlib, which evaluation alone does not.
+
+    def _print_accuracies(self, records: list[dict]) -> None:
+        from ..reporting.probes import accuracy_table
+
+        results = {**load_results_file(self.out), "cells": records}
+        print(f"{accuracy_table(results)}\nResults: {self.out}")
+
+    def _print_loss_by_position(self, records: list[dict]) -> None:
+        from ..reporting.loss_by_position import position_tables
+        from ..reporting.perplexity_by_length import to_markdown
+
+        measurements = measurements_of({**load_results_file(self.out), "cells": records})
+        tables = position_tables(measurements)
+        print(to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
     def _check_by_position(self) -> None:
         """Check that the loss by position will be measured.
