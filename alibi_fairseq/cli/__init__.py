@@ -21,7 +21,7 @@ COMMANDS = {
         "compare:CompareCommand",
         "compare position methods on your own text or on probes, from text to figure",
     ),
-    "models": ("paper:Models", "list the models with their sizes and the position methods"),
+    "models": ("models:Models", "list the models with their sizes and the position methods"),
     "prepare": (
         "prepare",
         "convert your own text, or a corpus of the paper, to fairseq's binary data",

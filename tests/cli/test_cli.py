@@ -10,7 +10,7 @@ import torch
 from commands import PACKAGE, SHORT, as_process
 
 from alibi_fairseq import cli
-from alibi_fairseq.cli.paper import layer_parameters
+from alibi_fairseq.cli.models import layer_parameters
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import LargeConfig
 
@@ -64,7 +64,7 @@ def test_error_prints_one_line(monkeypatch, capsys, error, code, message):
     def fail(self):
         raise error
 
-    monkeypatch.setattr("alibi_fairseq.cli.paper.Models.__call__", fail)
+    monkeypatch.setattr("alibi_fairseq.cli.models.Models.__call__", fail)
     assert cli.main(["models"]) == code
     assert capsys.readouterr().err == f"alibi-fairseq: {message or 'interrupted'}\n"
 
