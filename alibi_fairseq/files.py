@@ -1,12 +1,14 @@
-"""Files that are either complete or absent, their hashes, locks, and free disk space."""
+"""Files that are either complete or absent, JSON, hashes, locks, and free disk space."""
 
 from __future__ import annotations
 
 import fcntl
 import glob
 import hashlib
+import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -229,3 +231,34 @@ def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str 
             f"{what} needs about {needed / 1e9:.1f} GB in {folder}, but only {free / 1e9:.1f} GB "
             f"are free there; free some space or choose another {option}."
         )
+
+
+_NUMBER = r"-?\d[\d.eE+-]*"
+# Strings of a JSON text hold no line breaks, so this only finds lists.
+_LIST_OF_NUMBERS = re.compile(rf"\[\s*\n\s*({_NUMBER}(?:,\s+{_NUMBER})*)\s*\n\s*\]")
+
+
+def json_text(content: Any) -> str:
+    """Return JSON with one key per line and every list of numbers on one line; NaN is rejected."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return _LIST_OF_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """Read an untrusted JSON file.
+
+    Raises:
+        UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or
+            holds text that cannot be written again (half a surrogate pair).
+    """
+    try:
+        with open_input(path, "r", encoding="utf-8") as stream:
+            content = json.load(stream)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UserInputError:
+        raise
+    except OSError as error:
+        raise UserInputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (RecursionError, ValueError) as error:
+        raise UserInputError(f"{path}: not a JSON file ({error}).") from error
+    return content

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import new_results_file, save_results_file
+from alibi_fairseq.results.results_file import new_results_file, save_results_file
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 #: Input of the models. Benchmarks need no data, so that they run from a bare checkout.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 from .common import RESULTS
 

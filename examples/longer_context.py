@@ -20,7 +20,7 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.schema import new_results_file, save_results_file
+from alibi_fairseq.results.results_file import new_results_file, save_results_file
 
 SHORT = 64
 LONG = 256

@@ -15,7 +15,7 @@ from results_documents import PROVENANCE, document, evaluation_cell
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.schema import load_results_file, save_results_file
+from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import torchrun
 
 #: A model that trains in a moment.

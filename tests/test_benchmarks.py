@@ -10,7 +10,7 @@ import pytest
 import torch
 from results_documents import cells_of, document
 
-from alibi_fairseq.results.schema import load_results_file, save_results_file
+from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from benchmarks import backends, common, generate, methods, models, output_layer, table
 
 SHAPE = (

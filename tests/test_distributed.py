@@ -12,7 +12,7 @@ import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
 
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 
 def torchrun(port, *command):

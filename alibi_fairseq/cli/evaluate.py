@@ -19,7 +19,7 @@ from ..evaluation.sweep import run_sweep
 from ..files import open_input
 from ..reporting import markdown
 from ..results.measurements import is_chance, measurements_of
-from ..results.schema import load_results_file
+from ..results.results_file import load_results_file
 from .options import CliCommand, add_fields, fill_dataclass, option
 
 # Types of options. argparse names the option in front of the error that they raise.
@@ -138,11 +138,10 @@ class Eval(CliCommand):
 
     def _print_loss_by_position(self, records: list[dict]) -> None:
         from ..reporting.loss_by_position import position_tables
-        from ..reporting.perplexity_by_length import to_markdown
 
         measurements = measurements_of({**load_results_file(self.out), "cells": records})
         tables = position_tables(measurements)
-        print(to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
+        print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
     def _check_by_position(self) -> None:
         """Check that the loss by position will be measured.

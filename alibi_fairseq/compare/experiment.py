@@ -14,7 +14,7 @@ from ..reporting.perplexity_by_length import draw_lengths, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of
 from ..results.provenance import collect_provenance
-from ..results.schema import load_results_file, new_results_file, save_results_file
+from ..results.results_file import load_results_file, new_results_file, save_results_file
 from ..runs.run import EvalStep
 from ..runs.runner import Experiment
 from ..runs.tuning import TunedRun, tuning_table

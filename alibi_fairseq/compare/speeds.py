@@ -23,7 +23,8 @@ from ..evaluation.checkpoint import position_method
 from ..reporting.perplexity_by_length import Columns
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
-from ..results.schema import TRAINING_FILE, load_results_file, new_results_file, save_results_file
+from ..results.results_file import load_results_file, new_results_file, save_results_file
+from ..results.schema import TRAINING_FILE
 from ..runs.run import Run
 from .comparison_config import ComparisonConfig, tokens_at
 from .comparison_runs import runs_of

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from ..checkpoints.loading import require_file
 from ..errors import UserInputError
-from ..results.schema import (
-    TRAINING_FILE,
-    identity,
+from ..results.results_file import (
     load_results_file,
     merge_results_files,
     new_results_file,
     save_results_file,
 )
+from ..results.schema import TRAINING_FILE, identity
 from .config import SweepConfig
 from .probe_cases import ProbeCases
 from .text_cases import TextCases

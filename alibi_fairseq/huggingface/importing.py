@@ -29,7 +29,7 @@ from transformers import (
 
 from ..checkpoints.released import checkpoint_state, read_dictionary, save
 from ..errors import UserInputError
-from ..results.schema import read_json
+from ..files import read_json
 from .architectures import ACTIVATIONS, NATIVE, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare

@@ -16,7 +16,8 @@ from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
 from ..results.measurements import Measurement, measurements_of
-from ..results.schema import TRAINING_FILE, load_results_file
+from ..results.results_file import load_results_file
+from ..results.schema import TRAINING_FILE
 from .conversion import Converted
 
 #: Template of the model card, below the metadata block.

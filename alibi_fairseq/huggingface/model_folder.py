@@ -22,8 +22,7 @@ from transformers import (
 )
 
 from ..errors import UserInputError
-from ..files import sha256_file, sha256_files
-from ..results.schema import read_json
+from ..files import read_json, sha256_file, sha256_files
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer

@@ -207,7 +207,7 @@ def add_tables(
     if with_latex:
         titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
         latex_text = latex.document_part(titled)
-    report.table(name, heading, perplexity_by_length.to_markdown(tables), latex_text=latex_text)
+    report.table(name, heading, markdown.to_markdown(tables), latex_text=latex_text)
 
 
 def _section_title(corpus: str | None, model: str | None, points: list[Measurement]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
 from alibi_fairseq.results.measurements import Measurement, measurements_of, text_names
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3

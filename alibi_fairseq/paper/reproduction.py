@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..files import atomic_write
 from ..results.measurements import Measurement, measurements_of
-from ..results.schema import TRAINING_FILE, load_results_file
+from ..results.results_file import load_results_file
+from ..results.schema import TRAINING_FILE
 from ..runs import torchrun
 from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment

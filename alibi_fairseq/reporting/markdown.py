@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.measurements import Measurement, is_chance
 
 #: Table cell of a measurement that is possible but has not been made.
@@ -57,6 +58,17 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
             columns.append([cell.rjust(width) for cell in (header, rule, *cells)])
     lines = zip(*columns, strict=True)
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """Format tables in Markdown, each with its caption above and its notes below."""
+    parts = []
+    for item in tables:
+        body = table(item.headers, item.rows, item.left)
+        parts.append(f"{literal(item.caption)}:\n\n{body}")
+        parts += [f"{note}\n" for note in item.notes]
+    text = "\n".join(parts)
+    return f"{text}\n{CHANCE_NOTE}\n" if CHANCE in text else text
 
 
 def perplexity(value: float) -> str:

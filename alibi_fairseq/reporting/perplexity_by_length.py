@@ -18,18 +18,7 @@ Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
 
 def length_table(points: Iterable[Measurement], more: Columns | None = None) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
-    return to_markdown(length_tables(points, more))
-
-
-def to_markdown(tables: Iterable[Table]) -> str:
-    """Format tables in Markdown, each with its caption above and its notes below."""
-    parts = []
-    for table in tables:
-        body = markdown.table(table.headers, table.rows, table.left)
-        parts.append(f"{markdown.literal(table.caption)}:\n\n{body}")
-        parts += [f"{note}\n" for note in table.notes]
-    text = "\n".join(parts)
-    return f"{text}\n{markdown.CHANCE_NOTE}\n" if markdown.CHANCE in text else text
+    return markdown.to_markdown(length_tables(points, more))
 
 
 def length_tables(

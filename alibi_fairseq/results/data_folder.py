@@ -10,10 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import sha256_file
+from alibi_fairseq.files import read_json, sha256_file
 from alibi_fairseq.results import manifest as manifests
 from alibi_fairseq.results.provenance import data_folders, dictionary_sha256
-from alibi_fairseq.results.schema import read_json
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"

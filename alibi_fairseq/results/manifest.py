@@ -14,13 +14,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import atomic_write, is_plain_name, sha256_file
+from alibi_fairseq.files import atomic_write, is_plain_name, json_text, read_json, sha256_file
 from alibi_fairseq.results.provenance import (
     collect_provenance,
     dictionary_sha256,
     version_of,
 )
-from alibi_fairseq.results.schema import JsonObject, check, json_text, read_json
+from alibi_fairseq.results.schema import JsonObject, check
 
 FILE_NAME = "manifest.json"
 # Names that only the paper's corpora may bear.

@@ -6,10 +6,7 @@ were measured (``provenance``). Losses are in bits per token, and their keys say
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
@@ -20,7 +17,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
 
 from alibi_fairseq.errors import UserInputError, requirement
-from alibi_fairseq.files import atomic_write, open_input
 from alibi_fairseq.results.training_command import model_options
 
 #: Checkpoint with the lowest validation loss of a run.
@@ -326,19 +322,6 @@ def record_identity(kind: str, record: dict) -> tuple:
     return tuple((key, record[key]) for key in keys if record[key] is not None)
 
 
-def new_results_file(kind: str, corpus: str, provenance: dict, records: list[dict]) -> dict:
-    """Create and validate the content of a results file; ``corpus`` names the evaluated text."""
-    results = {
-        "schema": "alibi_fairseq/results",
-        "version": 1,
-        "kind": kind,
-        "corpus": corpus,
-        "provenance": provenance,
-        "cells": records,
-    }
-    return validate_results(results)
-
-
 def validate_results(results: Any, source: str = "the results") -> dict:
     """Return the content of a results file if it is valid.
 
@@ -387,133 +370,3 @@ def _first_problem(error: ValidationError) -> str:
     if len(value) > 60:
         value = value[:57] + "..."
     return f"{key} is {value}: {required}"
-
-
-def save_results_file(results: dict, path: str | os.PathLike) -> None:
-    """Validate and write results; the file is complete or absent."""
-    validate_results(results, str(path))
-    with atomic_write(path) as stream:
-        stream.write(json_text(results))
-
-
-def load_results_file(path: str | os.PathLike) -> dict:
-    """Read and validate a results file; see :func:`read_json` and :func:`validate_results`."""
-    return validate_results(read_json(path), str(path))
-
-
-def merge_results_files(files: list[dict]) -> dict:
-    """Merge the contents of results files of the same kind, corpus, text, and dictionary.
-
-    A record that appears twice with the same values is kept once. In the merged provenance the
-    seconds are summed, the date is the latest, the commands stand one per line, and what
-    differs between the parts is null; ``parts`` keeps each part's own provenance.
-
-    Raises:
-        UserInputError: the files do not belong together, or two records contradict each other.
-    """
-    first = files[0]
-    kind = first["kind"]
-    for results in files[1:]:
-        _check_same_text(first, results)
-    differing = [key for key in ("seed", "precision") if _differs(key, files)]
-    merged: dict[tuple, dict] = {}
-    for results in files:
-        for record in results["cells"]:
-            if kind != "benchmark":  # the merged provenance cannot say this for all records
-                facts = {key: results["provenance"][key] for key in differing}
-                record = {**facts, **record}
-            earlier = merged.setdefault(record_identity(kind, record), record)
-            if earlier != record:
-                pairs = [f"{key} {value}" for key, value in record_identity(kind, record)]
-                raise UserInputError(
-                    "Two results to be merged differ for the same measurement "
-                    f"({', '.join(pairs)}); leave one out."
-                )
-    provenance = _merge_provenance([results["provenance"] for results in files])
-    return new_results_file(kind, first["corpus"], provenance, list(merged.values()))
-
-
-def _check_same_text(first: dict, other: dict) -> None:
-    """Check that two results files belong together.
-
-    Raises:
-        UserInputError: they have different kinds, corpora, texts, or dictionaries.
-    """
-    for key in ("kind", "corpus"):
-        _check_equal(key, first[key], other[key])
-    for key in ("data_sha256", "dictionary_sha256"):
-        _check_equal(key, first["provenance"][key], other["provenance"][key])
-
-
-def _check_equal(key: str, first: Any, other: Any) -> None:
-    if first != other:
-        raise UserInputError(
-            f"Results with different {key} cannot be merged ({first} and {other})."
-        )
-
-
-def _differs(key: str, files: list[dict]) -> bool:
-    """Return True if a value of the provenance is known in all files and differs."""
-    values = {results["provenance"][key] for results in files}
-    return None not in values and len(values) > 1
-
-
-def _merge_provenance(origins: list[dict]) -> dict:
-    """Merge the provenance of several results files, some of which may be merged already."""
-    parts: list[dict] = []
-    for origin in origins:
-        parts += origin.get("parts", [origin])
-    if len(parts) == 1:
-        return parts[0]
-    commands = dict.fromkeys(part["command"] for part in parts)
-    merged = _common(parts)
-    merged["command"] = "\n".join(commands)
-    merged["date"] = max(part["date"] for part in parts)
-    merged["seconds"] = sum(part["seconds"] for part in parts)
-    merged["parts"] = parts
-    return merged
-
-
-def _common(parts: list[dict]) -> dict:
-    """Return the values that all parts share, None where they differ, nested objects by key."""
-    common: dict = {}
-    for key in parts[0]:
-        values: list[Any] = [part.get(key) for part in parts]
-        if all(isinstance(value, dict) for value in values):
-            common[key] = _common(values)
-        elif values.count(values[0]) == len(values):
-            common[key] = values[0]
-        else:
-            common[key] = None
-    return common
-
-
-_NUMBER = r"-?\d[\d.eE+-]*"
-# Strings of a JSON text hold no line breaks, so this only finds lists.
-_LIST_OF_NUMBERS = re.compile(rf"\[\s*\n\s*({_NUMBER}(?:,\s+{_NUMBER})*)\s*\n\s*\]")
-
-
-def json_text(content: Any) -> str:
-    """Return JSON with one key per line and every list of numbers on one line; NaN is rejected."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    return _LIST_OF_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
-
-
-def read_json(path: str | os.PathLike) -> Any:
-    """Read an untrusted JSON file.
-
-    Raises:
-        UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or
-            holds text that cannot be written again (half a surrogate pair).
-    """
-    try:
-        with open_input(path, "r", encoding="utf-8") as stream:
-            content = json.load(stream)
-        json.dumps(content, ensure_ascii=False).encode()
-    except UserInputError:
-        raise
-    except OSError as error:
-        raise UserInputError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (RecursionError, ValueError) as error:
-        raise UserInputError(f"{path}: not a JSON file ({error}).") from error
-    return content

@@ -19,7 +19,7 @@ from ..data import probes
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig, TextCase, format_stride
 from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
-from ..results.schema import load_results_file
+from ..results.results_file import load_results_file
 from .child_process import DEFAULT_SLOT, ChildProcess, Slot
 
 #: The command ``alibi-fairseq`` of this Python.

@@ -15,7 +15,8 @@ from typing import Any
 from ..errors import UserInputError
 from ..reporting import markdown
 from ..results.completion import CompletionMarker
-from ..results.schema import TRAINING_FILE, load_results_file
+from ..results.results_file import load_results_file
+from ..results.schema import TRAINING_FILE
 from .child_process import DEFAULT_SLOT, CommandFailedError, Slot
 from .run import Run
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
-from ..results.schema import TRAINING_FILE, new_results_file, save_results_file
+from ..results.results_file import new_results_file, save_results_file
+from ..results.schema import TRAINING_FILE
 
 logger = logging.getLogger(__name__)
 

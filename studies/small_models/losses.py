@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
+from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.schema import TRAINING_FILE
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.reporting import loss_by_position
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
-from alibi_fairseq.results.schema import load_results_file, save_results_file
+from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.child_process import Slot
 from alibi_fairseq.runs.runner import make_slots

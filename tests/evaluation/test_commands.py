@@ -8,7 +8,7 @@ from results_documents import cells_of
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
 from alibi_fairseq.data.probes import SETTINGS_FILE
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 
 def test_eval_prints_table_of_records(trained, tmp_path, capsys):

@@ -18,7 +18,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import Split, TextSize, document_starts
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 STARTS = [0, 120, 240, 260]
 

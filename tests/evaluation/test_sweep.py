@@ -12,7 +12,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import text_cases
 from alibi_fairseq.evaluation.probe_cases import ProbeCases
 from alibi_fairseq.evaluation.text_cases import TextCases
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 
 def test_record_describes_model_and_loss(sweep):

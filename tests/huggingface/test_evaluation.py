@@ -21,7 +21,7 @@ from alibi_fairseq.evaluation.windows import Span
 from alibi_fairseq.huggingface import evaluation
 from alibi_fairseq.huggingface.model_folder import ModelFolder
 from alibi_fairseq.huggingface.text_file import read_text_file, split_documents, text_size
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from results_documents import document
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.model_card import trained_tokens
-from alibi_fairseq.results.schema import save_results_file
+from alibi_fairseq.results.results_file import save_results_file
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.report_data import collect
-from alibi_fairseq.results.schema import save_results_file
+from alibi_fairseq.results.results_file import save_results_file
 
 TABLES = {f"table{n:02d}.md" for n in range(1, 16)}
 FIGURES = {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}

@@ -9,7 +9,7 @@ from alibi_fairseq.paper import report_figures, speed_table
 from alibi_fairseq.paper.report import write_report
 from alibi_fairseq.paper.report_data import ReportData, collect
 from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.schema import save_results_file
+from alibi_fairseq.results.results_file import save_results_file
 
 
 def cell(method="alibi", length=512, rate=1000.0, **more):

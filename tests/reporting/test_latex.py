@@ -10,7 +10,7 @@ from results_documents import cells_of, document, evaluation_cell, figures_as_sv
 from alibi_fairseq import cli
 from alibi_fairseq.reporting import latex
 from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.schema import save_results_file
+from alibi_fairseq.results.results_file import save_results_file
 
 
 def test_tabular_matches_pandas():

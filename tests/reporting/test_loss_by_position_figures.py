@@ -15,7 +15,7 @@ from alibi_fairseq.reporting.loss_by_position import (
     longest_windows,
     position_tables,
 )
-from alibi_fairseq.reporting.perplexity_by_length import to_markdown
+from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import group_by_model
 

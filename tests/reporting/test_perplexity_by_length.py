@@ -12,7 +12,7 @@ from alibi_fairseq.reporting.plots import line_of
 from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import group_by_model
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 
 
 def length_table(*cells):

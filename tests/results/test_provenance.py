@@ -6,7 +6,7 @@ import torch
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import FOLDER, UserInputError
-from alibi_fairseq.results import provenance, schema
+from alibi_fairseq.results import provenance, results_file
 from alibi_fairseq.results.provenance import dictionary_sha256, symbols_sha256
 
 
@@ -27,7 +27,7 @@ def test_provenance_is_valid_and_has_command(tmp_path):
     collected = provenance.collect_provenance(
         seconds=1.5, precision="bf16", seed=3, data=folder, subsets=["valid"], command=["a", "b c"]
     )
-    schema.new_results_file("evaluation", "demo", collected, [])
+    results_file.new_results_file("evaluation", "demo", collected, [])
     assert collected["command"] == "a 'b c'"
     assert (collected["seed"], collected["precision"], collected["seconds"]) == (3, "bf16", 1.5)
     assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()

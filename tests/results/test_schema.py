@@ -5,16 +5,16 @@ import pytest
 from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results import schema
+from alibi_fairseq.files import json_text
+from alibi_fairseq.results import results_file, schema
 from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.schema import json_text
 
 
 def test_saved_document_is_read_back(tmp_path):
     path = tmp_path / "out" / "results.json"
     saved = document(evaluation_cell(), evaluation_cell(20.0, length=256, mean_context=127.5))
-    schema.save_results_file(saved, path)
-    assert schema.load_results_file(path) == saved
+    results_file.save_results_file(saved, path)
+    assert results_file.load_results_file(path) == saved
     assert [p.name for p in path.parent.iterdir()] == ["results.json"]
 
 
@@ -30,11 +30,11 @@ def test_each_kind_has_valid_record():
     }
     assert set(cells) == set(schema.KINDS)
     for kind, cell in cells.items():
-        schema.new_results_file(kind, "demo", PROVENANCE, [cell])
+        results_file.new_results_file(kind, "demo", PROVENANCE, [cell])
         for key in cell.keys() - {"share_skipped"}:
             without = {k: v for k, v in cell.items() if k != key}
             with pytest.raises(UserInputError, match=rf"cells\[0\]\.{key} is missing"):
-                schema.new_results_file(kind, "demo", PROVENANCE, [without])
+                results_file.new_results_file(kind, "demo", PROVENANCE, [without])
 
 
 def changed(path: str, value) -> dict:
@@ -154,7 +154,7 @@ def test_unreadable_files_are_rejected(tmp_path, content, expected):
     if content is not None:
         path.write_text(content)
     with pytest.raises(UserInputError, match=expected):
-        schema.load_results_file(path)
+        results_file.load_results_file(path)
 
 
 def test_benchmark_identity_excludes_measurements():
@@ -167,7 +167,7 @@ def test_benchmark_identity_excludes_measurements():
 def test_merge_keeps_each_record_once_and_all_parts():
     one = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
     two = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
-    merged = schema.merge_results_files([one, two])
+    merged = results_file.merge_results_files([one, two])
     assert [cell["length"] for cell in merged["cells"]] == [128, 256]
     provenance = merged["provenance"]
     assert provenance["seconds"] == 3.5
@@ -175,13 +175,13 @@ def test_merge_keeps_each_record_once_and_all_parts():
     assert provenance["date"] == PROVENANCE["date"]
     assert provenance["threads"] is None and provenance["seed"] == 1
     assert provenance["parts"] == [one["provenance"], two["provenance"]]
-    again = schema.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
+    again = results_file.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
     assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
 
 
 def test_merge_keeps_seed_of_each_file():
     documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
-    merged = schema.merge_results_files(documents)
+    merged = results_file.merge_results_files(documents)
     assert merged["provenance"]["seed"] is None
     assert [cell["seed"] for cell in merged["cells"]] == [1, 2]
 
@@ -214,7 +214,7 @@ def test_identity_ignores_outcomes_and_unused_boundaries():
 )
 def test_merge_rejects_contradictions(other, expected):
     with pytest.raises(UserInputError, match=expected):
-        schema.merge_results_files([document(evaluation_cell()), other])
+        results_file.merge_results_files([document(evaluation_cell()), other])
 
 
 def test_json_text_writes_number_lists_on_one_line():

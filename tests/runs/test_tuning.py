@@ -10,7 +10,7 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.runs import child_process
 
 #: Validation perplexity by method and learning rate; None: the training diverges.

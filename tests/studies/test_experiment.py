@@ -13,7 +13,7 @@ import yaml
 from alibi_fairseq.compare.comparison_config import at_length, load, tokens_at
 from alibi_fairseq.data.documents import TITLE, documents_in
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.schema import load_results_file
+from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.runs.runner import make_work_items
 from studies.small_models.__main__ import main
 from studies.small_models.experiment import Study, StudyConfig

@@ -11,7 +11,8 @@ from fairseq.trainer import Trainer
 from fairseq_cli.train import should_stop_early
 from fairseq_runs import run_train, same_training_state, write_corpus
 
-from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
+from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.training import shutdown
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")

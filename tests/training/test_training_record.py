@@ -8,7 +8,8 @@ import logging
 import pytest
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
-from alibi_fairseq.results.schema import TRAINING_FILE, load_results_file
+from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.schema import TRAINING_FILE
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
