@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (  # noqa: F401
     byte_pieces,
     checkpoint_saving,
+    cpu_memory,
     data_loading,
     datasets,
     distributed,
