@@ -57,6 +57,14 @@ TABLES = {
         ("length",),
         (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
+    "cpu_memory": Table(
+        "Reuse of freed memory on the CPU",
+        "Training steps in a process that keeps the memory of freed tensors, compared with the "
+        "default of the C library.",
+        ("variant",),
+        ("length",),
+        (("speed", "ratio", "{:.2f}"),),
+    ),
     "attention": Table(
         "Attention alone, forward and backward",
         "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger "

@@ -79,6 +79,11 @@ def test_generate(bench, monkeypatch):
     check(bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
 
 
+@pytest.mark.slow  # starts two processes that import fairseq
+def test_cpu_memory(bench):
+    check(bench("cpu_memory", "--quick", "--rounds", "1"), {"default", "reuse"})
+
+
 @pytest.mark.slow
 def test_methods(bench):
     cells = bench("methods", "--lengths", "32", "--rounds", "1")
