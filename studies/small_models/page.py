@@ -30,6 +30,8 @@ from .primary_tests import CORPUS, LENGTH, PrimaryTest, recovered_gain, run_test
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
+#: Trials of sinusoidal embeddings, from which their learning rate is chosen.
+SINUSOIDAL_TRIALS = ("sinusoidal-3M", "sinusoidal-12M")
 
 SCOPE = """\
 The models have about one million parameters. They can show how a method's perplexity changes beyond the training
@@ -319,7 +321,7 @@ def _secondary_levels(folder: Path, losses: Losses) -> list[str]:
 
 def _disclosure_tables(folder: Path) -> list[str]:
     sections = []
-    for part in (PRIMARY, SECONDARY):
+    for part in (PRIMARY, *SINUSOIDAL_TRIALS, SECONDARY):
         provenance = load_provenance(folder / part)
         if provenance:
             sections += _provenance_sections(part, provenance)
