@@ -98,7 +98,7 @@ def attend(
 
 
 def scalar_tensor(value: int, device: torch.device) -> Tensor:
-    """Return a tensor of one number, filled on the device: ``torch.tensor`` would wait for a GPU."""
+    """Return a tensor of one number without waiting for a GPU, as ``torch.tensor`` would."""
     return torch.full((), value, device=device)
 
 

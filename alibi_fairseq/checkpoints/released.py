@@ -2,8 +2,8 @@
 
 A fork of fairseq 1.0.0a0 wrote them (github.com/ofirpress/attention_with_linear_biases). The
 options are an ``argparse.Namespace`` with the architecture's name. ALiBi is not among them, because
-the fork had no other method. The state dict has a buffer of an unused sinusoidal module. All else is
-fairseq's ``transformer_lm``, as in our models.
+the fork had no other method. The state dict has a buffer of an unused sinusoidal module. All else
+is fairseq's ``transformer_lm``, as in our models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Command line ``alibi-fairseq COMMAND …``.
 
 To add a command, write a dataclass of its options in a module of this package
-(:class:`.options.CliCommand`), or a module with ``add_arguments(parser)`` and ``run(args)``, and add an entry
-to ``COMMANDS``. A module is imported when its command is used.
+(:class:`.options.CliCommand`), or a module with ``add_arguments(parser)`` and ``run(args)``, and
+add an entry to ``COMMANDS``. A module is imported when its command is used.
 """
 
 from __future__ import annotations

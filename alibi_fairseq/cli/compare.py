@@ -79,8 +79,8 @@ class CompareCommand(ExperimentOptions):
         group="text",
     )
     speeds: bool = option(
-        "measure the speed of training and evaluation at the end, relative to sinusoidal, on an idle "
-        "machine",
+        "measure the speed of training and evaluation at the end, relative to sinusoidal, "
+        "on an idle machine",
         False,
         group="evaluation",
     )

@@ -31,7 +31,7 @@ def folder_of(text: str) -> Path:
 
 
 def shortest(text: str) -> Path:
-    """Return a path inside the working directory relative to it, because results record the path."""
+    """Return a path as results record it: relative if it is inside the working directory."""
     absolute = Path(text).resolve()
     working_directory = Path.cwd().resolve()
     if absolute.is_relative_to(working_directory):
@@ -48,8 +48,8 @@ class Eval(CliCommand):
     """
 
     data: list[str] = option(
-        "folder written by fairseq-preprocess; for Hugging Face models, one or more text files in UTF-8, "
-        "whose names take the place of --subset in results",
+        "folder written by fairseq-preprocess; for Hugging Face models, one or more text files "
+        "in UTF-8, whose names take the place of --subset in results",
         nargs="+",
         metavar="DATA",
     )
@@ -68,16 +68,16 @@ class Eval(CliCommand):
         False,
     )
     effective_context: float | None = option(
-        "tolerance of an additional table with the shortest window whose loss is at most PERCENT higher "
-        "than that of the longest (default: 1)",
+        "tolerance of an additional table with the shortest window whose loss is at most PERCENT "
+        "higher than that of the longest (default: 1)",
         None,
         nargs="?",
         const=1.0,
         metavar="PERCENT",
     )
     bos_per_window: bool = option(
-        "Hugging Face models: replace the first input of every window, not only of the text, by the BOS "
-        "token, or by EOS if there is none",
+        "Hugging Face models: replace the first input of every window, not only of the text, by "
+        "the BOS token, or by EOS if there is none",
         False,
     )
     trust_remote_code: bool = option(
@@ -164,16 +164,17 @@ class Eval(CliCommand):
         data = folder_of(self.data[0])
         if len(self.data) > 1 or data.is_file():
             raise UserInputError(
-                f"A fairseq checkpoint is evaluated on one data folder, not on {' '.join(self.data)}. "
-                "Pass the folder that `alibi-fairseq prepare text` makes of the text. A Hugging Face model "
-                "is a folder with config.json: pass that as --path."
+                "A fairseq checkpoint is evaluated on one data folder, "
+                f"not on {' '.join(self.data)}. "
+                "Pass the folder that `alibi-fairseq prepare text` makes of the text. "
+                "A Hugging Face model is a folder with config.json: pass that as --path."
             )
         for checkpoint in self.checkpoints:
             require_file(checkpoint)
         if self.bos_per_window or self.trust_remote_code:
             raise UserInputError(
-                "--bos-per-window and --trust-remote-code are options for Hugging Face models. Omit "
-                "them."
+                "--bos-per-window and --trust-remote-code are options for Hugging Face models. "
+                "Omit them."
             )
         return run_sweep(data, self.checkpoints, self.config, self.out)
 
@@ -189,13 +190,14 @@ class Eval(CliCommand):
         for text in texts:
             if text.is_dir():
                 raise UserInputError(
-                    f"{text} is a folder, but a Hugging Face model is evaluated on text files, which "
-                    "its own tokenizer splits. Pass the text files."
+                    f"{text} is a folder, but a Hugging Face model is evaluated on text files, "
+                    "which its own tokenizer splits. Pass the text files."
                 )
             open_input(text).close()
         if self.config.subsets != SweepConfig.subsets:
             raise UserInputError(
-                "--subset names splits of a data folder. Omit it, and pass the text files to evaluate."
+                "--subset names splits of a data folder. "
+                "Omit it, and pass the text files to evaluate."
             )
         os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
         from ..huggingface.evaluation import FolderOptions, evaluate_folders

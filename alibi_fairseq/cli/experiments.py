@@ -24,7 +24,8 @@ class ExperimentOptions(CliCommand):
     """Options of a command that executes an experiment. Its exit code is 75 if it is stopped."""
 
     parallel: int | None = option(
-        "number of concurrent runs or SLURM jobs (default: as many as the GPUs allow, or one per core)",
+        "number of concurrent runs or SLURM jobs "
+        "(default: as many as the GPUs allow, or one per core)",
         None,
         type=positive,
         metavar="N",

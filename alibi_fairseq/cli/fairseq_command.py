@@ -13,7 +13,8 @@ from ..errors import FOLDER, PROGRAM
 def run(command: str, arguments: list[str]) -> int:
     """Run ``fairseq-COMMAND`` in this process with the given arguments.
 
-    fairseq takes one ``--user-dir``. A plugin given there imports this package, which registers our models.
+    fairseq takes one ``--user-dir``. A plugin given there imports this package, which registers our
+    models.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     if command == "hydra-train":
@@ -61,7 +62,8 @@ def hydra_train() -> None:
     # fairseq merges its defaults only into the file of this name.
     hydra_init(parser.parse_known_args()[0].config_name)
 
-    # Hydra counts packages here. Version 1.0, which the fairseq of Python 3.10 needs, takes no other path.
+    # Hydra counts packages here. Version 1.0, which the fairseq of Python 3.10 needs, takes no
+    # other path.
     @hydra.main(config_path="../../fairseq/config", config_name="config")
     def started(cfg) -> float:
         os.chdir(HydraConfig.get().runtime.cwd)

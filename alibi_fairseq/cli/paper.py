@@ -90,7 +90,8 @@ class Launch(CliCommand):
             )
         if not args.save_dir:
             raise UserInputError(
-                "A folder for the checkpoints is required. Pass --save-dir FOLDER after the data folder."
+                "A folder for the checkpoints is required. "
+                "Pass --save-dir FOLDER after the data folder."
             )
         command = [ALIBI[0], *launcher, *ALIBI[1:], "train", *train]
         if self.dry_run:
@@ -108,7 +109,8 @@ def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
     tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
     if tasks != nodes:
         raise UserInputError(
-            f"srun started {tasks} launchers with --nnodes {nodes}, and each would start a whole run. "
+            f"srun started {tasks} launchers with --nnodes {nodes}, "
+            "and each would start a whole run. "
             "Pass --ntasks-per-node=1 to srun, and --nnodes with the number of nodes."
         )
 

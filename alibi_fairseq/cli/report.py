@@ -1,4 +1,7 @@
-"""Command ``alibi-fairseq report``: tables and figures of results, next to the paper's where comparable."""
+"""Command ``alibi-fairseq report``: tables and figures of results.
+
+Results that are comparable with the paper's are shown next to them.
+"""
 
 from __future__ import annotations
 

@@ -229,8 +229,8 @@ class ComparisonConfig:
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
-        description="position methods; 'all': the seven published up to ALiBi; 'later': the others; "
-        "A+B: by layer; A/OPTION=VALUE: with an option",
+        description="position methods; 'all': the seven published up to ALiBi; "
+        "'later': the others; A+B: by layer; A/OPTION=VALUE: with an option",
     )
     train_lengths: Several[PositiveInt] = Field(
         (128,), description="training lengths: tokens per sample"

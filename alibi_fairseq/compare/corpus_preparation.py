@@ -86,8 +86,8 @@ def prepare(
             prepare_corpus(corpus, builders[corpus.name], data)
         if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
             raise UserInputError(
-                f"{data} has dict.txt, as binary data has, but no train.bin. Prepare the data again, "
-                "or rename dict.txt if it is text."
+                f"{data} has dict.txt, as binary data has, but no train.bin. "
+                "Prepare the data again, or rename dict.txt if it is text."
             )
         if corpus.probe:
             probe = PROBES[corpus.probe]

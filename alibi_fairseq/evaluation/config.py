@@ -16,7 +16,9 @@ from ..options import names, option
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: Document boundaries by name.
 DOCUMENTS = {
-    "empty-lines": "an empty line ends a document, as `prepare text` and `cc100-roberta` write them",
+    "empty-lines": (
+        "an empty line ends a document, as `prepare text` and `cc100-roberta` write them"
+    ),
     "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
 }
 _DOCUMENTS_HELP = "; ".join(f"{kind}: {rule}" for kind, rule in DOCUMENTS.items())
@@ -122,8 +124,9 @@ class SweepConfig:
         metavar="L,…",
     )
     strides: tuple[int | None, ...] = option(
-        "strides S, the tokens scored per window, for example full,64; full: the evaluation length "
-        "(non-overlapping windows); context per scored token: at least L - S + 1 tokens (default: full)",
+        "strides S, the tokens scored per window, for example full,64; "
+        "full: the evaluation length (non-overlapping windows); "
+        "context per scored token: at least L - S + 1 tokens (default: full)",
         (None,),
         type=parse_strides,
         metavar="S,…",
@@ -185,7 +188,7 @@ class SweepConfig:
 
     @property
     def is_cut(self) -> bool:
-        """True if only a range of positions is scored, so that windows start anew in each document."""
+        """True if only a range of positions is scored. Windows then start anew in each document."""
         return self.score_from is not None or self.score_to is not None
 
     def cases(self) -> list[TextCase]:

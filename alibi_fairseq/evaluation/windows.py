@@ -144,7 +144,7 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
-    """Group windows into batches of at most ``size``, of equal lengths and numbers of scored tokens.
+    """Group windows of equal lengths and numbers of scored tokens into batches of up to ``size``.
 
     Matrix products round differently for different batch shapes, so the loss of a window may depend
     on its batch.

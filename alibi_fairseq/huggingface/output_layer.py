@@ -101,7 +101,7 @@ class OutputLayer:
 
     @torch.no_grad()
     def _check(self) -> None:
-        """Compare with the logits of the whole model on random tokens, and choose how to compute."""
+        """Compare with the logits of the whole model on random tokens and choose how to compute."""
         config = self._model.config.get_text_config()
         rng = torch.Generator().manual_seed(1)
         tokens = torch.randint(config.vocab_size, (1, NUM_CHECKED), generator=rng)

@@ -106,7 +106,7 @@ class XPosPositions(RotaryPositions):
 
 
 def turn(x, angles, scale):
-    """Rotate the first features of each head by angles, (B, 1, T, R/2), and multiply them by a scale."""
+    """Rotate the first features of each head by angles, (B, 1, T, R/2), and scale them."""
     rotated, rest = x.tensor_split([2 * angles.shape[-1]], dim=-1)
     first, second = rotated.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
     cos, sin = angles.cos() * scale, angles.sin() * scale
@@ -115,7 +115,10 @@ def turn(x, angles, scale):
 
 
 def alibi_slopes(heads, bias_max):
-    """Press et al. 2022, where bias_max is 8: powers of 2^(-8/n); other head counts are filled up from the next power."""
+    """Return the slopes of Press et al. (2022), where bias_max is 8: powers of 2^(-8/n).
+
+    A head count between powers of two is filled up with slopes of the next power.
+    """
     lower = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-bias_max * (head + 1) / lower) for head in range(lower)]
     more = alibi_slopes(2 * lower, bias_max)[0::2] if lower < heads else []

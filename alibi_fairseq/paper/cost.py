@@ -83,7 +83,10 @@ def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCo
 
 
 def cost_table(costs: Iterable[RunCost]) -> str:
-    """Format the costs of runs and their totals in Markdown; a sum with unknown parts is unknown."""
+    """Format the costs of runs and their totals in Markdown.
+
+    A sum with unknown parts is unknown.
+    """
     costs = list(costs)
     rows = []
     for cost in costs:

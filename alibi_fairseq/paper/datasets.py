@@ -1,4 +1,7 @@
-"""Texts given for the paper's corpora, and the data that fairseq reads: prepared, and cut to a scale."""
+"""Texts given for the paper's corpora, and binary data prepared from them.
+
+At a small scale the data are an excerpt.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ ALLOW = "--allow-other-text accepts it under its own name"
 
 @dataclass(frozen=True)
 class PaperDataset:
-    """Data for one corpus of the paper, prepared from a text. A small scale uses an excerpt of them.
+    """Data for one corpus of the paper, prepared from a text.
+
+    A small scale uses an excerpt of them.
 
     Attributes:
         root: folder of the datasets of all corpora.

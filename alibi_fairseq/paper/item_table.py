@@ -1,4 +1,7 @@
-"""Table of ``alibi-fairseq reproduce``: an item of the paper next to our measurements at any scale."""
+"""Table of ``alibi-fairseq reproduce``: an item of the paper next to our measurements.
+
+The measurements can be at any scale.
+"""
 
 from __future__ import annotations
 

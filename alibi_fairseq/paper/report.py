@@ -202,7 +202,10 @@ def add_tables(
     tables: Sequence[Table],
     with_latex: bool,
 ) -> None:
-    """Add tables as one section, and with LaTeX also as a file whose captions begin with a title."""
+    """Add tables as one section, and optionally as a LaTeX file.
+
+    Captions in the LaTeX file begin with a title.
+    """
     latex_text = ""
     if with_latex:
         titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]

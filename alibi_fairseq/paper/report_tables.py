@@ -115,7 +115,10 @@ class GridLine(NamedTuple):
 
 
 def _grid(lines: list[GridLine], columns: Sequence, corner: str = markdown.CORNER) -> str:
-    """Format lines in Markdown, each model's under its name; transpose them if there are many columns."""
+    """Format lines in Markdown, each under the name of its model.
+
+    A grid of many columns is transposed.
+    """
     if len(columns) > _MAX_COLUMNS:
         headers = ["length", *(f"{line.model}: {line.source}" for line in lines)]
         values = zip(map(str, columns), *(line.cells for line in lines), strict=True)

@@ -1,4 +1,4 @@
-"""The experiment of ``alibi-fairseq reproduce``: the runs of the paper's tables, and their results."""
+"""The experiment of ``alibi-fairseq reproduce``: runs of the paper's tables and their results."""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ class Noise:
     highest: float
 
     def verdict(self, ours: float, printed: float) -> str:
-        """Return ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside.
+        """Return the verdict on the difference between two perplexities.
 
-        The verdict is empty where the noise is unknown.
+        It is ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside,
+        and empty where the noise is unknown.
         """
         if printed > self.highest:
             return ""
@@ -74,7 +75,10 @@ def legend(corpus: str) -> str:
     """Return the explanation of the signs after differences, with the reports they are based on."""
     noise = noise_of(corpus, 0)
     if noise is None:
-        return "The variation between seeds on this corpus has not been reported, so there are no verdicts."
+        return (
+            "The variation between seeds on this corpus has not been reported, "
+            "so there are no verdicts."
+        )
     known = [row for row in published.rows("noise") if row["corpus"] == corpus]
     text = (
         f"Difference: ours − paper; = within one standard deviation between seeds ({noise.spread}"
@@ -85,7 +89,10 @@ def legend(corpus: str) -> str:
     text += ")"
     if noise.range is not None:
         text += f", ~ within the range of five seeds ({noise.range})"
-    text += f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, where it was never measured."
+    text += (
+        f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, "
+        "where it was never measured."
+    )
     for row in known:
         if row["statistic"] == "largest_gap":
             text += f" Two sets of runs by the paper's author differ by up to {row['perplexity']}."

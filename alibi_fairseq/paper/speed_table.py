@@ -50,7 +50,10 @@ def _speeds(cases: Cases, unit: str) -> str:
 
 
 def _value_and_relation(key: str, value: float | None, reference: float | None) -> tuple[str, str]:
-    """Format a speed and its ratio to the reference, or a memory size and its difference from it."""
+    """Format a speed or a memory size, and its relation to the reference.
+
+    The relation of a speed is a ratio, that of a memory size a difference.
+    """
     if value is None:
         return markdown.MISSING, markdown.NOTHING
     is_memory = key == "memory"

@@ -63,7 +63,10 @@ def probed_models(results: dict) -> list[ProbedModel]:
 
 
 def _accuracies(series: Series) -> dict[float, list[float]]:
-    """Return the accuracies of each seed, averaged over depths, by multiple of the training length."""
+    """Return the accuracies of each seed by multiple of the training length.
+
+    They are averaged over depths.
+    """
     by_run: dict[int, dict[tuple, list[float]]] = defaultdict(lambda: defaultdict(list))
     for measurement in series.points:
         if measurement.accuracy is not None:
@@ -136,8 +139,8 @@ def accuracy_table(results: dict) -> str:
     )
     if not is_learned(models):
         text += (
-            f"\nNo model repeats {MIN_LEARNED_ACCURACY:.0%} of them at its training length: none has "
-            "learned the task, so the table says nothing about position methods.\n"
+            f"\nNo model repeats {MIN_LEARNED_ACCURACY:.0%} of them at its training length: "
+            "none has learned the task, so the table says nothing about position methods.\n"
         )
     return text
 

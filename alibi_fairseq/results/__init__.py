@@ -1,4 +1,4 @@
-"""What a result is: schema and provenance of documents, points, corpus manifests, dictionary hashes.
+"""Results files: schema, measurements, labels, provenance, manifests, and completion markers.
 
 Imports neither fairseq nor any other package of this project; everything else may import it.
 """

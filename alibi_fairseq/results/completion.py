@@ -69,7 +69,10 @@ class CompletionMarker:
 
 
 def run_cached(stamp: CompletionMarker, make: Callable[[], Any]) -> Any:
-    """Return the result of ``make``, from the marker if it holds, otherwise computed and recorded."""
+    """Return the result of ``make``.
+
+    It comes from the marker if that holds. Otherwise it is computed and recorded.
+    """
     if not stamp.holds():
         stamp.write(make())
     return stamp.result
@@ -82,7 +85,7 @@ def write_settings(path: Path, settings: dict) -> None:
 
 
 def check_settings(found: dict | None, wanted: dict, work: str, advice: str) -> None:
-    """Compare the settings of work that is there (None: no work is there) with those it should have.
+    """Compare the settings of existing work (None: there is no work) with the wanted settings.
 
     Raises:
         UserInputError: a setting differs; the sentence begins with ``work``, names the first one
@@ -109,7 +112,10 @@ def _fingerprint(path: Path) -> dict:
 
 
 def _unchanged(path: Path, kept: dict) -> bool:
-    """Return True if a file matches its fingerprint. It is read only if its modification time differs."""
+    """Return True if a file matches its fingerprint.
+
+    The file is read only if its modification time differs.
+    """
     if not path.is_file() or path.stat().st_size != kept["bytes"]:
         return False
     return path.stat().st_mtime_ns == kept["mtime_ns"] or sha256_file(path) == kept["sha256"]

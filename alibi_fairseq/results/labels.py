@@ -83,7 +83,7 @@ def _layer_name(label: str) -> str:
 
 
 def method_order(method: str) -> tuple[int, str]:
-    """Return the sort key of a position method: ALiBi is first, unknown methods are last by name."""
+    """Return the sort key of a position method: ALiBi first, unknown methods last by name."""
     known = list(METHOD_NAMES)
     rank = known.index(method) if method in known else len(known)
     return (rank, method)

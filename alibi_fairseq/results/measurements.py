@@ -130,7 +130,7 @@ class Measurement:
 
     @property
     def is_raw_text(self) -> bool:
-        """True if the text was tokenized for the evaluation, so that its hash is that of raw text."""
+        """True if the text was tokenized for the evaluation. Its hash is then that of raw text."""
         return self.tokens_sha256 is not None
 
     @property

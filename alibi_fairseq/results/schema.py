@@ -164,8 +164,8 @@ class ResultRecord(JsonObject):
         loss = _interval(loss_bits)
         if self.perplexity is not None and not _overlap(loss, _log2_interval(self.perplexity)):
             raise ValueError(
-                f"perplexity must be 2^loss_bits, not {self.perplexity!r} with a loss of {loss_bits!r}; "
-                "the loss must be in bits"
+                f"perplexity must be 2^loss_bits, not {self.perplexity!r} "
+                f"with a loss of {loss_bits!r}; the loss must be in bits"
             )
         if self.tokens is None:
             return
@@ -173,7 +173,8 @@ class ResultRecord(JsonObject):
             per_word = _scaled(loss, self.tokens / self.words)
             if not _overlap(per_word, _log2_interval(self.word_perplexity)):
                 raise ValueError(
-                    f"word_perplexity must be 2^(loss_bits × tokens / words), not {self.word_perplexity!r}"
+                    "word_perplexity must be 2^(loss_bits × tokens / words), "
+                    f"not {self.word_perplexity!r}"
                 )
         if self.bits_per_byte is not None and self.bytes is not None:
             per_byte = _scaled(loss, self.tokens / self.bytes)

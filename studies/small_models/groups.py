@@ -64,7 +64,8 @@ def _beyond(method: str, trained: int, multiples: Iterable[int]) -> list[tuple]:
 GROUPS = (
     Group(
         "Beyond the training length",
-        "The same models are compared with themselves, as in the tests above, after an eighth of the tokens.",
+        "The same models are compared with themselves, as in the tests above, "
+        "after an eighth of the tokens.",
         (
             *_beyond("alibi", 128, (2, 4, 16)),
             *_beyond("alibi", 256, (2, 4)),
@@ -84,8 +85,8 @@ GROUPS = (
     ),
     Group(
         "At the training length",
-        "How far methods are apart at L depends on how much they have learned: models that read 3.1M tokens "
-        "do not test the paper's comparisons of levels.",
+        "How far methods are apart at L depends on how much they have learned: "
+        "models that read 3.1M tokens do not test the paper's comparisons of levels.",
         (
             *_levels("alibi", "sinusoidal", (128, 256, 512)),
             *_levels("alibi", "rotary", (128, 512)),
@@ -95,8 +96,8 @@ GROUPS = (
     ),
     Group(
         "Trained short against trained long",
-        "The paper's statement needs a baseline that has learned its positions; at 3.1M tokens, sinusoidal "
-        "embeddings at L = 512 have learned almost none.",
+        "The paper's statement needs a baseline that has learned its positions; "
+        "at 3.1M tokens, sinusoidal embeddings at L = 512 have learned almost none.",
         tuple(
             (
                 f"ALiBi, L = {short}, against sinusoidal, L = {long}, both at {long}",
@@ -108,8 +109,8 @@ GROUPS = (
     ),
     Group(
         "Longer training lengths",
-        "At equal tokens a longer training length means fewer sequences per update, which hurts a model "
-        "that is far from converged; the paper's models are not.",
+        "At equal tokens a longer training length means fewer sequences per update, "
+        "which hurts a model that is far from converged; the paper's models are not.",
         tuple(
             (
                 f"{METHOD_NAMES[method]}, L = {long} against {short}, each at its L",
@@ -122,7 +123,8 @@ GROUPS = (
     ),
     Group(
         "Sliding windows",
-        "With S small, every token has nearly full context. The change is then that of more context alone.",
+        "With S small, every token has nearly full context. "
+        "The change is then that of more context alone.",
         (
             (
                 "ALiBi, L = 128, S = 16, at 256 against 128",
@@ -171,7 +173,8 @@ GROUPS = (
     ),
     Group(
         "Later methods",
-        "Each of these papers used other models and texts; these are levels at 4 L, not a replication.",
+        "Each of these papers used other models and texts; "
+        "these are levels at 4 L, not a replication.",
         tuple(
             (
                 f"{METHOD_NAMES[method]} against ALiBi, L = 128, at 512",
@@ -183,8 +186,8 @@ GROUPS = (
     ),
     Group(
         "Another text",
-        "Books instead of articles. The paper's comparison of levels on books is not tested, for the reason "
-        "above.",
+        "Books instead of articles. "
+        "The paper's comparison of levels on books is not tested, for the reason above.",
         (
             *(
                 (

@@ -1,4 +1,4 @@
-"""Released checkpoints become ours: the same function, every tensor used, nothing run on the way."""
+"""Conversion of the authors' released checkpoints."""
 
 from __future__ import annotations
 

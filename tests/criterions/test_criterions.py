@@ -1,4 +1,4 @@
-"""Our criterions beside fairseq's: losses, gradients and logs, in single steps and whole trainings."""
+"""Losses, gradients, and logs of our criterions, compared with fairseq's."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_loss_does_not_depend_on_batch_size(sweep):
 
 
 def test_interrupted_sweep_resumes(sweep, tmp_path, monkeypatch):
-    """Each cell is written before the next is measured; in the end the bits are those of one sweep."""
+    """Each record is written before the next is measured, and a resumed sweep changes no bit."""
     given = {"lengths": [8, 16], "strides": [None, 1]}
     whole, written = sweep(**given, out="whole"), []
 

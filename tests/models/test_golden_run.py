@@ -1,7 +1,7 @@
-"""A short training run whose losses are kept: a change of numbers is always a decision.
+"""Losses of a short training run, which change only on purpose.
 
-To keep new numbers on purpose, write what ``PYTHONPATH=.:tests python tests/models/test_golden_run.py``
-prints to ``golden_run.json``.
+To store new losses, write the output of this command to ``golden_run.json``:
+``PYTHONPATH=.:tests python tests/models/test_golden_run.py``.
 """
 
 from __future__ import annotations

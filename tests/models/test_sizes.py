@@ -35,7 +35,7 @@ def layer(width: int, inner: int) -> int:
 @pytest.mark.parametrize(
     ("arch", "words", "parameters"),
     [
-        # 247M in Table 6 of the paper; the exact count follows from 267,744 entries and tied weights.
+        # 247M in Table 6 of the paper; the exact count follows from tied weights of 267,744 words.
         ("alibi_lm_wiki103", 267_744, 246_933_504),
         ("alibi_lm_bookcorpus", 28_996, 16 * layer(1024, 4096) + 28_996 * 1024),
         ("alibi_lm_1b3", 50_000, 25 * layer(2048, 8192) + 50_000 * 2048 + 2 * 2048),

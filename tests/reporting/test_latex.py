@@ -25,8 +25,8 @@ def test_tabular_matches_pandas():
 def test_special_characters_are_escaped():
     escaped = latex.literal("\\input{x} ~ ^ <b> | – 1 ± 2 † --lr")
     assert escaped == (
-        r"\textbackslash{}input\{x\} \textasciitilde{} \textasciicircum{} \textless{}b\textgreater{} "
-        r"\textbar{} -- 1 $\pm$ 2 $\dagger$ -{}-lr"
+        r"\textbackslash{}input\{x\} \textasciitilde{} \textasciicircum{} "
+        r"\textless{}b\textgreater{} \textbar{} -- 1 $\pm$ 2 $\dagger$ -{}-lr"
     )
     assert latex.literal("% a comment\nnext") == r"\% a comment next"
 
