@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from attention_calls import Call, assert_close
@@ -11,58 +13,67 @@ from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.positions import GateBias, PositionConfig, alibi_slopes, build_position_method
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 5e-6, torch.bfloat16: 2e-2}
+CALLS = [
+    (Call(heads=1, length=23), 1.0),
+    (Call(heads=6, length=23, cached=9), 1.0),
+    (Call(heads=2, length=40, dtype=torch.float64), 8.0),
+    (Call(heads=2, length=40, dtype=torch.float32), 8.0),
+    (Call(heads=2, length=40, dtype=torch.bfloat16), 8.0),
+]
 
 
-def formula(q, k, v, gates):
-    """softmax(q·k/√D + the logarithms of the gates between the key and the query)·v, key by key."""
-    rows = []
-    offset = k.shape[2] - q.shape[2]
+def attention_with_gates(q, k, v, log_gates):
+    """Compute attention from the formula, key by key.
+
+    The bias of a key is the sum of the log gates after it, up to and including the query's.
+    """
+    outputs = []
+    cached = k.shape[2] - q.shape[2]
     for t in range(q.shape[2]):
-        scores = [
-            (q[:, :, t] * k[:, :, j]).sum(-1) / q.shape[-1] ** 0.5
-            + gates[:, :, j + 1 : offset + t + 1].sum(-1)
-            for j in range(offset + t + 1)
-        ]
-        weights = torch.stack(scores, dim=-1).softmax(-1)  # (B, H, keys)
-        rows.append((weights[..., None] * v[:, :, : offset + t + 1]).sum(2))
-    return torch.stack(rows, dim=2)
+        visible = cached + t + 1
+        scores = []
+        for j in range(visible):
+            product = (q[:, :, t] * k[:, :, j]).sum(-1) / q.shape[-1] ** 0.5
+            bias = log_gates[:, :, j + 1 : visible].sum(-1)
+            scores.append(product + bias)
+        weights = torch.stack(scores, dim=-1).softmax(-1)  # (B, H, visible keys)
+        outputs.append((weights[..., None] * v[:, :, :visible]).sum(2))
+    return torch.stack(outputs, dim=2)
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa", "fold", "auto"])
-@pytest.mark.parametrize(
-    "call, strength",
-    [
-        *((Call(heads=heads, length=23, cached=c), 1.0) for heads, c in ((1, 0), (6, 9))),
-        *((Call(heads=2, length=40, dtype=dtype), 8.0) for dtype in TOLERANCE),
-    ],
-    ids=str,
-)
-def test_values_and_gradients(call, strength, backend):
-    """Those of queries, keys, values and gates."""
-    q, k, v, grad = call.tensors()
+@pytest.mark.parametrize(("call", "strength"), CALLS, ids=str)
+def test_values_and_gradients_match_formula(call, strength, backend):
+    """The gradients are those of queries, keys, values, and gates."""
+    q, k, v, output_gradient = call.tensors()
     generator = torch.Generator().manual_seed(3)
-    open_by = torch.randn(call.batch, call.heads, k.shape[2], generator=generator)
-    gates = torch.nn.functional.logsigmoid(strength * open_by.double())
+    gate_scores = torch.randn(call.batch, call.heads, k.shape[2], generator=generator)
+    log_gates = torch.nn.functional.logsigmoid(strength * gate_scores.double())
 
-    def gradients(output, inputs):
-        return [x.double() for x in torch.autograd.grad(output, inputs, grad.to(output.dtype))]
+    exact_inputs = [x.double().requires_grad_() for x in (q, k, v)]
+    exact_inputs.append(log_gates.clone().requires_grad_())
+    expected = attention_with_gates(*exact_inputs)
+    expected_gradients = torch.autograd.grad(expected, exact_inputs, output_gradient.double())
 
-    exact = [x.double().requires_grad_() for x in (q, k, v)] + [gates.clone().requires_grad_()]
-    out = formula(*exact)
-    expected = [out.detach(), *gradients(out, exact)]
-    inputs = [x.requires_grad_() for x in (q, k, v)] + [gates.requires_grad_()]
-    mask = FutureMask(GateBias(gates.cumsum(2)), q.shape[2], k.shape[2])
-    ours, _ = attend(*inputs[:3], mask, backend=backend, strict=True)
-    found = [ours.detach().double(), *gradients(ours, inputs)]
-    assert_close(found[:4], expected[:4], TOLERANCE[call.dtype])
-    error = (found[4] - expected[4]).abs().max() / expected[4].abs().max()
-    assert error < 4 * TOLERANCE[call.dtype]
+    inputs = [x.requires_grad_() for x in (q, k, v, log_gates)]
+    mask = FutureMask(GateBias(log_gates.cumsum(2)), q.shape[2], k.shape[2])
+    ours, _ = attend(q, k, v, mask, backend=backend, strict=True)
+    gradients = torch.autograd.grad(ours, inputs, output_gradient)
+
+    tolerance = TOLERANCE[call.dtype]
+    *qkv_gradients, gate_gradient = gradients
+    *expected_qkv_gradients, expected_gate_gradient = expected_gradients
+    found = [x.double() for x in (ours, *qkv_gradients)]
+    assert_close(found, [expected, *expected_qkv_gradients], tolerance)
+    error = (gate_gradient - expected_gate_gradient).abs().max()
+    assert error < 4 * tolerance * expected_gate_gradient.abs().max()
 
 
 @pytest.mark.parametrize("heads", [2, 6])
 @torch.no_grad()
-def test_constant_gates_are_alibi(heads):
-    fox, alibi = (small_model(name, heads=heads) for name in ("fox", "alibi"))
+def test_constant_gates_equal_alibi(heads):
+    fox = small_model("fox", heads=heads)
+    alibi = small_model("alibi", heads=heads)
     fox.load_state_dict(alibi.state_dict(), strict=False)
     for layer in fox.decoder.embed_positions.layers:
         layer.weight.zero_()
@@ -72,11 +83,27 @@ def test_constant_gates_are_alibi(heads):
 
 
 @pytest.mark.parametrize("heads", [1, 6])
-def test_gates_match_paper(heads):
-    fox = build_position_method("fox", PositionConfig(8 * heads, heads, 2, 16))
-    x = torch.randn(7, 3, 8 * heads)
-    weight, bias = (p.double() for p in fox.layers[1].parameters())
-    expected = torch.sigmoid(torch.einsum("tbc,hc->bht", x.double(), weight) + bias[:, None]).log()
+def test_log_gates_match_paper(heads):
+    fox = gates_of(heads)
+    x = torch.randn(7, 3, 8 * heads)  # (T, B, C)
+    weight = fox.layers[1].weight.double()
+    bias = fox.layers[1].bias.double()
+    scores = torch.einsum("tbc,hc->bht", x.double(), weight) + bias[:, None]
+    expected = torch.sigmoid(scores).log()
     torch.testing.assert_close(fox.gate(1, x).double(), expected, rtol=1e-5, atol=1e-6)
-    assert fox.gate(1, x).mean().item() == pytest.approx(-0.69, abs=0.05)
-    assert fox.bfloat16().gate(1, x.bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("heads", [1, 6])
+def test_gates_start_half_open(heads):
+    log_gates = gates_of(heads).gate(1, torch.randn(7, 3, 8 * heads))
+    assert log_gates.mean().item() == pytest.approx(math.log(0.5), abs=0.05)
+
+
+def test_log_gates_are_fp32_in_half_precision():
+    fox = gates_of(heads=6).bfloat16()
+    log_gates = fox.gate(1, torch.randn(7, 3, 48).bfloat16())
+    assert log_gates.dtype == torch.float32
+
+
+def gates_of(heads: int):
+    return build_position_method("fox", PositionConfig(8 * heads, heads, 2, 16))
