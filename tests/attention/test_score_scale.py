@@ -13,43 +13,64 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
 
+TRAIN_LENGTH = 9
+QUERIES = 19
+KEYS = 30
+HEAD_DIM = 8
+
+
+def attention_in_float64(kind, q, k, v, factors):
+    """Compute attention query by query, with scores scaled by the formula of ``kind``."""
+    outputs = []
+    for t in range(QUERIES):
+        visible = KEYS - QUERIES + t + 1
+        if kind == "ssmax":
+            scale = (factors[0] * math.log(visible))[:, None]
+        else:
+            scale = max(1.0, math.log(visible) / math.log(TRAIN_LENGTH))
+        products = (q[:, :, t, None] * k[:, :, :visible]).sum(-1)
+        weights = (scale * products / HEAD_DIM**0.5).softmax(-1)  # (B, H, visible keys)
+        outputs.append((weights[..., None] * v[:, :, :visible]).sum(2))
+    return torch.stack(outputs, dim=2)
+
 
 @pytest.mark.parametrize("kind", ["logn", "ssmax"])
 @pytest.mark.parametrize("heads", [1, 6, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_values_and_gradients(kind, heads, dtype):
-    scale = ScoreScale(kind, heads, layers=2, train_length=9)
-    q, k, v, grad = torch.randn(4, 2, heads, 30, 8).to(dtype).double()
-    queries = q[:, :, 11:]
-    factors = [*scale.parameters()][1:]
-    inputs = [queries.to(dtype).requires_grad_(), *factors]
-    mask = FutureMask(None, 19, 30)
-    ours, _ = attend(scale(1, inputs[0], mask), k.to(dtype), v.to(dtype), mask)
-    found = torch.autograd.grad(ours, inputs, grad[:, :, 11:].to(dtype))
+def test_values_and_gradients_match_formula(kind, heads, dtype):
+    score_scale = ScoreScale(kind, heads, layers=2, train_length=TRAIN_LENGTH)
+    q = torch.randn(2, heads, QUERIES, HEAD_DIM).to(dtype).requires_grad_()
+    k = torch.randn(2, heads, KEYS, HEAD_DIM).to(dtype)
+    v = torch.randn(2, heads, KEYS, HEAD_DIM).to(dtype)
+    output_gradient = torch.randn(2, heads, QUERIES, HEAD_DIM).to(dtype)
+    factors = [*score_scale.parameters()][1:]  # of the second layer; logn has none
+    mask = FutureMask(None, QUERIES, KEYS)
+    ours, _ = attend(score_scale(1, q, mask), k, v, mask)
+    our_gradients = torch.autograd.grad(ours, [q, *factors], output_gradient)
 
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    rows = []
-    for t in range(19):
-        n = 12 + t
-        factor = torch.tensor(max(1.0, math.log(n) / math.log(9)))
-        if kind == "ssmax":
-            factor = (exact[1] * math.log(n))[:, None]
-        scores = (exact[0][:, :, t, None] * k[:, :, :n]).sum(-1) * factor / 8**0.5
-        rows.append((scores.softmax(-1)[..., None] * v[:, :, :n]).sum(2))
-    expected = torch.stack(rows, dim=2)
+    exact_q, *exact_factors = [x.detach().double().requires_grad_() for x in (q, *factors)]
+    expected = attention_in_float64(kind, exact_q, k.double(), v.double(), exact_factors)
+    expected_gradients = torch.autograd.grad(
+        expected, [exact_q, *exact_factors], output_gradient.double()
+    )
+
     tolerance = 1e-5 if dtype == torch.float32 else 3e-2
-    for a, b in zip(
-        (ours, *found), (expected, *torch.autograd.grad(expected, exact, grad[:, :, 11:]))
-    ):
-        assert (a.double() - b).abs().max() < tolerance * b.abs().max()
+    assert (ours - expected).abs().max() < tolerance * expected.abs().max()
+    for found, exact in zip(our_gradients, expected_gradients, strict=True):
+        assert (found - exact).abs().max() < tolerance * exact.abs().max()
 
 
 @pytest.mark.parametrize("length", [64, 1024])
-def test_initial_factors_average_to_one(length):
+def test_initial_ssmax_scales_average_to_one(length):
     factors = ScoreScale("ssmax", 8, 2, length).layers[0]["s"]
-    assert (factors * torch.arange(1, length + 1)[:, None].log()).mean().item() == pytest.approx(1)
-    if length == 1024:
-        assert factors[0].item() == pytest.approx(0.168, abs=5e-4)  # as published
+    visible = torch.arange(1, length + 1)
+    scales = factors * visible[:, None].log()
+    assert scales.mean().item() == pytest.approx(1)
+
+
+def test_initial_ssmax_factor_is_as_published():
+    factors = ScoreScale("ssmax", 8, 2, 1024).layers[0]["s"]
+    assert factors[0].item() == pytest.approx(0.168, abs=5e-4)
 
 
 @torch.no_grad()
@@ -59,21 +80,31 @@ def test_logn_changes_nothing_up_to_training_length():
     assert plain.state_dict().keys() == logn.state_dict().keys()
     logn.load_state_dict(plain.state_dict())
     tokens = random_tokens(2, 100)
-    torch.testing.assert_close(logn(tokens)[0][:, :32], plain(tokens)[0][:, :32], rtol=0, atol=0)
-    assert (logn(tokens)[0] - plain(tokens)[0])[:, 60:].abs().max() > 1e-3
+    scaled = logn(tokens)[0]
+    unscaled = plain(tokens)[0]
+    assert torch.equal(scaled[:, :32], unscaled[:, :32])
+    assert (scaled - unscaled)[:, 60:].abs().max() > 1e-3
 
 
 def test_hidden_keys_do_not_count():
+    """Two documents of 10 and 20 tokens, and a window of 6 keys."""
     starts = torch.tensor([[0] * 10 + [10] * 20])
-    q = torch.ones(1, 1, 30, 4)
-    scale = ScoreScale("ssmax", 1, 1, 16)
-    seen = scale(0, q, FutureMask(None, 30, 30, None, 6, starts))[0, 0, :, 0] / scale.layers[0]["s"]
-    expected = [min(6, n) for n in (*range(1, 11), *range(1, 21))]
-    torch.testing.assert_close(seen.exp(), torch.tensor(expected, dtype=torch.float32))
+    mask = FutureMask(None, 30, 30, window=6, document_start=starts)
+    score_scale = ScoreScale("ssmax", 1, 1, 16)
+    scaled = score_scale(0, torch.ones(1, 1, 30, 4), mask)[0, 0, :, 0]
+    visible = (scaled / score_scale.layers[0]["s"]).exp()
+    first = [1, 2, 3, 4, 5, *[6] * 5]
+    second = [1, 2, 3, 4, 5, *[6] * 15]
+    expected = torch.tensor([*first, *second], dtype=torch.float32)
+    torch.testing.assert_close(visible, expected)
 
 
-def test_scaling_has_separate_name_and_no_export():
+def test_results_name_score_scaling():
     model = small_model("alibi", "--score-scaling", "logn")
     assert position_method(model.decoder.args) == "alibi_logn"
+
+
+def test_export_rejects_score_scaling():
+    model = small_model("alibi", "--score-scaling", "logn")
     with pytest.raises(UserInputError, match="--score-scaling"):
         conversion.describe(model.decoder, "alibi", 16)
