@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from alibi_fairseq.data import near_duplicates as near_duplicates_module
 from alibi_fairseq.data.book_splits import DROPPED, Book, split_blocks, split_books
-from alibi_fairseq.data.corpus_builder import SPLITS
 from alibi_fairseq.data.custom_text import split_documents
 from alibi_fairseq.data.near_duplicates import GRAM, THRESHOLD, near_duplicates, shingles
 from alibi_fairseq.errors import UserInputError
@@ -20,11 +19,11 @@ def books(groups):
 
 def straddling(found):
     """Return the groups in more than one split."""
-    where = {}
+    splits_of_group = {}
     for book in found:
         if book.split != DROPPED:
-            where.setdefault(book.group, set()).add(book.split)
-    return [group for group, splits in where.items() if len(splits) > 1]
+            splits_of_group.setdefault(book.group, set()).add(book.split)
+    return [group for group, splits in splits_of_group.items() if len(splits) > 1]
 
 
 @settings(deadline=None)
@@ -46,49 +45,77 @@ def test_near_duplicates_share_a_split(groups, seed, held_out):
             assert all(book.split != DROPPED for book in found)
 
 
-def test_split_depends_only_on_seed_and_contents():
-    first, again, other = books(range(100)), books(range(100)), books(range(100))
-    split_books(first, 5, seed=1)
-    shuffled = again[50:] + again[:50]
-    for number, book in enumerate(again):
+def splits_by_content(books, seed):
+    """Split books, and return the split of each by the hash of its text."""
+    split_books(books, 5, seed)
+    return {book.sha256: book.split for book in books}
+
+
+def test_split_has_stated_sizes():
+    splits = splits_by_content(books(range(100)), seed=1)
+    assert Counter(splits.values()) == {"train": 90, "valid": 5, "test": 5}
+
+
+def test_split_depends_on_seed():
+    first = splits_by_content(books(range(100)), seed=1)
+    assert splits_by_content(books(range(100)), seed=2) != first
+
+
+def test_split_ignores_names_and_order():
+    first = splits_by_content(books(range(100)), seed=1)
+    other = books(range(100))
+    for number, book in enumerate(other):
         book.name = f"renamed{number}"
-    split_books(shuffled, 5, seed=1)
-    split_books(other, 5, seed=2)
-    assert Counter(book.split for book in first) == {"train": 90, "valid": 5, "test": 5}
-    splits = [{b.sha256: b.split for b in found} for found in (first, again, other)]
-    assert splits[0] == splits[1] != splits[2]
+    assert splits_by_content(other[50:] + other[:50], seed=1) == first
 
 
 def test_split_blocks_drops_neighbors_of_held_out_ranges():
     for seed in range(50):
         found = books(range(100))
         split_blocks(found, 3, seed)
-        row = [book.split for book in found]
+        splits = [book.split for book in found]
         for name in ("valid", "test"):
-            first = row.index(name)
-            assert row[first : first + 3] == [name] * 3
-            assert row.count(name) == 3
-            around = [row[i] for i in (first - 1, first + 3) if 0 <= i < 100]
-            assert set(around) == {DROPPED}
+            first = splits.index(name)
+            assert splits[first : first + 3] == [name] * 3
+            assert splits.count(name) == 3
+            neighbors = splits[max(0, first - 1) : first] + splits[first + 3 : first + 4]
+            assert set(neighbors) == {DROPPED}
 
 
-@pytest.mark.parametrize(("split", "groups"), [(split_books, [0] * 3), (split_blocks, range(5))])
-def test_split_rejects_too_few_books(split, groups):
-    with pytest.raises(UserInputError):
-        split(books(groups), 1, 1)
+def test_split_of_one_group_is_rejected():
+    with pytest.raises(UserInputError, match="leave nothing for"):
+        split_books(books([0] * 3), 1, 1)
 
 
-def test_split_documents_depends_on_size_and_seed():
-    sizes = [1000 + 37 * (n % 11) for n in range(200)]
-    found = split_documents(sizes, 5, seed=1)
-    share = {s: sum(z for z, f in zip(sizes, found) if f == s) / sum(sizes) for s in SPLITS}
-    assert share["valid"] == pytest.approx(0.05, abs=0.01)
-    assert share["test"] == pytest.approx(0.05, abs=0.01)
-    assert found == split_documents(sizes, 5, seed=1) != split_documents(sizes, 5, seed=2)
-    assert split_documents([10, 10, 10], 5, seed=1) is None  # too few
-    # One long document stays in training.
-    mixed = split_documents([10_000, *[100] * 60], 2, seed=3)
-    assert mixed[0] == "train" and mixed.count("valid") in (2, 3, 4)
+def test_split_of_too_few_blocks_is_rejected():
+    with pytest.raises(UserInputError, match="needs at least 6"):
+        split_blocks(books(range(5)), 1, 1)
+
+
+DOCUMENT_SIZES = [1000 + 37 * (n % 11) for n in range(200)]
+
+
+@pytest.mark.parametrize("name", ["valid", "test"])
+def test_split_of_documents_has_stated_size(name):
+    splits = split_documents(DOCUMENT_SIZES, 5, seed=1)
+    held_out = [size for size, split in zip(DOCUMENT_SIZES, splits, strict=True) if split == name]
+    assert sum(held_out) / sum(DOCUMENT_SIZES) == pytest.approx(0.05, abs=0.01)
+
+
+def test_split_of_documents_depends_on_seed():
+    first = split_documents(DOCUMENT_SIZES, 5, seed=1)
+    assert split_documents(DOCUMENT_SIZES, 5, seed=1) == first
+    assert split_documents(DOCUMENT_SIZES, 5, seed=2) != first
+
+
+def test_few_documents_are_not_split():
+    assert split_documents([10, 10, 10], 5, seed=1) is None
+
+
+def test_long_document_stays_in_training():
+    splits = split_documents([10_000, *[100] * 60], 2, seed=3)
+    assert splits[0] == "train"
+    assert splits.count("valid") in (2, 3, 4)
 
 
 WORDS = [f"word{n}" for n in range(500)]
@@ -111,13 +138,16 @@ def naive_groups(books):
         for j in range(i):
             shared = len(sets[i] & sets[j])
             if shared and shared >= THRESHOLD * min(len(sets[i]), len(sets[j])):
-                old, new = max(leader[i], leader[j]), min(leader[i], leader[j])
+                old = max(leader[i], leader[j])
+                new = min(leader[i], leader[j])
                 leader = [new if x == old else x for x in leader]
     return leader
 
 
 def test_near_duplicates_equal_naive_definition():
-    a, b, c = text(1), text(2), text(3)
+    a = text(1)
+    b = text(2)
+    c = text(3)
     words = a.split()
     books = [
         a,
