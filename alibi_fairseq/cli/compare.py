@@ -118,6 +118,7 @@ class CompareCommand(ExperimentOptions):
         if self.slurm and self.speeds:
             raise UserInputError("--speeds cannot be combined with --slurm. Omit --speeds.")
         experiment = ComparisonExperiment(comparison, self.out, self.speeds)
+        experiment.check_training_options()
         return self.run_experiment(experiment)
 
     def comparison(self) -> ComparisonConfig:

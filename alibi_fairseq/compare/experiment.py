@@ -9,6 +9,8 @@ from pathlib import Path
 import yaml
 
 from ..files import atomic_write
+from ..models.decoder import parse_windows
+from ..positions import cycle_over_layers
 from ..reporting.loss_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import draw_lengths, length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
@@ -19,7 +21,7 @@ from ..runs.run import EvalStep
 from ..runs.runner import Experiment
 from ..runs.tuning import TunedRun, tuning_table
 from .comparison_config import ComparisonConfig, as_mapping
-from .comparison_runs import runs_of
+from .comparison_runs import run_of, runs_of
 from .corpus_preparation import is_prepared, prepare
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
@@ -37,6 +39,27 @@ class ComparisonExperiment(Experiment):
     comparison: ComparisonConfig
     folder: Path
     speeds: bool = False
+
+    def check_training_options(self) -> None:
+        """Parse the training options of each method, so that nothing is prepared in vain.
+
+        Raises:
+            UserInputError: an option is unknown or has a wrong value, or a method names more layers
+                than the model has.
+        """
+        from fairseq import options
+        from fairseq.models import ARCH_MODEL_REGISTRY
+
+        default_layers = ARCH_MODEL_REGISTRY[self.comparison.arch].config().decoder_layers
+        # Corpora, seeds, and learning rates have no options to check.
+        specs = {(spec.method, spec.train_length): spec for spec in self.comparison.model_specs()}
+        for spec in specs.values():
+            run = run_of(self.comparison, spec, self.folder, self.folder, self.comparison.lr[0])
+            parser = options.get_training_parser()
+            args = options.parse_args_and_arch(parser, [run.data, *run.flags])
+            layers = getattr(args, "decoder_layers", default_layers)
+            cycle_over_layers("--position-method", args.position_method, layers)
+            parse_windows(getattr(args, "attention_window", "0"), layers)
 
     @property
     def prepared(self) -> bool:
