@@ -9,6 +9,7 @@ use comes from the training records.
 
 from __future__ import annotations
 
+import shlex
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -19,12 +20,15 @@ from pathlib import Path
 import torch
 
 from ..data.worker_pool import cores, progress
+from ..errors import PROGRAM
 from ..evaluation.checkpoint import position_method
 from ..reporting.perplexity_by_length import Columns
 from ..results.data_folder import DataFolder
+from ..results.model_groups import ModelKey
 from ..results.provenance import collect_provenance
 from ..results.results_file import load_results_file, new_results_file, save_results_file
 from ..results.schema import TRAINING_FILE
+from ..results.training_command import options_of_any_corpus
 from ..runs.run import Run
 from .comparison_config import ComparisonConfig, tokens_at
 from .comparison_runs import runs_of
@@ -145,6 +149,7 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
             "model": model.cfg.model._name,
             "position_method": model.method,
             "train_length": model.length,
+            "train_command": command_of(run),
             "baseline": None,
             "ratio": None,
         }
@@ -176,6 +181,11 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     return results
 
 
+def command_of(run: Run) -> str:
+    """Return the training command of a run, with the options that its results record."""
+    return shlex.join([PROGRAM, "train", run.data, *run.flags])
+
+
 def peak_memory(run: Run) -> float | None:
     """Return the peak memory of a run's training in MB, or None if it is not recorded."""
     path = run.folder / TRAINING_FILE
@@ -195,7 +205,8 @@ def speed(tokens: int, seconds: Sequence[float]) -> dict:
 def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     """Return table columns with speeds and memory.
 
-    Models are timed unless ``speeds.json`` already has the same ones.
+    Models are timed unless ``speeds.json`` already has the same ones. Models that share a name in
+    results have separate rows and speeds.
     """
     path = folder / "speeds.json"
     timed = replace(
@@ -206,7 +217,8 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     )
     runs = runs_of(timed, folder)
     results = load_results_file(path) if path.is_file() else None
-    if results is None or len(results["cells"]) != 2 * len(runs):
+    options = {options_of_any_corpus(command_of(run)) for run in runs}
+    if results is None or {key[-1] for key in map(key_of, results["cells"])} != options:
         lengths: list[int] = []
         for train_length in comparison.train_lengths:
             lengths += tokens_at(comparison.eval_lengths, train_length)
@@ -219,20 +231,36 @@ def ratios(records: Sequence[dict]) -> Columns:
 
     A speed is the median, over rounds, of the ratio within a round.
     """
-    by_model = {
-        (record["phase"], record["position_method"], record["train_length"]): record
-        for record in records
-    }
     columns: dict[str, dict] = {title: {} for title in TITLES.values()}
-    for (phase, method, length), record in by_model.items():
-        base = by_model.get((phase, BASELINE, length))
+    for record in records:
+        base = baseline_of(record, records)
         if base is None:
             continue
+        key = key_of(record)
         speedups = []
         for base_seconds, seconds in zip(base["round_seconds"], record["round_seconds"]):
             speedups.append(base_seconds / seconds)
-        columns[TITLES[phase]][method, length] = f"{statistics.median(speedups):.2f}"
+        columns[TITLES[record["phase"]]][key] = f"{statistics.median(speedups):.2f}"
         if base.get("peak_memory_mb") and record.get("peak_memory_mb"):
             ratio = record["peak_memory_mb"] / base["peak_memory_mb"]
-            columns[TITLES["memory"]][method, length] = f"{ratio:.2f}"
+            columns[TITLES["memory"]][key] = f"{ratio:.2f}"
     return columns
+
+
+def key_of(record: dict) -> ModelKey:
+    """Return the key of a timed model in tables of perplexity."""
+    options = options_of_any_corpus(record.get("train_command") or "")
+    return record["position_method"], record["train_length"], options
+
+
+def baseline_of(record: dict, records: Sequence[dict]) -> dict | None:
+    """Return the record of the baseline with the same training length, or None.
+
+    A model of the same name with options, such as an attention window, is not the baseline.
+    """
+    same_name = []
+    for other in records:
+        case = (other["phase"], other["position_method"], other["train_length"])
+        if case == (record["phase"], BASELINE, record["train_length"]):
+            same_name.append(other)
+    return min(same_name, key=lambda other: len(key_of(other)[-1]), default=None)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.measurements import Measurement, TextKey, text_names
-from alibi_fairseq.results.model_groups import Series, group_by_model
+from alibi_fairseq.results.model_groups import ModelKey, Series, group_by_model
 
-#: Additional columns of a table: header → (position method, training length) → text.
-Columns = Mapping[str, Mapping[tuple[str, int | None], str]]
+#: Additional columns of a table: header → model → text.
+Columns = Mapping[str, Mapping[ModelKey, str]]
 
 
 def length_table(points: Iterable[Measurement], more: Columns | None = None) -> str:
@@ -123,9 +123,8 @@ def _by_length(
                 row.append(MODEL_COLUMNS[name](model))
             else:
                 row.append(_at_length(model, int(name), show))
-        key = (model.position_method, model.train_length)
         for texts in extra_columns.values():
-            row.append(texts.get(key, markdown.NOTHING))
+            row.append(texts.get(model.key, markdown.NOTHING))
         rows.append(row)
     return Table([markdown.CORNER, *names, *extra_columns], rows)
 

@@ -33,7 +33,7 @@ class ProbedModel:
     """Model tested on a probe, with one or several seeds.
 
     Attributes:
-        key: position method and training length.
+        key: key of the model in tables of perplexity.
         label: name in tables and figures.
         measurements: accuracies by run, length, and depth.
         accuracies: accuracies of the seeds, averaged over depths, by multiple of the training
@@ -53,7 +53,7 @@ def probed_models(results: dict) -> list[ProbedModel]:
     """
     return [
         ProbedModel(
-            key=(series.position_method, series.train_length),
+            key=series.key,
             label=series.label,
             measurements=series.points,
             accuracies=_accuracies(series),
@@ -98,8 +98,8 @@ def is_learned(models: Sequence[ProbedModel]) -> bool:
 def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]:
     """Return columns for a table of models: header → model → text.
 
-    There are no columns if no model has learned the task. Models of one position method and
-    training length are separated by slashes.
+    There are no columns if no model has learned the task. Models with the same key are separated
+    by slashes.
     """
     models = probed_models(results)
     if not models or not is_learned(models):

@@ -11,10 +11,10 @@ from typing import Any
 from alibi_fairseq.results.labels import METHOD_NAMES, method_order, model_label, size_text
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.schema import Role, is_best_checkpoint
-from alibi_fairseq.results.training_command import model_options
+from alibi_fairseq.results.training_command import model_options, options_of_any_corpus
 
-#: Position method and training length.
-ModelKey = tuple[str, int | None]
+#: Position method, training length, and training options that are the same for all corpora.
+ModelKey = tuple[str, int | None, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,12 @@ class Series:
     name: str = ""
     variant: str = ""
     printed: bool = False
+
+    @property
+    def key(self) -> ModelKey:
+        """Key of the model that it also has in results on other corpora."""
+        options = options_of_any_corpus(self.points[0].train_command or "")
+        return self.position_method, self.train_length, options
 
     @property
     def label(self) -> str:

@@ -55,5 +55,13 @@ def model_options(command: str) -> tuple[tuple[str, str], ...]:
     return (("", " ".join(positional)), *sorted(found.items()))
 
 
+def options_of_any_corpus(command: str) -> tuple[tuple[str, str], ...]:
+    """Return the options of :func:`model_options` without those that depend on the corpus.
+
+    These are the data folder and the learning rate, which is tuned on the corpus.
+    """
+    return tuple(option for option in model_options(command) if option[0] not in ("", "--lr"))
+
+
 def _is_program(word: str) -> bool:
     return Path(word).name in ("train", "train.py", "fairseq-train", "fairseq-hydra-train")

@@ -4,6 +4,7 @@ import json
 import re
 from types import SimpleNamespace
 
+import pytest
 import torch
 from commands import ROOT
 from fakes import TINY, Commands, in_this_process
@@ -77,7 +78,25 @@ def test_layer_patterns_and_options_share_one_table(data_bin, tmp_path, monkeypa
     names = ["Rotary", "Rotary + No positions", "Rotary, p-RoPE 0.75"]
     names.append("Rotary (window 8) + No positions")
     assert [row[0] for row in rows[:4]] == [f"{name}, L=16" for name in names]
-    assert all(float(row[1].split()[0]) > 0 for row in rows[:4])
+    # Perplexities at both lengths, and speeds of training and evaluation.
+    assert all(float(cell.split()[0]) > 0 for row in rows[:4] for cell in row[1:5])
+
+
+@pytest.mark.parametrize(
+    "methods, flags, message",
+    [
+        ("rotary+none+none+none", "", "--position-method rotary,none,none,none names 4 layers"),
+        ("alibi,rotary+none", "--decoder-layers 1", "--position-method rotary,none names 2 layers"),
+        ("alibi/attention_window=8+0+8+0", "", "--attention-window 8,0,8,0 names 4 layers"),
+        ("alibi", "--no-such-option 1", "--no-such-option"),
+        ("alibi", "--dropout much", "--dropout"),
+    ],
+)
+def test_wrong_training_options_are_rejected_first(tmp_path, refuse, methods, flags, message):
+    """The model has three layers. The text is not read, so it need not exist."""
+    words = ["compare", tmp_path / "no-such.txt", "--methods", methods]
+    assert message in refuse(*words, "--train-flags", flags, "--out", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):

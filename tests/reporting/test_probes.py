@@ -33,7 +33,7 @@ def test_table_averages_depths_then_seeds():
         ["No positions, L=64", "15 %", "–"],
     ]
     assert "guessing: 10 %" in text and "none has learned" not in text
-    assert probe_columns("copy", results)["copy at 4 L"]["none", 64] == "–"
+    assert probe_columns("copy", results)["copy at 4 L"]["none", 64, ()] == "–"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_different_models_are_not_averaged(one, other, names):
     assert [row[0] for row in rows] == [f"ALiBi, L=64 ({name})" for name in names]
     assert {row[1] for row in rows} == {"50 %", "90 %"}
     columns = probe_columns("copy", results)
-    assert sorted(columns["copy at 1 L"]["alibi", 64].split(" / ")) == ["50 %", "90 %"]
+    assert sorted(columns["copy at 1 L"]["alibi", 64, ()].split(" / ")) == ["50 %", "90 %"]
 
 
 def test_unlearned_probe_is_reported_and_dropped():

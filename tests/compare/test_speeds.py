@@ -1,0 +1,46 @@
+"""Speeds of models that share a name in results."""
+
+from __future__ import annotations
+
+from results_documents import cells_of, document, evaluation_cell
+
+from alibi_fairseq.compare.speeds import key_of, ratios
+from alibi_fairseq.reporting.perplexity_by_length import length_table
+from alibi_fairseq.results.measurements import measurements_of
+
+WINDOW = "--attention-window 8"
+
+
+def timed(method: str, seconds: float, flags: str = "", phase: str = "train") -> dict:
+    """Return the record of a timed model."""
+    return {
+        "phase": phase,
+        "position_method": method,
+        "train_length": 64,
+        "train_command": f"alibi-fairseq train data --position-method {method} {flags}",
+        "round_seconds": [seconds, seconds],
+    }
+
+
+def trained(method: str, flags: str, lr: float) -> dict:
+    """Return a result record of a model, trained on another corpus with another learning rate."""
+    command = f"alibi-fairseq train other --position-method {method} {flags} --lr {lr} --seed 7"
+    return evaluation_cell(position_method=method, train_length=64, train_command=command)
+
+
+def test_models_of_one_name_have_separate_speeds():
+    records = [timed("sinusoidal", 6.0), timed("alibi", 3.0), timed("alibi", 2.0, WINDOW)]
+    results = document(trained("alibi", "", 0.1), trained("alibi", WINDOW, 0.2))
+    table = cells_of(length_table(measurements_of(results), ratios(records)))
+    column = table[0].index("training speed")
+    speeds = {row[0]: row[column] for row in table[1:]}
+    assert sorted(speeds.values()) == ["2.00", "3.00"]
+    (windowed,) = [name for name in speeds if WINDOW in name]
+    assert speeds[windowed] == "3.00"
+
+
+def test_baseline_is_the_model_without_options():
+    records = [timed("sinusoidal", 1.0, WINDOW), timed("sinusoidal", 2.0)]
+    columns = ratios(records)
+    found = [columns["training speed"][key_of(record)] for record in records]
+    assert found == ["2.00", "1.00"]
