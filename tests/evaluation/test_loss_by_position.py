@@ -1,4 +1,4 @@
-"""Loss by position against a naive loop over tokens and windows."""
+"""Loss by position compared with a naive loop over tokens and windows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from fairseq import checkpoint_utils
 from alibi_fairseq.evaluation.loss_by_position import bucket_end
 from alibi_fairseq.evaluation.text_cases import TextCases
 
+#: Powers of two, and the numbers halfway between them.
+BUCKET_ENDS = sorted({*(2**n for n in range(14)), *(3 * 2**n for n in range(13))})
+
 
 def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
     """Return tokens and bits of a record by the last position of each bucket."""
@@ -21,12 +24,10 @@ def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
 
 def expected_buckets(positions: Counter, nats: Counter) -> dict[int, tuple[int, float]]:
     """Sum tokens and losses by position into buckets, found by trying all ends in order."""
-    powers = [2**exponent for exponent in range(14)]
-    ends = sorted({*powers, *(power + power // 2 for power in powers)})
     longest = max(positions)
     buckets: dict[int, tuple[int, float]] = {}
     begin = 1
-    for end in ends:
+    for end in BUCKET_ENDS:
         members = range(begin, min(end, longest) + 1)
         tokens = sum(positions[position] for position in members)
         bits = math.fsum(nats[position] for position in members) / math.log(2)
@@ -39,13 +40,11 @@ def expected_buckets(positions: Counter, nats: Counter) -> dict[int, tuple[int, 
 
 @pytest.mark.parametrize("position", [*range(1, 100), 511, 512, 513, 768, 769, 3072, 3073])
 def test_bucket_end_is_power_of_two_or_halfway(position):
-    powers = [2**exponent for exponent in range(14)]
-    ends = {*powers, *(3 * power for power in powers)}
-    assert bucket_end(position) == min(end for end in ends if end >= position)
+    assert bucket_end(position) == min(end for end in BUCKET_ENDS if end >= position)
 
 
 @pytest.mark.parametrize(
-    "name, length, stride, changes",
+    ("name", "length", "stride", "changes"),
     [
         ("alibi", 48, 48, {}),
         ("alibi", 48, 5, {}),
@@ -92,40 +91,49 @@ def test_buckets_add_up_to_total_loss(sweep, stride):
     assert math.fsum(record["position_bits"]) == pytest.approx(total, rel=1e-14)
 
 
-def test_position_includes_memory(sweep):
-    """With a memory of everything, positions and losses are those of one long window."""
-    records = []
-    for length in (16, 5000):
-        case = {"lengths": [length], "overrides": {"mem_len": 5000}, "out": str(length)}
-        records += sweep("transformer-xl", **case)
-    segments, whole = map(buckets_of, records)
-    assert list(segments) == list(whole)
-    for end, (tokens, bits) in whole.items():
+def test_memory_of_all_tokens_equals_one_window(sweep):
+    def buckets_at(length):
+        overrides = {"mem_len": 5000}
+        (record,) = sweep("transformer-xl", str(length), lengths=[length], overrides=overrides)
+        return buckets_of(record)
+
+    segments = buckets_at(16)
+    window = buckets_at(5000)
+    assert list(segments) == list(window)
+    for end, (tokens, bits) in window.items():
         assert segments[end] == (tokens, pytest.approx(bits, rel=1e-4))
 
-    (record,) = sweep("transformer-xl", "short-memory", lengths=[16])
-    tokens = record["tokens"]
-    positions = Counter(min(token // 16 * 16, 24) + token % 16 + 1 for token in range(tokens))
-    assert buckets_of(record).keys() == expected_buckets(positions, Counter()).keys()
-    counts = [count for count, _ in expected_buckets(positions, Counter()).values()]
-    assert record["position_tokens"] == counts
+
+def test_position_includes_memory(sweep):
+    (record,) = sweep("transformer-xl", lengths=[16])
+    positions: Counter = Counter()
+    for token in range(record["tokens"]):
+        in_memory = min(token // 16 * 16, 24)
+        in_segment = token % 16 + 1
+        positions[in_memory + in_segment] += 1
+    expected = expected_buckets(positions, Counter())
+    assert record["position_ends"] == list(expected)
+    assert record["position_tokens"] == [tokens for tokens, _ in expected.values()]
 
 
-def test_interrupted_sweep_has_same_buckets(sweep, tmp_path, monkeypatch):
+def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     case = {"lengths": [8, 16], "strides": [None, 3]}
-    whole = sweep(**case, out="whole")
+    uninterrupted = sweep(**case, out="uninterrupted")
+    measure = TextCases.measure
 
-    def stop_at_third(work, model, measured, *arguments, measure=TextCases.measure):
+    def interrupt_third(work, model, measured, *arguments):
         if measured["length"] == 16:
             raise KeyboardInterrupt
         return measure(work, model, measured, *arguments)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TextCases, "measure", stop_at_third)
+    monkeypatch.setattr(TextCases, "measure", interrupt_third)
+    with pytest.raises(KeyboardInterrupt):
         sweep(**case)
-    for record, uninterrupted in zip(sweep(**case), whole, strict=True):
+    monkeypatch.setattr(TextCases, "measure", measure)
+    resumed = sweep(**case)
+    for record, expected in zip(resumed, uninterrupted, strict=True):
         for key in ("position_ends", "position_tokens", "position_bits"):
-            assert record[key] == uninterrupted[key]
+            assert record[key] == expected[key]
 
 
 def test_length_past_the_end_repeats_buckets(sweep):
