@@ -15,131 +15,214 @@ from alibi_fairseq.evaluation.text_cases import TextCases
 from alibi_fairseq.results.results_file import load_results_file
 
 
-def test_record_describes_model_and_loss(sweep):
-    cell, _ = sweep(lengths=[16, 64], strides=[4])
+def test_record_describes_model(sweep):
+    record, _ = sweep(lengths=[16, 64], strides=[4])
+    assert record["model"] == "alibi_lm"
+    assert record["position_method"] == "alibi"
+    assert record["train_length"] == TRAIN_LENGTH
+    assert record["updates"] == 12
+    assert record["seed"] == 3
+    assert record["precision"] == "fp32"
+
+
+def test_record_describes_windows(sweep):
+    record, _ = sweep(lengths=[16, 64], strides=[4])
+    assert record["length"] == 16
+    assert record["stride"] == 4
+    assert record["min_context"] == 1
+    assert 13 <= record["mean_context"] <= 16
+    assert record["tokens_per_second"] > 0
+    assert record["peak_memory_mb"] > 50
+    # Only non-overlapping windows are also timed one by one.
+    assert "tokens_per_second_batch_1" not in record
+
+
+def test_record_converts_loss_to_other_units(sweep):
+    (record,) = sweep(strides=[4])
     lines = text_of("valid")
-    text = "".join(line + "\n" for line in lines)
     words = sum(len(line.split()) for line in lines) + len(lines)
-    assert cell["model"] == "alibi_lm" and cell["position_method"] == "alibi"
-    assert (cell["train_length"], cell["length"], cell["stride"]) == (TRAIN_LENGTH, 16, 4)
-    assert (cell["updates"], cell["seed"], cell["precision"]) == (12, 3, "fp32")
-    assert cell["words"] == words and cell["bytes"] == len(text.encode())
-    bits = cell["loss_bits"] * cell["tokens"]
-    assert cell["perplexity"] == pytest.approx(2 ** cell["loss_bits"])
-    assert cell["word_perplexity"] == pytest.approx(2 ** (bits / words))
-    assert cell["bits_per_byte"] == pytest.approx(bits / len(text.encode()))
-    assert cell["min_context"] == 1 and 13 <= cell["mean_context"] <= 16
-    assert cell["tokens_per_second"] > 0 and cell["peak_memory_mb"] > 50
-    assert "tokens_per_second_batch_1" not in cell  # of non-overlapping windows alone
+    size = len("".join(line + "\n" for line in lines).encode())
+    assert record["words"] == words
+    assert record["bytes"] == size
+    bits = record["loss_bits"] * record["tokens"]
+    assert record["perplexity"] == pytest.approx(2 ** record["loss_bits"])
+    assert record["word_perplexity"] == pytest.approx(2 ** (bits / words))
+    assert record["bits_per_byte"] == pytest.approx(bits / size)
 
 
-def test_loss_does_not_depend_on_batch_size(sweep):
-    for stride in (2, None):
-        (one,) = sweep(strides=[stride], memory_gb=1e-9, out=f"one{stride}")
-        (many,) = sweep(strides=[stride])
-        assert one["windows_per_batch"] == 1 and many["windows_per_batch"] > 8
-        assert one["loss_bits"] == pytest.approx(many["loss_bits"], abs=1e-6)
-    assert one["tokens_per_second_batch_1"] == one["tokens_per_second"]
-    assert 0 < many["tokens_per_second_batch_1"] != many["tokens_per_second"]
+@pytest.mark.parametrize("stride", [2, None])
+def test_loss_does_not_depend_on_batch_size(sweep, stride):
+    (single,) = sweep(strides=[stride], memory_gb=1e-9, out="single")
+    (batched,) = sweep(strides=[stride])
+    assert single["windows_per_batch"] == 1
+    assert batched["windows_per_batch"] > 8
+    assert single["loss_bits"] == pytest.approx(batched["loss_bits"], abs=1e-6)
 
 
-def test_interrupted_sweep_resumes(sweep, tmp_path, monkeypatch):
-    """Each record is written before the next is measured, and a resumed sweep changes no bit."""
-    given = {"lengths": [8, 16], "strides": [None, 1]}
-    whole, written = sweep(**given, out="whole"), []
+def test_nonoverlapping_windows_are_also_timed_one_by_one(sweep):
+    (single,) = sweep(memory_gb=1e-9, out="single")
+    (batched,) = sweep()
+    assert single["tokens_per_second_batch_1"] == single["tokens_per_second"]
+    assert batched["tokens_per_second_batch_1"] > 0
+    assert batched["tokens_per_second_batch_1"] != batched["tokens_per_second"]
 
-    def stopping(*arguments, measure=TextCases.measure):
-        if (tmp_path / "results.json").exists():
-            written.append(load_results_file(tmp_path / "results.json")["cells"])
+
+INTERRUPTED = {"lengths": [8, 16], "strides": [None, 1]}
+
+
+@pytest.fixture
+def interrupted(sweep, tmp_path, monkeypatch):
+    """Interrupt a sweep of four cases at the fourth; return the records before each case."""
+    path = tmp_path / "results.json"
+    written = []
+    measure = TextCases.measure
+
+    def interrupt_fourth(*arguments):
+        if path.exists():
+            written.append(load_results_file(path)["cells"])
         if len(written) == 3:
             raise KeyboardInterrupt
         return measure(*arguments)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TextCases, "measure", stopping)
-        sweep(**given)
-    assert [len(cells) for cells in written] == [1, 2, 3]
-    cells = sweep(**given)
-    assert cells[:3] == written[-1]  # with their times
-    assert list(map(without_times, cells)) == list(map(without_times, whole))
+    monkeypatch.setattr(TextCases, "measure", interrupt_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(**INTERRUPTED)
+    monkeypatch.setattr(TextCases, "measure", measure)
+    return written
+
+
+def test_each_record_is_written_before_next_case(interrupted):
+    assert [len(records) for records in interrupted] == [1, 2, 3]
+
+
+def test_interrupted_sweep_resumes(interrupted, sweep, tmp_path):
+    uninterrupted = sweep(**INTERRUPTED, out="uninterrupted")
+    records = sweep(**INTERRUPTED)
+    assert records[:3] == interrupted[-1]  # including the times
+    assert list(map(without_times, records)) == list(map(without_times, uninterrupted))
     assert not list(tmp_path.glob(".*"))
-    assert sweep(lengths=[16, 8]) == [cells[2], cells[0]]  # what is there already
     document = load_results_file(tmp_path / "results.json")
-    assert document["cells"] == cells and len(document["provenance"]["parts"]) == 2
+    assert document["cells"] == records
+    assert len(document["provenance"]["parts"]) == 2
 
 
-def test_lengths_past_the_end_are_measured_once(sweep, monkeypatch):
-    scored = []
+def test_sweep_returns_records_of_results_file(sweep):
+    records = sweep(**INTERRUPTED)
+    (long, short) = sweep(lengths=[16, 8])
+    assert long == records[2]
+    assert short == records[0]
 
-    def counting(*arguments, sum_losses=text_cases.sum_losses):
-        scored.append(arguments)
+
+@pytest.fixture
+def scored(monkeypatch):
+    """Record the arguments of each scoring of a text."""
+    calls = []
+    sum_losses = text_cases.sum_losses
+
+    def record(*arguments):
+        calls.append(arguments)
         return sum_losses(*arguments)
 
-    monkeypatch.setattr(text_cases, "sum_losses", counting)
+    monkeypatch.setattr(text_cases, "sum_losses", record)
+    return calls
+
+
+def test_lengths_past_the_end_are_measured_once(sweep, scored):
     (whole,) = sweep(lengths=[5000])
     tokens = whole["tokens"]
     assert whole["longest_window"] == tokens < 5000
-    cells = sweep(lengths=[64, tokens - 1, tokens, 5000, 9000], strides=[None, 16])
-    by_length = {(cell["length"], cell["stride"]): cell for cell in cells}
-    for stride in (None, 16):
-        last, first = by_length[9000, stride or 9000], by_length[5000, stride or 5000]
-        assert (last["longest_window"], last["loss_bits"]) == (tokens, first["loss_bits"])
-        assert last["mean_context"] == first["mean_context"]
-    assert by_length[64, 64]["longest_window"] == 64
-    # S = 16 has windows of its own at every length up to 5,000; S = L at 64, at all tokens but one
-    # and, measured first, at 5,000, which are those of all tokens.
+    records = sweep(lengths=[64, tokens - 1, tokens, 5000, 9000], strides=[None, 16])
+    by_case = {(record["length"], record["stride"]): record for record in records}
+    pairs = [
+        (by_case[9000, 9000], by_case[5000, 5000]),
+        (by_case[9000, 16], by_case[5000, 16]),
+    ]
+    for longest, past_end in pairs:
+        assert longest["longest_window"] == tokens
+        assert longest["loss_bits"] == past_end["loss_bits"]
+        assert longest["mean_context"] == past_end["mean_context"]
+    assert by_case[64, 64]["longest_window"] == 64
+    # Stride 16 has different windows at each of the four lengths up to 5,000. Windows without
+    # overlap differ at 64, at all tokens but one, and at all tokens, as at 5,000.
     assert len(scored) == 4 + 3
+
+
+def test_length_past_the_end_is_not_measured_again(sweep, scored):
+    (whole,) = sweep(lengths=[5000])
     scored.clear()
-    assert sweep(lengths=[7000])[0]["loss_bits"] == whole["loss_bits"] and not scored
+    (longer,) = sweep(lengths=[7000])
+    assert longer["loss_bits"] == whole["loss_bits"]
+    assert not scored
 
 
-def test_probe_sweep_resumes(sweep, tmp_path, monkeypatch):
+@pytest.fixture
+def probe(tmp_path, monkeypatch):
+    """Return data of the probe ``copy`` and a model trained on them."""
     monkeypatch.setattr(probes, "TOKENS", 4096)
     data = tmp_path / "probe"
     probes.prepare(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
+    return data, train(data, tmp_path / "model", Trained.FLAGS["alibi"])
+
+
+def test_probe_sweep_resumes(sweep, probe, monkeypatch):
+    data, checkpoint = probe
     case = {"data": data, "lengths": [TRAIN_LENGTH]}
-    checkpoint = train(data, tmp_path / "model", Trained.FLAGS["alibi"])
-    cells = sweep(checkpoint, **case)
-    assert [cell["depth"] for cell in cells] == list(probes.DEPTHS)
+    records = sweep(checkpoint, **case)
+    assert [record["depth"] for record in records] == list(probes.DEPTHS)
     monkeypatch.setattr(ProbeCases, "measure", pytest.fail)
-    assert sweep(checkpoint, **case) == cells
+    assert sweep(checkpoint, **case) == records
     with pytest.raises(UserInputError, match="precision"):
         sweep(checkpoint, **case, precision="bf16")
 
 
 def test_memory_passes_between_windows(sweep):
-    def bits_and_context(length, memory):
+    def record_of(length, memory):
         case = {"lengths": [length], "overrides": {"mem_len": memory}}
-        (cell,) = sweep("transformer-xl", f"{length}-{memory}", **case)
-        assert cell.get("memory_length", 0) == memory
-        return cell["loss_bits"], cell["mean_context"]
+        (record,) = sweep("transformer-xl", f"{length}-{memory}", **case)
+        assert record.get("memory_length", 0) == memory
+        return record
 
-    # With a memory of everything nothing is cut off: segments are a way to compute one long window.
-    assert bits_and_context(16, 5000) == pytest.approx(bits_and_context(5000, 5000), abs=1e-5)
-    (some, context), (none, short) = bits_and_context(16, 24), bits_and_context(16, 0)
-    # Behind the first segments a token sees 24 remembered inputs and 1 to 16 of its own segment.
-    assert some != none and 28 < context < 24 + 8.5 and short == pytest.approx(8.5, abs=0.1)
+    # A memory of all tokens cuts nothing off. The segments then compute one long window.
+    segments = record_of(16, 5000)
+    window = record_of(5000, 5000)
+    assert segments["loss_bits"] == pytest.approx(window["loss_bits"], abs=1e-5)
+    assert segments["mean_context"] == pytest.approx(window["mean_context"], abs=1e-5)
+
+    # After the first segments a token sees a memory of 24 inputs and 1 to 16 of its segment.
+    short = record_of(16, 24)
+    without = record_of(16, 0)
+    assert short["loss_bits"] != without["loss_bits"]
+    assert 28 < short["mean_context"] < 24 + 8.5
+    assert without["mean_context"] == pytest.approx(8.5, abs=0.1)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_loss_is_close(sweep, precision):
-    (full,), (half,) = sweep(), sweep(precision=precision, out="half")
+    (full,) = sweep()
+    (half,) = sweep(precision=precision, out="half")
     assert half["precision"] == precision
     assert 0 < abs(half["loss_bits"] - full["loss_bits"]) < 0.02
 
 
-def test_sweep_reads_checkpoints_of_earlier_versions(sweep, trained, tmp_path):
+@pytest.fixture
+def old_checkpoint(trained, tmp_path):
+    """Write a checkpoint of a version without two options, whose optimizer was reset once."""
     state = torch.load(trained("rotary"), weights_only=False)
     history = state["optimizer_history"]
-    history.insert(0, {**history[-1], "num_updates": 7})  # of an optimizer that was reset
-    for option in ("rotary_scaling", "score_scaling"):  # which this one is too old to have
-        del state["cfg"]["model"][option]
+    history.insert(0, {**history[-1], "num_updates": 7})
+    del state["cfg"]["model"]["rotary_scaling"]
+    del state["cfg"]["model"]["score_scaling"]
     torch.save(state, tmp_path / "old.pt")
-    perplexities = []
+    return tmp_path / "old.pt"
+
+
+def test_sweep_reads_checkpoints_of_earlier_versions(sweep, old_checkpoint):
+    perplexities = set()
     for overrides in ({}, {"rotary_scaling": "yarn:2"}, {"score_scaling": "logn"}):
-        case = {"lengths": [64], "overrides": overrides, "out": f"new{len(perplexities)}"}
-        (new,) = sweep("rotary", **case)
-        (old,) = sweep(tmp_path / "old.pt", **case | {"out": f"old{len(perplexities)}"})
-        perplexities.append(new["perplexity"])
-        assert (old["perplexity"], old["updates"]) == (new["perplexity"], 12)
-    assert len(set(perplexities)) == 3
+        case = {"lengths": [64], "overrides": overrides}
+        (new,) = sweep("rotary", f"new{len(perplexities)}", **case)
+        (old,) = sweep(old_checkpoint, f"old{len(perplexities)}", **case)
+        assert old["perplexity"] == new["perplexity"]
+        assert old["updates"] == 12
+        perplexities.add(new["perplexity"])
+    assert len(perplexities) == 3
