@@ -27,11 +27,13 @@ def test_eval_prints_table_of_records(trained, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "100%" in printed.err
     table = printed.out.splitlines()
-    assert "perplexity" in table[0] and "mean ctx" in table[0]
+    assert "perplexity" in table[0]
+    assert "mean ctx" in table[0]
     contexts = printed.out.split("\n\n")[1].splitlines()[2:]
     assert [line.split()[-2] for line in contexts] == 4 * ["16"]
-    for cell, line in zip(cells, table[2:]):
-        assert f"{cell['perplexity']:.2f}" in line and f"{cell['mean_context']:.1f}" in line
+    for cell, line in zip(cells, table[2 : 2 + len(cells)], strict=True):
+        assert f"{cell['perplexity']:.2f}" in line
+        assert f"{cell['mean_context']:.1f}" in line
 
 
 def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
@@ -42,7 +44,8 @@ def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
     record = load_results_file(out)["cells"][2]
     assert record["length"] == record["stride"] == 48
     rows = cells_of(capsys.readouterr().out.split("\n\n")[2])[1:]
-    assert rows[0][0] == "1" and rows[-1][0] == "33–48"
+    assert rows[0][0] == "1"
+    assert rows[-1][0] == "33–48"
     for row, tokens, bits in zip(
         rows, record["position_tokens"], record["position_bits"], strict=True
     ):
@@ -61,7 +64,7 @@ def test_eval_rejects_loss_by_position_of_probe(trained, tmp_path, refuse):
     assert not (tmp_path / "r.json").exists()
 
 
-@pytest.mark.parametrize("percent, expected", [(0, 512), (1, 128), (5, 64), (100, 16)])
+@pytest.mark.parametrize(("percent", "expected"), [(0, 512), (1, 128), (5, 64), (100, 16)])
 def test_effective_context_is_shortest_window_in_tolerance(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
     model = {"checkpoint": "run/model.pt", "subset": "valid", "stride": 8}

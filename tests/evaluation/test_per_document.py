@@ -45,7 +45,8 @@ def documents(sweep, data):
     *(st.integers(1, 20), st.integers(1, 20), st.integers(0, 30), st.integers(31, 50)),
 )
 def test_spans_score_same_tokens_at_every_window(sizes, one, other, score_from, score_to):
-    length, stride = max(one, other), min(one, other)
+    length = max(one, other)
+    stride = min(one, other)
     starts = np.cumsum([0, *sizes[:-1]]).tolist()
     expected = {
         start + place: start
@@ -62,13 +63,14 @@ def test_spans_score_same_tokens_at_every_window(sizes, one, other, score_from, 
         assert [p for w in passes for p in range(w.scored, w.stop)] == list(expected)
         for window in passes:
             begin = expected[window.scored]
-            assert window.start == max(begin, window.start) and window.length <= length
+            assert window.start == max(begin, window.start)
+            assert window.length <= length
             full = window.scored - window.start >= length - stride
             assert full or window.start == begin and score_from < length - stride
 
 
 @pytest.mark.parametrize(
-    "name, length, stride, score_from, overrides",
+    ("name", "length", "stride", "score_from", "overrides"),
     [
         *(("alibi", 32, *case, {}) for case in ((1, 48), (16, 20), (5, 0))),
         # Windows at a start are not merged: these scores depend on the number of keys.
@@ -89,12 +91,16 @@ def test_document_losses_match_model_scores(
     task.load_dataset("valid")
     tokens = torch.cat([line["target"] for line in task.dataset("valid")])
     inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
-    for begin, end, count, bits in zip(
-        STARTS, [*STARTS[1:], len(tokens)], cell["document_tokens"], cell["document_bits"]
-    ):
-        end, nats = min(end, begin + 100), 0.0
+    ends = [*STARTS[1:], len(tokens)]
+    documents_of_cell = zip(
+        STARTS, ends, cell["document_tokens"], cell["document_bits"], strict=True
+    )
+    for begin, end, count, bits in documents_of_cell:
+        end = min(end, begin + 100)
+        nats = 0.0
         for first in range(begin + score_from, end, stride):
-            start, stop = max(begin, first - length + stride), min(end, first + stride)
+            start = max(begin, first - length + stride)
+            stop = min(end, first + stride)
             with torch.no_grad():
                 scores = model.eval()(inputs[None, start:stop])[0][0].log_softmax(1)
             chosen = torch.arange(first - start, stop - start), tokens[first:stop]
@@ -106,7 +112,8 @@ def test_document_losses_match_model_scores(
 
 
 def test_documents_without_range_keep_total_loss(documents):
-    for cell, whole in zip(documents(), documents(out="whole", documents=None)):
+    whole_text = documents(out="whole", documents=None)
+    for cell, whole in zip(documents(), whole_text, strict=True):
         assert cell["loss_bits"] == pytest.approx(whole["loss_bits"], rel=1e-12)
         assert cell["mean_context"] == whole["mean_context"]
         assert cell["bits_per_byte"] == pytest.approx(whole["bits_per_byte"], rel=1e-12)
@@ -117,19 +124,21 @@ def test_documents_without_range_keep_total_loss(documents):
 def test_lengths_strides_and_memories_share_their_tokens(documents):
     cells = documents(score_from=48)
     counts = [cell["document_tokens"] for cell in cells]
-    assert counts == 4 * [counts[0]] and counts[0][:3] == [72, 72, 0]
+    assert counts == 4 * [counts[0]]
+    assert counts[0][:3] == [72, 72, 0]
     assert [cell["min_context"] for cell in cells] == [1, 13, 1, 45]
     assert len({cell["bytes"] for cell in cells}) == 1
     (other,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
     assert other["document_tokens"] == counts[0]
-    assert other["memory_length"] == 24 and other["loss_bits"] != cells[0]["loss_bits"]
+    assert other["memory_length"] == 24
+    assert other["loss_bits"] != cells[0]["loss_bits"]
 
 
 WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
 
 
 @pytest.mark.parametrize(
-    "kind, lines, starts",
+    ("kind", "lines", "starts"),
     [
         ("empty-lines", ["a b end", "a end", "end", "b end", "end", "end", "a end"], [0, 6, 10]),
         ("empty-lines", ["a b end a end end", "b end end"], [0, 6]),  # an item is a document
