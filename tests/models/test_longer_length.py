@@ -1,4 +1,4 @@
-"""A trained model goes on at a longer length, by every method without parameters by length."""
+"""Continuing the training of a model at a longer length or without positions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from alibi_fairseq.errors import explain
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.positions import METHODS
 
-SLOW = set(METHODS) - {"alibi", "learned"}
-EVERY = [pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in sorted(METHODS)]
+#: Methods whose parameters do not depend on the training length.
+CONTINUED = sorted(set(METHODS) - {"learned"})
+EACH = [m if m == "alibi" else pytest.param(m, marks=pytest.mark.slow) for m in CONTINUED]
 
 
 def options(method: str, *changed: str) -> list[str]:
@@ -21,44 +22,57 @@ def options(method: str, *changed: str) -> list[str]:
     return flags
 
 
-@pytest.mark.parametrize("method", EVERY)
+def train_short(method: str, data_bin, folder):
+    """Train at length 16, and return the checkpoint."""
+    in_process("train", data_bin, *options(method), "--save-dir", folder)
+    return folder / "checkpoint_last.pt"
+
+
+def train_longer(method: str, data_bin, start, folder):
+    """Continue training at length 64 for an update that changes almost nothing."""
+    longer = options(method, "--tokens-per-sample", "64", "--max-update", "1", "--lr", "1e-9")
+    start_flags = ("--finetune-from-model", start, "--save-dir", folder)
+    in_process("train", data_bin, *longer, *start_flags)
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.mark.parametrize("method", EACH)
 def test_training_continues_at_four_times_the_length(method, data_bin, tmp_path):
-    in_process("train", data_bin, *options(method), "--save-dir", tmp_path / "short")
-    start = tmp_path / "short" / "checkpoint_last.pt"
-    longer = ("--tokens-per-sample", "64", "--max-update", "1", "--lr", "1e-9")
-    more = [*options(method, *longer), "--finetune-from-model", start]
-    if method == "learned":
-        with pytest.raises(Exception) as refused:
-            in_process("train", data_bin, *more, "--save-dir", tmp_path / "long")
-        assert "embed_positions" in explain(refused.value)
-        return
-    in_process("train", data_bin, *more, "--save-dir", tmp_path / "long")
-    before, after = (
-        load_checkpoint(folder / "checkpoint_last.pt", data_bin)
-        for folder in (tmp_path / "short", tmp_path / "long")
-    )
-    assert (before.facts["train_length"], after.facts["train_length"]) == (16, 64)
+    short = train_short(method, data_bin, tmp_path / "short")
+    longer = train_longer(method, data_bin, short, tmp_path / "long")
+    before = load_checkpoint(short, data_bin)
+    after = load_checkpoint(longer, data_bin)
+    assert before.facts["train_length"] == 16
+    assert after.facts["train_length"] == 64
     assert after.facts["updates"] == 1
-    for (name, one), other in zip(
-        before.decoder.named_parameters(), after.decoder.parameters(), strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-6, msg=name)
+    after_parameters = dict(after.decoder.named_parameters())
+    for name, parameter in before.decoder.named_parameters():
+        torch.testing.assert_close(after_parameters[name], parameter, rtol=0, atol=1e-6, msg=name)
+
+
+def test_learned_positions_cannot_continue_at_another_length(data_bin, tmp_path):
+    short = train_short("learned", data_bin, tmp_path / "short")
+    with pytest.raises(Exception, match="Cannot load model parameters") as raised:
+        train_longer("learned", data_bin, short, tmp_path / "long")
+    assert "embed_positions" in explain(raised.value)
 
 
 def test_rotary_model_continues_without_positions(data_bin, tmp_path):
-    """DroPE: the weights are taken as they are, and optimizer and schedule start anew."""
-    in_process("train", data_bin, *options("rotary"), "--save-dir", tmp_path / "rotary")
-    start = tmp_path / "rotary" / "checkpoint_last.pt"
-    more = [*options("none", "--max-update", "1", "--lr", "1e-9"), "--finetune-from-model", start]
-    in_process("train", data_bin, *more, "--save-dir", tmp_path / "none")
-    dropped = load_checkpoint(tmp_path / "none" / "checkpoint_last.pt", data_bin)
-    assert (dropped.facts["position_method"], dropped.facts["updates"]) == ("none", 1)
-    overridden = load_checkpoint(start, data_bin, overrides={"position_method": "none"})
+    """DroPE: the weights are loaded, and optimizer and schedule start anew."""
+    start = train_short("rotary", data_bin, tmp_path / "rotary")
+    flags = options("none", "--max-update", "1", "--lr", "1e-9")
+    folder = tmp_path / "none"
+    in_process("train", data_bin, *flags, "--finetune-from-model", start, "--save-dir", folder)
+    dropped = load_checkpoint(folder / "checkpoint_last.pt", data_bin)
+    assert dropped.facts["position_method"] == "none"
+    assert dropped.facts["updates"] == 1
+
     rotary = load_checkpoint(start, data_bin)
+    overridden = load_checkpoint(start, data_bin, overrides={"position_method": "none"})
     tokens = torch.arange(4, 20)[None]
     with torch.no_grad():
-        found, expected, before = (
-            model.decoder(tokens)[0] for model in (dropped, overridden, rotary)
-        )
+        found = dropped.decoder(tokens)[0]
+        expected = overridden.decoder(tokens)[0]
+        with_positions = rotary.decoder(tokens)[0]
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    assert (found - before).abs().max() > 1e-3
+    assert (found - with_positions).abs().max() > 1e-3
