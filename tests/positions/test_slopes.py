@@ -1,4 +1,4 @@
-"""ALiBi with trainable, random and given slopes."""
+"""ALiBi with trainable, random, and given slopes."""
 
 from __future__ import annotations
 
@@ -38,32 +38,50 @@ GIVEN = "3.7,1e-4,0.123456,0.9,0.5,0.01,0.3,0.07"
 WITHOUT_BIAS = "0.5,0,0.25,0,0.0,0.125,-0.0,0.0625"  # in half of the heads
 
 
+def numbers_of(slopes: str) -> torch.Tensor:
+    numbers = [float(word) for word in slopes.split(",")]
+    return torch.tensor(numbers).double()
+
+
+def attention_in_float64(q, k, v, slopes, window: int = 0):
+    """Compute attention from the formula; the queries are the last positions."""
+    queries = q.shape[2]
+    keys = k.shape[2]
+    distance = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
+    hidden = distance < 0
+    if window:
+        hidden = hidden | (distance >= window)
+    scores = q @ k.mT / q.shape[-1] ** 0.5 - slopes.view(-1, 1, 1) * distance
+    return scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+
+
 @pytest.mark.parametrize("cached", [0, 170])
-@pytest.mark.parametrize(
-    ("slopes", "backend"),
-    [
-        *(("trainable", name) for name in ("eager", "sdpa")),
-        *((GIVEN, name) for name in ("eager", "sdpa", "fold", "skipping", "auto")),
-        *((WITHOUT_BIAS, name) for name in ("eager", "sdpa", "fold", "skipping", "auto")),
-    ],
-)
-def test_values_and_gradients_match_formula(slopes, backend, cached):
+@pytest.mark.parametrize("slopes", [GIVEN, WITHOUT_BIAS])
+@pytest.mark.parametrize("backend", ["eager", "sdpa", "fold", "skipping", "auto"])
+def test_given_slopes_match_formula(slopes, backend, cached):
     call = Call(cached=cached)
-    module = method(slopes)
     q, k, v, _ = call.tensors()
     inputs = [x.requires_grad_() for x in (q, k, v)]
-    if module.log_slopes is None:
-        exact = [x.detach().double().requires_grad_() for x in inputs]
-        numbers = torch.tensor([float(word) for word in slopes.split(",")]).double()
-    else:
-        with torch.no_grad():
-            module.log_slopes += torch.linspace(-1, 1, 8)
-        inputs.append(module.log_slopes)
-        exact = [x.detach().double().requires_grad_() for x in inputs]
-        numbers = exact[3].exp()
-    distance = torch.arange(cached, call.keys)[:, None] - torch.arange(call.keys)
-    scores = exact[0] @ exact[1].mT / call.width**0.5 - numbers.view(-1, 1, 1) * distance
-    expected = scores.masked_fill(distance < 0, -torch.inf).softmax(-1) @ exact[2]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    expected = attention_in_float64(*exact, numbers_of(slopes))
+    mask = FutureMask(method(slopes).bias(0, call.keys), call.length, call.keys)
+    out, _ = attend(q, k, v, mask, backend=backend, strict=True)
+    assert (out - expected).abs().max() < 5e-6 * expected.abs().max()
+    assert_same_gradients(out, expected, inputs, exact)
+
+
+@pytest.mark.parametrize("cached", [0, 170])
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_trainable_slopes_match_formula(backend, cached):
+    call = Call(cached=cached)
+    module = method("trainable")
+    with torch.no_grad():
+        module.log_slopes += torch.linspace(-1, 1, 8)
+    q, k, v, _ = call.tensors()
+    inputs = [x.requires_grad_() for x in (q, k, v)] + [module.log_slopes]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    exact_q, exact_k, exact_v, exact_log_slopes = exact
+    expected = attention_in_float64(exact_q, exact_k, exact_v, exact_log_slopes.exp())
     mask = FutureMask(module.bias(0, call.keys), call.length, call.keys)
     out, _ = attend(q, k, v, mask, backend=backend, strict=True)
     assert (out - expected).abs().max() < 5e-6 * expected.abs().max()
@@ -72,7 +90,7 @@ def test_values_and_gradients_match_formula(slopes, backend, cached):
 
 @pytest.mark.parametrize("scale", ["none", "4", "dynamic"])
 def test_heads_without_bias_are_not_skipped(scale):
-    """The certificate of the others is what it is without them."""
+    """The windows of the other heads are the same as without these heads."""
     module = method("0.5,0,0.25,-0.0", heads=4, alibi_scale=scale)
     call = Call(heads=4, length=500)
     q, k, _, _ = call.tensors()
@@ -83,23 +101,24 @@ def test_heads_without_bias_are_not_skipped(scale):
     assert torch.equal(windows[:, ::2], biased)
     if scale == "none":
         assert (biased < 500).all()
-    share = typical_fraction(slopes.tolist(), 500, 500)
-    alone = typical_fraction(slopes[::2].tolist(), 500, 500)
-    assert share == pytest.approx((1 + alone) / 2)
+
+
+def test_heads_without_bias_count_fully_in_typical_fraction():
+    slopes = [0.5, 0.0, 0.25, -0.0]
+    biased = typical_fraction([0.5, 0.25], 500, 500)
+    assert typical_fraction(slopes, 500, 500) == pytest.approx((1 + biased) / 2)
 
 
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
 def test_heads_without_bias_respect_window(name):
-    """With an attention window the heads without a bias weigh all visible keys by content alone."""
+    """In an attention window, heads without a bias weigh all visible keys by content alone."""
     call = Call(window=90)
     q, k, v, _ = call.tensors()
     bias = method(WITHOUT_BIAS).bias(0, call.keys)
-    found, _ = attend(q, k, v, FutureMask(bias, 300, 300, window=90), backend=name)
-    numbers = torch.tensor([float(word) for word in WITHOUT_BIAS.split(",")]).double()
-    distance = torch.arange(300)[:, None] - torch.arange(300)
-    scores = q.double() @ k.double().mT / 4 - numbers.view(-1, 1, 1) * distance
-    hidden = (distance < 0) | (distance >= 90)
-    expected = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v.double()
+    mask = FutureMask(bias, call.length, call.keys, window=90)
+    found, _ = attend(q, k, v, mask, backend=name)
+    slopes = numbers_of(WITHOUT_BIAS)
+    expected = attention_in_float64(q.double(), k.double(), v.double(), slopes, window=90)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
 
 
@@ -120,66 +139,103 @@ def test_heads_without_bias_are_not_exported():
         conversion.describe(decoder, "alibi", 32)
 
 
-def test_trainable_slopes_on_every_backend():
+def test_trainable_slopes_start_at_those_of_the_paper():
+    torch.testing.assert_close(slopes_of(method("trainable", 12)), alibi_slopes(12))
+
+
+def test_trainable_slopes_are_exponentials_of_parameters():
     module = method("trainable", 12)
-    torch.testing.assert_close(slopes_of(module), alibi_slopes(12))
     with torch.no_grad():
         module.log_slopes += 0.3
     torch.testing.assert_close(slopes_of(module), alibi_slopes(12) * math.exp(0.3))
+
+
+def test_interpolation_divides_trainable_slopes():
     halved = method("trainable", 12, alibi_scale="2")
     torch.testing.assert_close(slopes_of(halved), alibi_slopes(12) / 2)
-    torch.testing.assert_close(
-        halved.bias(0, 9).at(torch.tensor([5]))[:, 0], -alibi_slopes(12) * 2.5
-    )
+    bias = halved.bias(0, 9).at(torch.tensor([5]))[:, 0]
+    torch.testing.assert_close(bias, -alibi_slopes(12) / 2 * 5)
 
 
 def test_random_slopes_are_exponential_with_paper_mean():
     mean = alibi_slopes(8).mean().item()
     drawn = torch.tensor([random_slopes(8, mean, seed) for seed in range(2000)]).double()
     assert drawn.mean().item() == pytest.approx(mean, rel=0.03)
-    for share in (0.1, 0.5, 0.9):
-        quantile = -mean * math.log(1 - share)
-        assert (drawn < quantile).double().mean().item() == pytest.approx(share, abs=0.02)
+    for probability in (0.1, 0.5, 0.9):
+        quantile = -mean * math.log(1 - probability)
+        fraction_below = (drawn < quantile).double().mean().item()
+        assert fraction_below == pytest.approx(probability, abs=0.02)
+
+
+def test_random_slopes_depend_on_seed():
     generator = random.Random(7)
+    mean = alibi_slopes(8).mean().item()
     expected = [generator.expovariate(1 / mean) for _ in range(8)]
-    assert slopes_of(method("random", seed=7)).tolist() == pytest.approx(expected)
-    assert slopes_of(method("random", seed=7)).tolist() != slopes_of(method("random")).tolist()
+    drawn = slopes_of(method("random", seed=7)).tolist()
+    assert drawn == pytest.approx(expected)
+    assert slopes_of(method("random")).tolist() != drawn
 
 
-def test_checkpoint_holds_slopes(tmp_path):
-    data = write_corpus(tmp_path, train=300, valid=50)
-    paper = alibi_slopes(2, 4)
+def train(folder: Path, slopes: str, *flags: str) -> Path:
+    """Train a model with two heads and ``--alibi-bias-max 4``, and return its checkpoint."""
+    if not (folder / "dict.txt").exists():
+        write_corpus(folder, train=300, valid=50)
+    command = ["--alibi-bias-max", "4", *FLAGS.split(), "--alibi-slopes", slopes, *flags]
+    run_train(folder, folder / "model", *command)
+    return folder / "model" / "checkpoint_last.pt"
+
+
+def load(path: Path):
+    """Return the slopes of a checkpoint, and the name of its method in results."""
+    (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    return slopes_of(model.decoder.embed_positions), position_method(cfg.model)
+
+
+def test_checkpoint_holds_given_slopes(tmp_path):
     file = tmp_path / "slopes.txt"
     file.write_text("0.75\n0.2\n", encoding="utf-8")
-    flags = ["--alibi-bias-max", "4", *FLAGS.split()]
-    found = {}
-    for name in (str(file), "random", "trainable"):
-        folder = tmp_path / "model" / Path(name).stem
-        run_train(data, folder, "--alibi-slopes", name, *flags, "--seed", "3")
-        file.unlink(missing_ok=True)
-        path = str(folder / "checkpoint_last.pt")
-        (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([path])
-        slopes = slopes_of(model.decoder.embed_positions)
-        found[position_method(cfg.model)] = slopes
-    assert found["alibi_given_slopes"].tolist() == pytest.approx([0.75, 0.2])
-    drawn = random_slopes(2, paper.mean().item(), 3)
-    assert found["alibi_random_slopes"].tolist() == pytest.approx(drawn)
-    trained = found["alibi_trainable_slopes"]
-    assert (trained != paper).all() and ((trained / paper - 1).abs() < 0.1).all()
+    checkpoint = train(tmp_path, str(file))
+    file.unlink()
+    slopes, name = load(checkpoint)
+    assert slopes.tolist() == pytest.approx([0.75, 0.2])
+    assert name == "alibi_given_slopes"
 
-    # The seed drew the slopes, so another one would be another model.
-    flags += ["--alibi-slopes", "random", "--max-update", "3"]
+
+def test_checkpoint_holds_random_slopes(tmp_path):
+    slopes, name = load(train(tmp_path, "random", "--seed", "3"))
+    drawn = random_slopes(2, alibi_slopes(2, 4).mean().item(), 3)
+    assert slopes.tolist() == pytest.approx(drawn)
+    assert name == "alibi_random_slopes"
+
+
+def test_training_with_random_slopes_rejects_another_seed(tmp_path):
+    """The seed determines the slopes, so another seed would mean another model."""
+    train(tmp_path, "random", "--seed", "3")
     with pytest.raises(UserInputError, match="--seed 3 and .* --seed 4"):
-        run_train(data, tmp_path / "model" / "random", *flags, "--seed", "4")
+        train(tmp_path, "random", "--seed", "4", "--max-update", "3")
 
 
-def test_option_reads_file(tmp_path):
-    for text in ("0.5 0.25\n0.125", "0.5,0.25,\n0.125\n"):
-        (tmp_path / "slopes").write_text(text, encoding="utf-8")
-        assert slopes_option(str(tmp_path / "slopes")) == "0.5,0.25,0.125"
-    for kept in ("paper", "trainable", "random", "0.5,0.25", "1e-3"):
-        assert slopes_option(kept) == kept
+def test_checkpoint_holds_trained_slopes(tmp_path):
+    slopes, name = load(train(tmp_path, "trainable"))
+    paper = alibi_slopes(2, 4)
+    assert (slopes != paper).all()
+    assert ((slopes / paper - 1).abs() < 0.1).all()
+    assert name == "alibi_trainable_slopes"
+
+
+@pytest.mark.parametrize("text", ["0.5 0.25\n0.125", "0.5,0.25,\n0.125\n"])
+def test_option_reads_file(tmp_path, text):
+    (tmp_path / "slopes").write_text(text, encoding="utf-8")
+    assert slopes_option(str(tmp_path / "slopes")) == "0.5,0.25,0.125"
+
+
+@pytest.mark.parametrize("text", ["paper", "trainable", "random", "0.5,0.25", "1e-3"])
+def test_option_keeps_names_and_numbers(text):
+    assert slopes_option(text) == text
+
+
+def test_option_rejects_missing_and_binary_files(tmp_path):
     (tmp_path / "picture").write_bytes(b"\xff\xfe\x00")
-    for bad in ("none.txt", str(tmp_path / "picture")):
+    for path in ("none.txt", str(tmp_path / "picture")):
         with pytest.raises(UserInputError, match="--alibi-slopes"):
-            slopes_option(bad)
+            slopes_option(path)
