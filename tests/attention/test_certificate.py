@@ -1,4 +1,4 @@
-"""Skipping never changes a result by more than rounding, whatever the queries and keys are."""
+"""Skipping changes no result by more than rounding, for any queries and keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(Health
 
 
 def gradients(attention, inputs, grad):
-    """Output of a function of q, k and v, and its gradients."""
+    """Return the output of a function of q, k, and v, and its gradients."""
     leaves = [x.clone().requires_grad_() for x in inputs]
     out = attention(*leaves)
     return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
@@ -56,10 +56,9 @@ def dense(q, k, v):
 def test_skipping_matches_dense_attention(
     seed, heads, length, cached, size, outliers, far_match, common
 ):
-    """Also where single keys are huge, or the best match of every query is the farthest key."""
+    """Some keys may be huge, and the best match of every query may be the farthest key."""
     generator = torch.Generator().manual_seed(seed)
-    shape = (1, heads, length + cached, 16)
-    q, k, v, grad = (torch.randn(shape, generator=generator).double() for _ in range(4))
+    q, k, v, grad = torch.randn(4, 1, heads, length + cached, 16, generator=generator).double()
     q = size * q[:, :, cached:]
     grad = grad[:, :, cached:]
     k = k + common * torch.randn(1, heads, 1, 16, generator=generator).double()
@@ -67,16 +66,20 @@ def test_skipping_matches_dense_attention(
         k[:, :, :: max(1, length // 3)] *= 50
     if far_match:
         k[:, :, 0] = 5 * q.mean(dim=2)
-    found, expected = (gradients(f, (q, k, v), grad) for f in (skipping, dense))
-    # Scores are sums of products: their rounding, as large as they are, is all that may differ.
-    scores = max(1.0, (q.norm(dim=-1).max() * k.norm(dim=-1).max() / 4).item())
-    # A gradient is a sum of products too, and may cancel to nothing.
-    products = (grad.norm(dim=-1).max() * v.norm(dim=-1).max()).item()
-    largest = max(q.abs().max().item(), k.abs().max().item())
-    sizes = (1.0, products * largest, products * largest, 1.0)
-    for a, b, size in zip(found, expected, sizes, strict=True):
-        size = max(b.abs().max().item(), size)
-        assert (a - b).abs().max().item() <= 1e-13 * scores * size
+    found = gradients(skipping, (q, k, v), grad)
+    expected = gradients(dense, (q, k, v), grad)
+
+    # Only rounding may differ. That of scores is proportional to them. Gradients are sums that may
+    # cancel, so their rounding is proportional to the products and not to the sums.
+    largest_score = max(1.0, (q.norm(dim=-1).max() * k.norm(dim=-1).max() / 4).item())
+    largest_product = (grad.norm(dim=-1).max() * v.norm(dim=-1).max()).item()
+    largest_input = max(q.abs().max().item(), k.abs().max().item())
+    input_gradient = largest_product * largest_input
+    magnitudes = (1.0, input_gradient, input_gradient, 1.0)  # of the output, dq, dk, and dv
+    for ours, theirs, magnitude in zip(found, expected, magnitudes, strict=True):
+        magnitude = max(theirs.abs().max().item(), magnitude)
+        error = (ours - theirs).abs().max().item()
+        assert error <= 1e-13 * largest_score * magnitude
 
 
 @settings(FEW, max_examples=12)
@@ -86,17 +89,20 @@ def test_skipping_matches_dense_attention(
     heads=st.sampled_from([4, 8, 12]),
 )
 def test_skipped_keys_weigh_less_than_rounding(seed, size, heads):
-    """The statement of the certificate itself, on the exact weights."""
+    """The guarantee of the certificate, compared with exact weights."""
     generator = torch.Generator().manual_seed(seed)
-    q, k = (size * torch.randn(2, heads, 400, 16, generator=generator) for _ in range(2))
+    q, k = size * torch.randn(2, 2, heads, 400, 16, generator=generator)
     slopes = alibi_slopes(heads)
     windows = certify(q, k, slopes).windows  # (B, H)
-    distance = torch.arange(400)[:, None] - torch.arange(400)
-    scores = q.double() @ k.double().transpose(2, 3) / 4 - slopes.double().view(-1, 1, 1) * distance
+
+    positions = torch.arange(400)
+    distance = positions[:, None] - positions
+    products = q.double() @ k.double().transpose(2, 3) / 4
+    scores = products - slopes.double().view(-1, 1, 1) * distance
     weights = torch.softmax(scores.masked_fill(distance < 0, -math.inf), dim=-1)
     outside = distance > windows[..., None, None]
-    share = (weights * outside).sum(-1)
-    assert share.max() < torch.finfo(torch.float32).eps / 8
+    skipped_weight = (weights * outside).sum(-1)
+    assert skipped_weight.max() < torch.finfo(torch.float32).eps / 8
     if size < 3:
         assert outside.any(), "nothing was skipped, so nothing was tested"
 
@@ -105,31 +111,60 @@ def windows_of(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     return certify(q, k, alibi_slopes(8)).windows[0]  # (H,)
 
 
-def test_windows_depend_on_slope_type_and_head():
+@pytest.fixture
+def long_call():
+    """Return q and k of 8 heads and 2,000 tokens."""
     q, k, _, _ = Call(length=2000, batch=1).tensors()
-    found = windows_of(q, k)
-    narrow = windows_of(q.bfloat16(), k.bfloat16())
-    assert (found.diff() >= 0).all() and found[0] < 80
-    assert (narrow <= found).all() and narrow[0] < found[0]
-    # Softmax does not see what all keys have in common; trained keys have much.
-    assert (windows_of(q, k + 7) - found).abs().max() <= 1
+    return q, k
+
+
+def test_windows_grow_as_slopes_shrink(long_call):
+    windows = windows_of(*long_call)
+    assert (windows.diff() >= 0).all()
+    assert windows[0] < 80
+
+
+def test_windows_are_narrower_in_bf16(long_call):
+    q, k = long_call
+    windows = windows_of(q, k)
+    in_bf16 = windows_of(q.bfloat16(), k.bfloat16())
+    assert (in_bf16 <= windows).all()
+    assert in_bf16[0] < windows[0]
+
+
+def test_windows_ignore_common_part_of_keys(long_call):
+    """Softmax ignores a part that all keys share. In trained keys it is large."""
+    q, k = long_call
+    difference = windows_of(q, k + 7) - windows_of(q, k)
+    assert difference.abs().max() <= 1
+
+
+def test_large_queries_widen_window_of_their_head_only(long_call):
+    q, k = long_call
+    expected = windows_of(q, k).tolist()
+    expected[1] = 2000
     q[0, 1] *= 100
-    assert windows_of(q, k).tolist() == [found[0], 2000, *found[2:]]
-    for bad in (math.inf, math.nan, 1e30):  # no certificate means the full range
-        k[0, 3, 7, 2] = bad
-        assert windows_of(q, k)[3] == 2000
+    assert windows_of(q, k).tolist() == expected
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, 1e30])
+def test_head_without_certificate_has_full_window(long_call, value):
+    q, k = long_call
+    k[0, 3, 7, 2] = value
+    assert windows_of(q, k)[3] == 2000
 
 
 def test_bound_holds_for_nearly_equal_scores():
-    """All keys are equal, so that no score exceeds the query's own, and all of them are large."""
+    """All keys are equal, so no score exceeds the query's own, and all scores are large."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
-        q, key = (100 * torch.randn(1, 1, 1, 16, generator=generator) for _ in range(2))
-        assert certify(q, key.expand(1, 1, 50, 16), torch.ones(1)).rise.item() >= 0
+        q, key = 100 * torch.randn(2, 1, 1, 1, 16, generator=generator)
+        certificate = certify(q, key.expand(1, 1, 50, 16), torch.ones(1))
+        assert certificate.rise.item() >= 0
 
 
 def test_adjacent_heads_with_equal_windows_share_call():
-    """Windows in whole blocks of 64; apart from those whose exponents may overflow."""
+    """Windows are whole blocks of 64. A head whose exponents may overflow is separate."""
     windows = torch.tensor([64.0, 1, 65, 100, 128, 900, 301])
     rise = torch.tensor([0.0, 0, 0, 0, math.nan, 0, 0])
     order = [1, 0, 2, 3, 4, 6, 5]
@@ -140,15 +175,21 @@ def test_adjacent_heads_with_equal_windows_share_call():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", [3, 30, 100])
 def test_large_queries_and_keys_in_half_precision(size, dtype):
-    """Without subtracting the row's maximum the exponents overflow from a size of about 10 on."""
+    """Without subtracting the row's maximum, exponents overflow from a size of about 10 on."""
     generator = torch.Generator().manual_seed(size)
-    q, k, v, grad = (torch.randn(1, 8, 400, 16, generator=generator) for _ in range(4))
-    q, k, v, grad = (x.to(dtype) for x in (size * q, size * k, v, grad))
+    q = size * torch.randn(1, 8, 400, 16, generator=generator)
+    k = size * torch.randn(1, 8, 400, 16, generator=generator)
+    v = torch.randn(1, 8, 400, 16, generator=generator)
+    grad = torch.randn(1, 8, 400, 16, generator=generator)
+    q, k, v, grad = (x.to(dtype) for x in (q, k, v, grad))
     k[:, :, 0] = size * q[:, :, 200:].mean(2).sign()  # a far key that many queries score highest
     found = gradients(skipping, (q, k, v), grad)
-    assert all(x.isfinite().all() for x in found)
     expected = gradients(dense, (q.double(), k.double(), v.double()), grad.double())
-    # Scores grow with size²; their rounding, relative to 1, is an error of the weights.
-    eps = torch.finfo(torch.float32).eps * max(1, 16 * size**2) + 2 * torch.finfo(dtype).eps
+
+    # Scores grow with size². Their rounding, relative to 1, is an error of the weights.
+    rounding_of_scores = torch.finfo(torch.float32).eps * max(1, 16 * size**2)
+    rounding = rounding_of_scores + 2 * torch.finfo(dtype).eps
     for ours, theirs in zip(found, expected, strict=True):
-        assert (ours - theirs).abs().max() <= 4 * eps * theirs.abs().max().clamp(min=1)
+        assert ours.isfinite().all()
+        largest = theirs.abs().max().clamp(min=1)
+        assert (ours - theirs).abs().max() <= 4 * rounding * largest
