@@ -1,4 +1,4 @@
-"""Rotary and its options against transformers' frequencies and GPT-NeoX, and complex numbers."""
+"""Rotary embeddings compared with transformers and with products of complex numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from alibi_fairseq.positions import PositionConfig, build_position_method
 CPU = torch.device("cpu")
 LENGTH = 32
 HEAD_DIM = 16
-THEIR_NAMES = {
-    **{"none": "linear", "pi": "linear", "ntk": "dynamic", "yarn": "yarn"},
-    **{"llama3": "llama3", "longrope": "longrope"},
-}
+#: Names of transformers for scalings with another name.
+THEIR_NAMES = {"none": "linear", "pi": "linear", "ntk": "dynamic"}
 
 
 def rotary(heads: int = 1, head_dim: int = HEAD_DIM, length: int = LENGTH, **options):
@@ -37,8 +35,10 @@ def factors(pairs: int) -> dict[str, list[float]]:
 
 def longrope_options(pairs: int) -> dict[str, str]:
     """Return the same lists as model options."""
+    lists = factors(pairs)
     return {
-        f"longrope_{key}s": ",".join(map(str, numbers)) for key, numbers in factors(pairs).items()
+        "longrope_short_factors": ",".join(map(str, lists["short_factor"])),
+        "longrope_long_factors": ",".join(map(str, lists["long_factor"])),
     }
 
 
@@ -52,16 +52,24 @@ def theirs(
     percent: float = 1.0,
     **more,
 ) -> GPTNeoXConfig:
-    """Their NTK is dynamic alone: with a factor of 1 the base grows by the ratio of the lengths."""
-    parameters = {"rope_type": THEIR_NAMES.get(kind, kind), "rope_theta": base, **more}
-    parameters["partial_rotary_factor"] = percent
-    parameters["factor"] = 1.0 if kind == "ntk" else factor
+    """Return transformers' configuration of a scaling.
+
+    Their NTK is always dynamic. With a factor of 1 the base grows by the ratio of the lengths.
+    """
+    parameters = {
+        "rope_type": THEIR_NAMES.get(kind, kind),
+        "rope_theta": base,
+        "partial_rotary_factor": percent,
+        "factor": 1.0 if kind == "ntk" else factor,
+        **more,
+    }
     if kind in ("yarn", "llama3", "longrope"):
         parameters["original_max_position_embeddings"] = length
     if kind == "llama3":
-        parameters = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, **parameters}
+        parameters.setdefault("low_freq_factor", 1.0)
+        parameters.setdefault("high_freq_factor", 4.0)
     if kind == "longrope":
-        parameters |= factors(int(head_dim * percent) // 2)
+        parameters.update(factors(int(head_dim * percent) // 2))
     return GPTNeoXConfig(
         hidden_size=heads * head_dim,
         num_attention_heads=heads,
@@ -85,26 +93,27 @@ def test_values_and_gradients_equal_gpt_neox(option, percent, heads, start):
     kind = option.partition(":")[0]
     tokens = 4 * LENGTH
     if kind == "ntk" and start:
-        pytest.skip("theirs goes by the length of the text")
+        pytest.skip("transformers' base depends on the length of the text, not on the positions")
     q, k = torch.randn(2, 2, heads, tokens, HEAD_DIM).requires_grad_()
     factor = 1.0 if option == "none" else 4.0
-    embedding = GPTNeoXRotaryEmbedding(
-        theirs(kind, factor, heads=heads, base=500.0, percent=percent)
-    )
+    config = theirs(kind, factor, heads=heads, base=500.0, percent=percent)
     positions = torch.arange(start, start + tokens)[None]
-    expected = apply_rotary_pos_emb(q, k, *embedding(q, positions))
+    cos, sin = GPTNeoXRotaryEmbedding(config)(q, positions)
+    expected_q, expected_k = apply_rotary_pos_emb(q, k, cos, sin)
+
     options = {"rotary_scaling": option, "rotary_base": 500.0, "rotary_percent": percent}
     if kind == "longrope":
-        options |= longrope_options(int(HEAD_DIM * percent) // 2)
-    found = rotary(heads, **options).rotation(start, tokens, CPU)(q, k)
-    for ours_x, theirs_x, x in zip(found, expected, (q, k)):
-        torch.testing.assert_close(ours_x, theirs_x)
-        assert_same_gradients(ours_x, theirs_x, [x])
+        options.update(longrope_options(int(HEAD_DIM * percent) // 2))
+    found_q, found_k = rotary(heads, **options).rotation(start, tokens, CPU)(q, k)
+    torch.testing.assert_close(found_q, expected_q)
+    torch.testing.assert_close(found_k, expected_k)
+    assert_same_gradients(found_q, expected_q, [q])
+    assert_same_gradients(found_k, expected_k, [k])
 
 
 @pytest.mark.parametrize("start", [0, 1000])
 @pytest.mark.parametrize(
-    "options, pairs, pair_dim",
+    ("options", "pairs", "pair_dim"),
     [
         ({}, 8, 16),
         ({"rotary_base": 500000.0}, 8, 16),
@@ -133,45 +142,64 @@ def test_values_and_gradients_equal_complex_products(options, pairs, pair_dim, s
     torch.testing.assert_close(ours, reference, rtol=0, atol=1e-6 * (start + 50))
 
 
-def test_unrotated_features_are_unchanged():
-    q = torch.randn(1, 2, 9, HEAD_DIM).bfloat16()
-    for options, kept in (
-        ({"rotary_percent": 0.25}, range(4, 16)),
+@pytest.mark.parametrize(
+    ("options", "unrotated"),
+    [
+        ({"rotary_percent": 0.25}, [*range(4, 16)]),
         ({"p_rope": 0.5}, [4, 5, 6, 7, 12, 13, 14, 15]),
-    ):
-        found, _ = rotary(2, **options).rotation(3, 9, CPU)(q, q)
-        same = (found == q).all(dim=2).all(dim=1)[0]
-        assert same.nonzero().flatten().tolist() == list(kept)
+    ],
+)
+def test_unrotated_features_are_unchanged(options, unrotated):
+    q = torch.randn(1, 2, 9, HEAD_DIM).bfloat16()
+    rotated, _ = rotary(2, **options).rotation(3, 9, CPU)(q, q)
+    is_unchanged = (rotated == q).all(dim=2).all(dim=1)[0]
+    assert is_unchanged.nonzero().flatten().tolist() == unrotated
 
 
 def test_angles_keep_precision_in_bf16():
-    # In bf16 positions past 256 are no longer integers; only the result may be rounded.
+    # In bf16, positions past 256 are no longer integers. Only the result may be rounded.
     q = torch.randn(1, 1, 1, HEAD_DIM)
-    at = [rotary().rotation(16383, 1, CPU)(x, x)[0] for x in (q, q.bfloat16())]
-    assert at[1].dtype == torch.bfloat16
-    torch.testing.assert_close(at[1].float(), at[0], rtol=0.02, atol=0.02)
+    rotation = rotary().rotation(16383, 1, CPU)
+    expected, _ = rotation(q, q)
+    found, _ = rotation(q.bfloat16(), q.bfloat16())
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0])
 @pytest.mark.parametrize("percent", [1.0, 0.5])
 @pytest.mark.parametrize("length", [16, 512, 8192])
-@pytest.mark.parametrize("kind", ["none", "pi", "ntk", "yarn", "llama3", "longrope"])
-def test_frequencies_equal_transformers(kind, length, percent, base):
+@pytest.mark.parametrize("head_dim", [8, 64, 128])
+def test_frequencies_equal_transformers(head_dim, length, percent, base):
+    config = theirs("none", 1.0, length, head_dim, base=base, percent=percent)
+    expected, _ = expected_frequencies(config, length)
+    method = rotary(1, head_dim, length, rotary_base=base, rotary_percent=percent)
+    frequencies, scale = method.frequencies(7, CPU)
+    torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
+    assert scale == 1.0
+
+
+@pytest.mark.parametrize("base", [10000.0, 500000.0])
+@pytest.mark.parametrize("percent", [1.0, 0.5])
+@pytest.mark.parametrize("length", [16, 512, 8192])
+@pytest.mark.parametrize("kind", ["pi", "ntk", "yarn", "llama3", "longrope"])
+def test_scaled_frequencies_equal_transformers(kind, length, percent, base):
     for head_dim in (8, 64, 128):
         options = {"rotary_base": base, "rotary_percent": percent}
         if kind == "longrope":
-            options |= longrope_options(int(head_dim * percent) // 2)
-        for factor in (1.0,) if kind == "none" else (1.0, 1.5, 8.0, 32.0):
+            options.update(longrope_options(int(head_dim * percent) // 2))
+        for factor in (1.0, 1.5, 8.0, 32.0):
             config = theirs(kind, factor, length, head_dim, base=base, percent=percent)
             keys = int(factor * length)
-            expected, size = expected_frequencies(config, keys)
-            cases = [(f"{kind}:{factor}", keys), (f"{kind}:dynamic", keys)]
-            cases = {"none": [("none", 7)], "longrope": cases[:1]}.get(kind, cases)
-            for given, at in cases:
-                method = rotary(1, head_dim, length, rotary_scaling=given, **options)
-                found, ours_size = method.frequencies(at, CPU)
-                torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
-                assert ours_size == pytest.approx(size, rel=1e-6)
+            expected, their_scale = expected_frequencies(config, keys)
+            scalings = [f"{kind}:{factor}"]
+            if kind != "longrope":
+                scalings.append(f"{kind}:dynamic")
+            for scaling in scalings:
+                method = rotary(1, head_dim, length, rotary_scaling=scaling, **options)
+                frequencies, scale = method.frequencies(keys, CPU)
+                torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
+                assert scale == pytest.approx(their_scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("keys", [1, LENGTH, LENGTH + 1, 4 * LENGTH])
@@ -183,19 +211,20 @@ def test_longrope_selects_list_by_length(keys):
     assert size == pytest.approx(their_size)
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.7, 0.75])
-def test_p_rope_frequencies_equal_transformers(share):
+@pytest.mark.parametrize("fraction", [0.25, 0.5, 0.7, 0.75])
+@pytest.mark.parametrize(("scaling", "factor"), [("none", 1.0), ("pi:4", 4.0)])
+def test_p_rope_frequencies_equal_transformers(fraction, scaling, factor):
     for head_dim in (8, 16, 64, 128):
-        for scaling, factor in (("none", 1.0), ("pi:4", 4.0)):
-            config = theirs("proportional", factor, head_dim=head_dim, percent=share)
-            expected, _ = expected_frequencies(config, LENGTH)
-            method = rotary(1, head_dim, p_rope=share, rotary_scaling=scaling)
-            torch.testing.assert_close(method.frequencies(LENGTH, CPU)[0], expected)
+        config = theirs("proportional", factor, head_dim=head_dim, percent=fraction)
+        expected, _ = expected_frequencies(config, LENGTH)
+        method = rotary(1, head_dim, p_rope=fraction, rotary_scaling=scaling)
+        frequencies, _ = method.frequencies(LENGTH, CPU)
+        torch.testing.assert_close(frequencies, expected)
 
 
-@pytest.mark.parametrize("few, many", [(1, 4), (2, 3), (0.5, 64)])
+@pytest.mark.parametrize(("few", "many"), [(1, 4), (2, 3), (0.5, 64)])
 @pytest.mark.parametrize(
-    "kind, few_key, many_key",
+    ("kind", "few_key", "many_key"),
     [("yarn", "beta_slow", "beta_fast"), ("llama3", "low_freq_factor", "high_freq_factor")],
 )
 def test_turns_equal_transformers_parameters(kind, few_key, many_key, few, many):
@@ -208,23 +237,25 @@ def test_turns_equal_transformers_parameters(kind, few_key, many_key, few, many)
 
 
 @pytest.mark.parametrize(
-    "scaling, depends",
+    ("scaling", "depends"),
     [("none", False), ("yarn:4", False), ("yarn:dynamic", True), ("longrope:4", True)],
 )
 def test_dependence_on_the_key_count(scaling, depends):
     lists = longrope_options(HEAD_DIM // 2) if "longrope" in scaling else {}
     method = rotary(rotary_scaling=scaling, **lists)
     assert method.depends_on_key_count == depends
-    short, long = (method.frequencies(keys, CPU)[0] for keys in (LENGTH, 2 * LENGTH))
+    short, _ = method.frequencies(LENGTH, CPU)
+    long, _ = method.frequencies(2 * LENGTH, CPU)
     assert torch.equal(short, long) != depends
 
 
 @torch.no_grad()
 def test_dynamic_scaling_starts_at_training_length():
-    flags = [(), *(("--rotary-scaling", f"yarn:{factor}") for factor in ("dynamic", "4"))]
-    plain, dynamic, fixed = (small_model("rotary", *more) for more in flags)
-    for model in (dynamic, fixed):
-        model.load_state_dict(plain.state_dict())
+    plain = small_model("rotary")
+    dynamic = small_model("rotary", "--rotary-scaling", "yarn:dynamic")
+    fixed = small_model("rotary", "--rotary-scaling", "yarn:4")
+    dynamic.load_state_dict(plain.state_dict())
+    fixed.load_state_dict(plain.state_dict())
     short = random_tokens(1, 32)
     long = random_tokens(1, 128)
     assert torch.equal(dynamic(short)[0], plain(short)[0])
@@ -233,8 +264,10 @@ def test_dynamic_scaling_starts_at_training_length():
 
 
 def test_continued_model_keeps_original_length():
-    at_first = rotary(1, 64, 512, rotary_scaling="yarn:4").frequencies(100, CPU)
-    continued = rotary(1, 64, 2048, rotary_scaling="yarn:4:512").frequencies(100, CPU)
-    assert torch.equal(at_first[0], continued[0]) and at_first[1] == continued[1]
-    other = rotary(1, 64, 2048, rotary_scaling="yarn:4").frequencies(100, CPU)
-    assert not torch.equal(at_first[0], other[0])
+    original, original_scale = rotary(1, 64, 512, rotary_scaling="yarn:4").frequencies(100, CPU)
+    method = rotary(1, 64, 2048, rotary_scaling="yarn:4:512")
+    continued, continued_scale = method.frequencies(100, CPU)
+    assert torch.equal(continued, original)
+    assert continued_scale == original_scale
+    other, _ = rotary(1, 64, 2048, rotary_scaling="yarn:4").frequencies(100, CPU)
+    assert not torch.equal(other, original)
