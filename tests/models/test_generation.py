@@ -7,7 +7,9 @@ import torch
 from conftest import dictionary_of, random_tokens, small_model
 from fairseq.sequence_generator import SequenceGenerator
 
-NEW_TOKENS, EOS, PAD = 10, 2, 1
+NEW_TOKENS = 10
+EOS = 2
+PAD = 1
 
 
 def beam_search(model, prefix: torch.Tensor, beam: int) -> list[tuple[list[int], float]]:
@@ -62,7 +64,7 @@ def test_generator_equals_naive_beam_search(model, beam):
 @torch.no_grad()
 def test_prefixes_of_different_lengths_are_independent(model):
     prefixes = [random_tokens(1, length)[0] for length in (2, 7, 4)]
-    for prefix, together in zip(prefixes, generate(model, 2, 17, prefixes)):
+    for prefix, together in zip(prefixes, generate(model, 2, 17, prefixes), strict=True):
         (alone,) = generate(model, 2, 17, [prefix])
         for ours, theirs in zip(together, alone, strict=True):
             assert ours["tokens"].tolist() == theirs["tokens"].tolist()

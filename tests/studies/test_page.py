@@ -96,7 +96,7 @@ def test_page_has_estimates():
 @pytest.mark.parametrize(("text", "printed"), rows(), ids=lambda value: str(value)[:60])
 def test_page_states_changes_and_intervals(text, printed):
     expected = change(read_losses("secondary"), *sides(text))
-    for shown, value in zip(printed, expected):
+    for shown, value in zip(printed, expected, strict=True):
         decimals = len(shown.rstrip("%").partition(".")[2])
         assert float(shown.rstrip("%")) == pytest.approx(value, abs=0.51 * 10**-decimals)
 
