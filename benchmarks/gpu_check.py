@@ -113,8 +113,8 @@ def parse_arguments() -> argparse.Namespace:
         "--out",
         type=Path,
         default=Path("runs/gpu-check"),
-        metavar="DIR",
-        help="output directory (default: runs/gpu-check)",
+        metavar="FOLDER",
+        help="output folder (default: runs/gpu-check)",
     )
     parser.add_argument(
         "--parts",

@@ -17,7 +17,7 @@ if not folder.exists():
     arguments = ["--path", str(CHECKPOINT), "--data", str(DATA), "--out", str(folder)]
     tokenizer = os.environ.get("ALIBI_SENTENCEPIECE")  # if it is not next to the data
     if tokenizer:
-        arguments += ["--tokenizer", tokenizer]
+        arguments += ["--tokenizer-files", tokenizer]
     assert main(["export", *arguments]) == 0
 
 # %%

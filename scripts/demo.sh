@@ -12,12 +12,12 @@ ensure_environment
 cd "$root"
 out=runs/demo
 # 500 updates of 4,096 tokens are more than three passes over the 0.6M tokens of the text.
-options=(--updates 500 --eval-lengths "64,128,256,512,1024" --vocab-size 2000)
+options=(--updates 500 --lengths "64,128,256,512,1024" --vocab-size 2000)
 for argument; do
   shift
   if [ "$argument" = --quick ]; then
     out=runs/demo-quick
-    options=(--updates 60 --tokens-per-update 2048 --eval-lengths "64,256,1024" --vocab-size 1000)
+    options=(--updates 60 --tokens-per-update 2048 --lengths "64,256,1024" --vocab-size 1000)
   else
     set -- "$@" "$argument"
   fi

@@ -179,7 +179,7 @@ def test_unexpected_error_saves_traceback(data_bin, tmp_path, fail, capsys, monk
         ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
         ("compare . --out x --lr x", "--lr: 'x' must be a valid number."),
         ("compare . --out x --tokens-per-update 100", "--tokens-per-update: 100 is not"),
-        ("compare . --out x --eval-lengths 4y", "--eval-lengths: '4y' must be a number of tokens"),
+        ("compare . --out x --lengths 4y", "--lengths: '4y' must be a number of tokens"),
         ("compare . --out x --arch alibi_lm_tny", "Did you mean 'alibi_lm_tiny'?"),
         ("compare . --out x --methods my_method", "--user-dir"),
         ("prepare txt .", "Did you mean 'text'?"),
@@ -206,7 +206,7 @@ ENDLESS = (
     *("report PLACE", "compare PLACE.yaml --out x", "prepare text PLACE", "eval DATA --path PLACE"),
     *("eval-lm DATA --cpu --path PLACE", "import-checkpoint PLACE --dict PLACE --out x"),
     *("import-checkpoint CHECKPOINT --dict PLACE --out x",),
-    "export --path CHECKPOINT --data DATA --out x --tokenizer PLACE",
+    "export --path CHECKPOINT --data DATA --out x --tokenizer-files PLACE",
 )
 
 

@@ -51,7 +51,7 @@ COMMANDS = {
     "report": f"{PYTHON} alibi_fairseq report model.json --out {{out}}",
     "export": f"{PYTHON} alibi_fairseq export --path model/checkpoint_last.pt "
     "--data data/data-bin --out {out}",
-    "compare": f"{PYTHON} alibi_fairseq compare tales --train-lengths 16,32 --eval-lengths 16,64 "
+    "compare": f"{PYTHON} alibi_fairseq compare tales --train-lengths 16,32 --lengths 16,64 "
     "--updates 40 --tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
     "study": f"{PYTHON} studies.small_models study.yaml --corpus tales=tales "
     "--work-dir {out}/work --results {out}/results --parallel 2",

@@ -39,9 +39,6 @@ COMMANDS = {
     "completion": ("completion:Completion", "print a script that completes commands in a shell"),
 }
 
-#: Commands that load models, which a plugin may define.
-PLUGIN_COMMANDS = ("compare", "models", "eval")
-
 #: Commands of fairseq, run with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {
     "train": "fairseq-train: train a model",
@@ -129,15 +126,8 @@ def make_parser(commands_with_options: Collection[str]) -> argparse.ArgumentPars
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, text) in COMMANDS.items():
         command_parser = commands.add_parser(name, help=text, description=text)
-        if name not in commands_with_options:
-            continue
-        _load_command(name).add_arguments(command_parser)
-        if name in PLUGIN_COMMANDS:
-            command_parser.add_argument(
-                "--user-dir",
-                metavar="FOLDER",
-                help="plugin that imports alibi_fairseq, for example one with a position method",
-            )
+        if name in commands_with_options:
+            _load_command(name).add_arguments(command_parser)
     for name, text in FAIRSEQ_COMMANDS.items():
         commands.add_parser(name, help=text, add_help=False)
     return parser

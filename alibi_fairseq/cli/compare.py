@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 from ..compare.comparison_config import ComparisonConfig, CorpusConfig, from_mapping, load
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import UserInputError, did_you_mean
 from .experiments import ExperimentOptions
-from .options import names, option, option_group
+from .options import names, option, option_group, plugin_option
 
 #: Pydantic fields of a comparison and of a corpus, by name.
 FIELDS = ComparisonConfig.__pydantic_fields__ | CorpusConfig.__pydantic_fields__  # type: ignore[attr-defined]
-#: Fields that are options, with the placeholder of their values, by heading in the help.
-GROUPS = {
-    "text": {"tokenizer": "NAME", "vocabulary": "N"},
+#: Fields that are options, by heading in the help, with the placeholder of their values. Without one, the
+#: values are listed.
+GROUPS: dict[str, dict[str, str | None]] = {
+    "text": {"tokenizer": None, "vocabulary": "N"},
     "models": {"methods": "A,B,…", "train_lengths": "L,…", "seeds": "N,…", "arch": "NAME"},
     "training": {
         "updates": "N",
         "tokens_per_update": "N",
         "lr": "X,…",
-        "lr_schedule": "NAME",
+        "lr_schedule": None,
         "tune_share": "X",
         "train_flags": "FLAGS",
     },
@@ -31,7 +32,7 @@ GROUPS = {
         "eval_lengths": "L,…",
         "strides": "S,…",
         "subset": "SPLIT",
-        "per_document": "KIND",
+        "per_document": None,
         "score_from": "N",
         "score_to": "M",
     },
@@ -48,6 +49,7 @@ def option_flags() -> dict[str, str]:
         for name in fields:
             flags[name] = "--" + name.replace("_", "-")
     flags["vocabulary"] = "--vocab-size"
+    flags["eval_lengths"] = "--lengths"
     return flags
 
 
@@ -63,29 +65,29 @@ class CompareCommand(ExperimentOptions):
     """
 
     sources: list[str] = option(
-        "text files or folders; a folder of fairseq's binary data; a YAML file that describes the "
+        "text files or folders; or a data folder (data-bin); or a YAML file that describes the "
         "comparison (docs/experiments.md); or nothing, with --probes copy",
         nargs="*",
         metavar="TEXT|DATA|YAML",
         group="text",
     )
     probes: list[str] = option(
-        f"synthetic tasks to train on: {', '.join(PROBES)}; tested at "
-        f"{', '.join(map(str, MULTIPLES))} times the training length; accuracies at 1 and 4 times "
-        "are columns next to perplexities",
+        f"synthetic tasks on which further models are trained: {', '.join(PROBES)}; tested at "
+        f"{', '.join(map(str, MULTIPLES))} times the training length; the table also has the accuracies at 1 "
+        "and 4 times",
         (),
         type=names,
         metavar="A,B,…",
         group="text",
     )
     speeds: bool = option(
-        "measure the speed of training and evaluation at the end, relative to sinusoidal, "
-        "on an idle machine",
+        "at the end, also measure the speed of training and evaluation relative to sinusoidal; needs an "
+        "otherwise idle machine",
         False,
         group="evaluation",
     )
     out: Path = option("output folder", required=True, metavar="FOLDER", group="output")
-    user_dir: str | None = None
+    user_dir: str | None = plugin_option("models")
     given: dict = field(default_factory=dict)
 
     @classmethod
@@ -178,18 +180,33 @@ class CompareCommand(ExperimentOptions):
         return {"name": name or "data", "data": str(first)}
 
 
-def add_option(group: argparse._ActionsContainer, name: str, metavar: str) -> None:
+def add_option(group: argparse._ActionsContainer, name: str, metavar: str | None) -> None:
     """Add the option of a field, with its description and default as help."""
+    description = FIELDS[name].description
     default = FIELDS[name].default
     help_default = default or "none"
-    value_type: Callable = str
+    keywords: dict[str, Any] = {}
     if isinstance(default, tuple) and default:
         help_default = ",".join(map(str, default))
-        value_type = names
+        keywords["type"] = names
+    if metavar is None:
+        choices = literal_values(FIELDS[name].annotation)
+        keywords["choices"] = choices
+        if default is None:  # like `eval`, which takes the first without a value
+            keywords.update(nargs="?", const=choices[0])
+            description = f"{description} (without a value: {choices[0]})"
     group.add_argument(
         OPTIONS[name],
         dest=name,
-        type=value_type,
         metavar=metavar,
-        help=f"{FIELDS[name].description} (default: {help_default})",
+        help=f"{description} (default: {help_default})",
+        **keywords,
     )
+
+
+def literal_values(annotation: Any) -> tuple[str, ...]:
+    """Return the values of ``Literal[…]``, or of ``Literal[…] | None``."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    literal, _ = get_args(annotation)
+    return get_args(literal)

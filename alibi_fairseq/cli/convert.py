@@ -16,22 +16,26 @@ from .options import CliCommand, option
 class Export(CliCommand):
     """Options of ``alibi-fairseq export``, which writes Hugging Face format."""
 
-    path: Path = option("checkpoint to export", required=True, metavar="CKPT")
-    data: Path = option("folder with the checkpoint's dict.txt", required=True, metavar="DATA")
-    out: Path = option("folder to write", required=True, metavar="FOLDER")
-    tokenizer: list[Path] = option(
-        "tokenizer, if it is not next to the data: a sentencepiece model, vocab.txt of BERT, or "
-        "encoder.json and vocab.bpe of GPT-2",
+    path: Path = option("fairseq checkpoint to export", required=True, metavar="CHECKPOINT")
+    data: Path = option(
+        "data folder (data-bin) that the checkpoint was trained on, with its dict.txt",
+        required=True,
+        metavar="DATA",
+    )
+    out: Path = option("output folder", required=True, metavar="FOLDER")
+    tokenizer_files: list[Path] = option(
+        "files of the tokenizer, if it is not next to the data: a sentencepiece model, BERT's vocab.txt, "
+        "or GPT-2's encoder.json and vocab.bpe",
         (),
         metavar="FILE",
     )
     results: list[Path] = option(
-        "results files of `eval`; the model card shows their perplexities of this checkpoint",
+        "results files of `eval`; the model card shows the perplexities of this checkpoint",
         (),
         metavar="RESULTS",
     )
     license: str | None = option(
-        "license identifier for the model card, for example apache-2.0 (default: none is stated)",
+        "license identifier for the model card, for example apache-2.0 (default: no license is stated)",
         None,
         metavar="ID",
     )
@@ -42,10 +46,10 @@ class Export(CliCommand):
 
         if self.license is not None:
             check_license(self.license)
-        for file in self.tokenizer:
+        for file in self.tokenizer_files:
             open_input(file).close()
         converted = export(
-            self.path, self.data, self.out, self.tokenizer, self.results, self.license
+            self.path, self.data, self.out, self.tokenizer_files, self.results, self.license
         )
         print(f"Wrote {self.out} as {converted.architecture}. {converted.reason}")
         print(f"Largest difference of log-probabilities: {converted.difference:.1e}")
@@ -56,7 +60,7 @@ class ImportHf(CliCommand):
     """Options of ``alibi-fairseq import-hf``, which converts a Hugging Face model."""
 
     folder: Path = option("folder of a BLOOM, OPT, XGLM, or GPT-NeoX model", metavar="FOLDER")
-    out: Path = option("folder to write", required=True, metavar="FOLDER")
+    out: Path = option("output folder", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
         from ..huggingface.importing import import_folder
@@ -74,14 +78,14 @@ class ImportHf(CliCommand):
 class ImportCheckpoint(CliCommand):
     """Options of ``alibi-fairseq import-checkpoint``, which converts a released checkpoint."""
 
-    checkpoint: Path = option("checkpoint of the authors' release", metavar="CKPT")
+    checkpoint: Path = option("checkpoint of the authors' release", metavar="CHECKPOINT")
     dictionary: Path = option(
-        "dictionary the checkpoint was trained with",
+        "dict.txt of the data that the checkpoint was trained on",
         flag="--dict",
         required=True,
-        metavar="DICT_TXT",
+        metavar="FILE",
     )
-    out: Path = option("folder to write", required=True, metavar="FOLDER")
+    out: Path = option("output folder", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
         dictionary = read_dictionary(self.dictionary)

@@ -14,13 +14,24 @@ from typing import Any
 from ..checkpoints.loading import require_file
 from ..data.probes import SETTINGS_FILE
 from ..errors import UserInputError
-from ..evaluation.config import SweepConfig
+from ..evaluation.config import (
+    CHECKPOINTS,
+    COMPUTATION,
+    MEASUREMENT,
+    MODELS_AND_DATA,
+    SweepConfig,
+)
 from ..evaluation.sweep import run_sweep
 from ..files import open_input
 from ..reporting import markdown
 from ..results.measurements import is_chance, measurements_of
 from ..results.results_file import load_results_file
-from .options import CliCommand, add_fields, fill_dataclass, option
+from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
+
+FOLDERS = "only for Hugging Face folders"
+OUTPUT = "output"
+#: Headings of the options in the help, in this order.
+GROUPS = (MODELS_AND_DATA, MEASUREMENT, CHECKPOINTS, FOLDERS, COMPUTATION, OUTPUT)
 
 # Types of options. argparse names the option in front of the error that they raise.
 
@@ -48,46 +59,59 @@ class Eval(CliCommand):
     """
 
     data: list[str] = option(
-        "folder written by fairseq-preprocess; for Hugging Face models, one or more text files "
-        "in UTF-8, whose names take the place of --subset in results",
+        "for fairseq checkpoints, a data folder (data-bin); for Hugging Face folders, one or more text "
+        "files in UTF-8, each of which is a split",
         nargs="+",
-        metavar="DATA",
+        metavar="DATA|TEXT",
+        group=MODELS_AND_DATA,
     )
     checkpoints: list[Path] = option(
-        "checkpoint files to evaluate, or folders of Hugging Face models (with config.json)",
+        "models to evaluate: fairseq checkpoints (*.pt), or Hugging Face folders (with config.json)",
         flag="--path",
         required=True,
         nargs="+",
         type=shortest,
-        metavar="CKPT",
+        metavar="CHECKPOINT|FOLDER",
+        group=MODELS_AND_DATA,
     )
-    out: Path = option("results file to write (JSON)", required=True, metavar="FILE")
+    out: Path = option(
+        "results file (JSON); if it exists, only missing measurements are made",
+        required=True,
+        metavar="FILE",
+        group=OUTPUT,
+    )
     by_position: bool = option(
-        "print the loss by number of preceding tokens in non-overlapping windows of the longest "
-        "evaluation length; results always hold it",
+        "also print the loss by position in non-overlapping windows of the longest evaluation length; "
+        "the results file always has it",
         False,
+        group=OUTPUT,
     )
     effective_context: float | None = option(
-        "tolerance of an additional table with the shortest window whose loss is at most PERCENT "
-        "higher than that of the longest (default: 1)",
+        "also print the shortest evaluation length whose loss is at most PERCENT above that of the "
+        "longest (without a value: 1)",
         None,
         nargs="?",
         const=1.0,
         metavar="PERCENT",
+        group=OUTPUT,
     )
     bos_per_window: bool = option(
-        "Hugging Face models: replace the first input of every window, not only of the text, by "
-        "the BOS token, or by EOS if there is none",
+        "begin every window, not only the text, with the BOS token, or with EOS if there is none; it "
+        "replaces the first input of the window",
         False,
+        group=FOLDERS,
     )
     trust_remote_code: bool = option(
-        "Hugging Face models: run code in their folders if they need it", False
+        "run code in the folders of models that need it", False, group=FOLDERS
     )
+    user_dir: str | None = plugin_option(CHECKPOINTS)
     config: SweepConfig
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options of the command and the settings of the sweep to a parser."""
+        for title in GROUPS:
+            option_group(parser, title)  # in this order
         super().add_arguments(parser)
         add_fields(parser, SweepConfig)
 

@@ -31,7 +31,7 @@ class ExperimentOptions(CliCommand):
         metavar="N",
         group=RUNNING,
     )
-    dry_run: bool = option("print the commands of all runs", False, group=RUNNING)
+    dry_run: bool = option("print the commands of all runs, and execute none", False, group=RUNNING)
     slurm: bool = option(
         "submit the work as SLURM jobs and exit (docs/cluster.md)", False, group=RUNNING
     )

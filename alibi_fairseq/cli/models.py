@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from ..positions import METHODS
 from ..reporting import markdown
-from .options import CliCommand
+from .options import CliCommand, plugin_option
 
 
 @dataclass
 class Models(CliCommand):
     """Options of ``alibi-fairseq models``, which lists registered models and position methods."""
+
+    user_dir: str | None = plugin_option()
 
     def __call__(self) -> None:
         """Print the models of this package and of plugins, smallest first."""

@@ -11,7 +11,15 @@ from typing import Any
 
 from ..options import names, option
 
-__all__ = ["CliCommand", "add_fields", "fill_dataclass", "names", "option", "option_group"]
+__all__ = [
+    "CliCommand",
+    "add_fields",
+    "fill_dataclass",
+    "names",
+    "option",
+    "option_group",
+    "plugin_option",
+]
 
 
 class CliCommand:
@@ -63,6 +71,16 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
         if default and "(default" not in keywords["help"]:
             keywords["help"] += " (default: %(default)s)"
         group.add_argument(flag, dest=field.name, default=default, **keywords)
+
+
+def plugin_option(group: str | None = None) -> Any:
+    """Return the field of the option ``--user-dir``, whose plugin is imported before the command runs."""
+    return option(
+        "plugin that imports alibi_fairseq, for example one with a position method",
+        None,
+        metavar="FOLDER",
+        group=group,
+    )
 
 
 def option_group(parser: argparse.ArgumentParser, title: str | None) -> argparse._ActionsContainer:

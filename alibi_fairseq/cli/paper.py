@@ -41,10 +41,13 @@ def selected_devices(gpus: int | None, cpu: int | None) -> DeviceConfig | None:
 class Launch(CliCommand):
     """Options of ``alibi-fairseq launch``, which trains a recipe on any number of GPUs or nodes."""
 
-    recipe: str = option("recipe in configs/, for example wikitext-103/alibi-512", metavar="RECIPE")
-    data: str = option("data-bin folder, or several joined by ':'", metavar="DATA")
+    recipe: str = option(
+        "recipe of the paper (configs/), for example wikitext-103/alibi-512", metavar="RECIPE"
+    )
+    data: str = option("data folder (data-bin), or several joined by ':'", metavar="DATA")
     flags: list[str] = option(
-        "further options of fairseq-train, including --save-dir", nargs=argparse.REMAINDER
+        "further options of fairseq-train, such as --save-dir FOLDER, which is required",
+        nargs=argparse.REMAINDER,
     )
     gpus: int | None = option("number of GPUs across all nodes (default: all)", None, metavar="N")
     cpu: int | None = option(
@@ -52,11 +55,13 @@ class Launch(CliCommand):
     )
     nnodes: int = option("number of nodes; run this command once on each", 1, metavar="N")
     rdzv_endpoint: str | None = option(
-        "name of the first node and a free port on it", None, metavar="HOST:PORT"
+        "name of the first node and a free port on it, the same on all nodes",
+        None,
+        metavar="HOST:PORT",
     )
     rdzv_id: str = option("job name, the same on all nodes", "alibi", metavar="NAME")
     max_restarts: int = option("number of restarts after a failure", 0, metavar="N")
-    dry_run: bool = option("print the command and exit", False)
+    dry_run: bool = option("print the command, and execute nothing", False)
 
     def __call__(self) -> int:
         """Train; return the exit code of the training, 75 if a signal stopped it.
@@ -147,13 +152,14 @@ class Reproduce(ExperimentOptions):
 
     name: str = option("table or figure, for example table5 or figure1", metavar="TABLE|FIGURE|all")
     corpus: list[str] = corpus_option(
-        "text of wikitext-103, bookcorpus, or cc100-roberta: a file or a folder"
+        "text of a corpus: NAME is wikitext-103, bookcorpus, or cc100-roberta, and PATH a file or a folder"
     )
     allow_other_text: bool = option(
-        "accept other texts than the paper's, under their own names", False
+        "accept texts other than the paper's; results then have names of their own", False
     )
     scale: str = option(
-        "; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
+        "size of the runs; "
+        + "; ".join(f"{name}: {scale.caveat}" for name, scale in SCALES.items()),
         "paper",
         choices=list(SCALES),
     )

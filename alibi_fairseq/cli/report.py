@@ -20,15 +20,15 @@ class ReportCommand(CliCommand):
     """Options of ``alibi-fairseq report``."""
 
     results: list[Path] = option(
-        "results files (JSON), or folders that hold them (default: the paper's numbers only)",
+        "results files (JSON), or folders of them; without any, the report shows only the paper's numbers",
         nargs="*",
         metavar="RESULTS",
     )
     out: Path = option(
-        "folder for report.md, tables/, and figures/", Path("results"), metavar="FOLDER"
+        "output folder, for report.md, tables/, and figures/", Path("runs/report"), metavar="FOLDER"
     )
     paper: bool = option(
-        "include all tables and figures of the paper, not only those on the corpora of the results",
+        "show all tables and figures of the paper, not only those on the corpora of the results",
         False,
     )
     title: str | None = option(
@@ -37,8 +37,8 @@ class ReportCommand(CliCommand):
         metavar="TEXT",
     )
     columns: list[str] = option(
-        "columns of your tables by evaluation length, in this order: evaluation lengths, and "
-        f"{', '.join(MODEL_COLUMNS)} (default: all lengths)",
+        "columns of the tables of your own results, in this order, for example parameters,512,3072: "
+        f"evaluation lengths, and {', '.join(MODEL_COLUMNS)} (default: all lengths)",
         (),
         type=names,
         metavar="A,B,…",

@@ -177,11 +177,13 @@ class CorpusConfig:
     name: Name
     text: AnyNumber[str] = ()
     data: str | None = None
-    tokenizer: str = Field(
-        default="sentencepiece", description="tokenizer of the text: sentencepiece or words"
+    tokenizer: Literal["sentencepiece", "words"] = Field(
+        default="sentencepiece",
+        description="tokenizer: a BPE trained on the text, or words separated by white space",
     )
     vocabulary: int | None = Field(
-        default=None, description="number of dictionary entries; none: depends on the text's size"
+        default=None,
+        description="number of dictionary entries; none: chosen by the size of the text",
     )
     probe: Literal["copy", "passkey"] | None = None
     documents: Literal["files", "titles"] = "files"
@@ -229,29 +231,30 @@ class ComparisonConfig:
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
-        description="position methods; 'all': the seven published up to ALiBi; "
-        "'later': the others; A+B: by layer; A/OPTION=VALUE: with an option",
+        description="position methods, of which `alibi-fairseq models` lists the names; all: the seven "
+        "published up to ALiBi; later: the others; A+B: A and B in alternate layers; A/OPTION=VALUE: A with "
+        "an option of the model",
     )
-    train_lengths: Several[PositiveInt] = Field(
-        (128,), description="training lengths: tokens per sample"
-    )
+    train_lengths: Several[PositiveInt] = Field((128,), description="training lengths in tokens")
     eval_lengths: Several[Length] = Field(
         (128, 256, 512, 1024),
-        description="evaluation lengths; 4x: times the training length, 1x+50: 50 more",
+        description="evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
+        "training length",
     )
     seeds: Several[int] = Field((1,), description="seeds for initialization and data order")
     strides: Several[Stride] = Field(
-        ("full",), description="tokens scored per window; full: the evaluation length"
+        ("full",),
+        description="tokens scored per window; full: the evaluation length, in windows that do not overlap",
     )
     arch: str = Field("alibi_lm_tiny", description="model name; `alibi-fairseq models` lists all")
-    updates: PositiveInt = Field(1000, description="optimizer steps of each run")
+    updates: PositiveInt = Field(1000, description="optimizer updates of each run")
     tokens_per_update: PositiveInt = Field(
         4096, description="tokens per update at every training length"
     )
     lr: Several[Rate] = Field(
         (0.001,),
-        description="peak learning rate of Adam, reached after a sixth of the updates; of several "
-        "the best by validation is used for each method and training length",
+        description="peak learning rate of Adam, reached after a sixth of the updates; several are "
+        "tried for each method and training length, and the best by validation is used",
     )
     lr_schedule: Literal["inverse_sqrt", "linear"] = Field(
         "inverse_sqrt",
@@ -259,18 +262,23 @@ class ComparisonConfig:
         "last update",
     )
     tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.25, description="fraction of updates per learning-rate trial"
+        0.25, description="updates of a learning-rate trial, as a fraction of those of a run"
     )
     train_flags: Flags = Field((), description="additional options of fairseq-train, as one string")
     subset: str = Field("valid", description="split to evaluate on")
     score_from: PositiveInt | None = Field(
-        None, description="first scored position in the split, or in each document; see `eval`"
+        None,
+        description="number of tokens at the start of the split, or of each document, that are context only",
     )
     score_to: PositiveInt | None = Field(
-        None, description="end of the scored positions in the split, or in each document, in tokens"
+        None,
+        description="number of tokens at the start of the split, or of each document, after which none is "
+        "scored",
     )
     per_document: Literal["empty-lines", "titles"] | None = Field(
-        None, description="document boundaries: results hold the loss of each document"
+        None,
+        description="also record the loss of each document, which ends at an empty line or at the next title, "
+        "as in WikiText",
     )
     title: str = Field("Perplexity by evaluation length", description="title of table and figure")
     user_dir: str | None = None

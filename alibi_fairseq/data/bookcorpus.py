@@ -62,11 +62,12 @@ class BookCorpus(CorpusBuilder):
     """The Toronto BookCorpus with one sentence per line, or a collection of books."""
 
     name: ClassVar[str] = CORPUS
-    summary: ClassVar[str] = "books, sub-word level, whole books held out"
+    summary: ClassVar[str] = "books in sub-words, with whole books held out"
 
     sources: Sequence[str | os.PathLike] = option(
-        "folder or archive (.tar.xz, .tar.gz, .zip …) with one .txt per book, or the "
-        "file(s) of the Toronto BookCorpus with one sentence per line"
+        "folder or archive (.tar.xz, .tar.gz, .zip, …) with one .txt per book, or the files of the "
+        "Toronto BookCorpus with one sentence per line",
+        metavar="TEXT",
     )
     held_out: float = option(
         "percentage of the books held out for validation, and again for test",
@@ -74,15 +75,19 @@ class BookCorpus(CorpusBuilder):
         type=percentage,
         metavar="PERCENT",
     )
-    vocab_size: int = option("dictionary entries of the sentencepiece BPE", 29_000, type=positive)
+    vocab_size: int = option(
+        "number of dictionary entries of the sentencepiece BPE", 29_000, type=positive
+    )
     wordpiece: str | os.PathLike | None = option(
-        "use BERT's WordPiece with this vocab.txt instead of training sentencepiece",
+        "BERT's vocab.txt, to tokenize with WordPiece instead of sentencepiece",
         None,
-        metavar="VOCAB_TXT",
+        metavar="FILE",
     )
     seed: int = option("random seed of the split", 1)
     allow_other_text: bool = option(
-        "accept plain files that are not the Toronto BookCorpus; the manifest says so", False
+        "accept files with one sentence per line that are not the Toronto BookCorpus; the manifest then "
+        "has another name",
+        False,
     )
 
     @functools.cached_property

@@ -43,27 +43,32 @@ class Cc100Roberta(CorpusBuilder):
     """CC100+RoBERTa, or any other amount of text."""
 
     name: ClassVar[str] = CORPUS
-    summary: ClassVar[str] = "any amount of text, shuffled and sharded, sub-words"
+    summary: ClassVar[str] = "any amount of text in sub-words, shuffled and sharded"
     disk: ClassVar[float] = 1.6  # the text once, and two bytes per token
     item: ClassVar[str] = "documents"
 
     sources: Sequence[str | os.PathLike] = option(
-        "text files, .gz/.xz/.bz2 shards, archives or folders of them; documents are separated "
-        "by empty lines"
+        "text files, also compressed (.gz, .xz, .bz2), or archives or folders of them; an empty line ends a "
+        "document",
+        metavar="TEXT",
     )
     vocab_size: int = option(
-        "dictionary entries of the sentencepiece BPE, trained on a sample of the text",
+        "number of dictionary entries of the sentencepiece BPE, trained on a sample of the text",
         50_000,
         type=positive,
     )
     encoder_json: str | os.PathLike | None = option(
-        "GPT-2's encoder.json, instead of training", None, metavar="FILE"
+        "GPT-2's encoder.json, to tokenize with GPT-2's BPE instead of sentencepiece",
+        None,
+        metavar="FILE",
     )
     vocab_bpe: str | os.PathLike | None = option(
-        "GPT-2's vocab.bpe, with the above", None, metavar="FILE"
+        "GPT-2's vocab.bpe, which --encoder-json requires", None, metavar="FILE"
     )
     valid_tokens: int = option(
-        "tokens of the validation set; the default is the paper's", 649_000, type=positive
+        "number of tokens of the validation split; the default is the paper's",
+        649_000,
+        type=positive,
     )
     shards: int | None = option(
         "number of folders for the training text (default: one per 4 GB of text)",

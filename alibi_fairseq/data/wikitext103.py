@@ -43,32 +43,32 @@ class WikiText103(CorpusBuilder):
     """WikiText-103, or another text in the same layout."""
 
     name: ClassVar[str] = CORPUS
-    summary: ClassVar[str] = "WikiText-103, word-level"
+    summary: ClassVar[str] = "WikiText-103 in words"
     download_bytes: ClassVar[float] = 545_000_000  # about
     disk: ClassVar[float] = 2.5
 
     archive: str | os.PathLike | None = option(
-        "wikitext-103-v1.zip, already here", None, metavar="FILE"
+        "wikitext-103-v1.zip (default: it is downloaded)", None, metavar="FILE"
     )
-    from_dir: str | os.PathLike | None = option(
+    from_folder: str | os.PathLike | None = option(
         "folder with wiki.{train,valid,test}.tokens", None, metavar="FOLDER"
     )
     allow_other_text: bool = option(
-        "accept another text in the same layout; the manifest then never says WikiText-103",
+        "accept another text in the same layout; the manifest then has another name",
         False,
     )
 
     @cached_property
     def files(self) -> list[Path]:
-        if self.from_dir is not None:
-            return list(_split_files(Path(self.from_dir)).values())
+        if self.from_folder is not None:
+            return list(_split_files(Path(self.from_folder)).values())
         if self.archive is not None:
             return [Path(self.archive)]
         return []
 
     def settings(self) -> dict:
-        if self.archive is not None and self.from_dir is not None:
-            raise UserInputError("--archive and --from-dir are mutually exclusive. Pass one.")
+        if self.archive is not None and self.from_folder is not None:
+            raise UserInputError("--archive and --from-folder are mutually exclusive. Pass one.")
         digest = sha256_files(self.files)
         self._is_official = not self.files or digest == ZIP_SHA256
         if self.archive is not None and not self._is_official and not self.allow_other_text:
@@ -85,11 +85,11 @@ class WikiText103(CorpusBuilder):
 
     def _whole_texts(self, work: Path) -> dict[str, Path]:
         """Return the file of each split, which an excerpt does not shorten."""
-        return _split_files(Path(self.from_dir or work / "text"))
+        return _split_files(Path(self.from_folder or work / "text"))
 
     def read(self, work: Path, workers: int) -> dict:
-        source = Path(self.from_dir or self.archive or download(work))
-        if not self.from_dir:
+        source = Path(self.from_folder or self.archive or download(work))
+        if not self.from_folder:
             _extract(source, work / "text")
         paths = self._whole_texts(work)
         counts = {split: count_words(path) for split, path in paths.items()}
@@ -123,7 +123,7 @@ class WikiText103(CorpusBuilder):
     ) -> list[dict]:
         """Return the manifest's entries for the archive, if there is one, and its three files."""
         described = describe_files(list(paths.values()))
-        if self.from_dir:
+        if self.from_folder:
             return described
         archive = describe_files([source])[0]
         if not is_genuine:

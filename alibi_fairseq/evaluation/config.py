@@ -21,6 +21,11 @@ DOCUMENTS = {
     ),
     "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
 }
+#: Headings of the options in the help.
+MODELS_AND_DATA = "models and data"
+MEASUREMENT = "measurement"
+CHECKPOINTS = "only for fairseq checkpoints"
+COMPUTATION = "computation"
 _DOCUMENTS_HELP = "; ".join(f"{kind}: {rule}" for kind, rule in DOCUMENTS.items())
 
 # Types of options. argparse names the option in front of the error that they raise.
@@ -118,18 +123,20 @@ class SweepConfig:
     """
 
     lengths: tuple[int, ...] = option(
-        "evaluation lengths L in tokens, for example 512,1024,3072",
+        "evaluation lengths L: inputs of a window in tokens, for example 512,1024,3072",
         required=True,
         type=parse_lengths,
         metavar="L,…",
+        group=MEASUREMENT,
     )
     strides: tuple[int | None, ...] = option(
-        "strides S, the tokens scored per window, for example full,64; "
-        "full: the evaluation length (non-overlapping windows); "
-        "context per scored token: at least L - S + 1 tokens (default: full)",
+        "strides S: tokens scored per window, for example full,64; full: all L, in windows that do not "
+        "overlap; a scored token has a context of L - S + 1 to L tokens, and less at the start of the "
+        "split (default: full)",
         (None,),
         type=parse_strides,
         metavar="S,…",
+        group=MEASUREMENT,
     )
     subsets: tuple[str, ...] = option(
         "splits to evaluate, for example valid,test (default: valid)",
@@ -137,39 +144,54 @@ class SweepConfig:
         flag="--subset",
         type=parse_splits,
         metavar="SPLIT,…",
+        group=CHECKPOINTS,
     )
     documents: str | None = option(
-        "document boundaries: results hold the loss of each document, and --score-from counts "
-        f"within documents; {_DOCUMENTS_HELP} (default: empty-lines; a documents.json next to the "
-        "data takes precedence)",
+        "also record the loss of each document, and count --score-from and --score-to within documents; "
+        f"{_DOCUMENTS_HELP} (without a value: empty-lines; a documents.json next to the data takes "
+        "precedence)",
         None,
         flag="--per-document",
         nargs="?",
         const="empty-lines",
         choices=list(DOCUMENTS),
+        group=MEASUREMENT,
     )
     score_from: int | None = option(
-        "first scored position in the split, or in each document: scores only tokens with at least "
-        "N tokens before them, the same ones at every length and stride; no window reaches into "
-        "the previous document",
+        "number of tokens at the start of the split, or of each document, that are context only, so that "
+        "the same tokens are scored at every length and stride; no window reaches into the previous "
+        "document",
         None,
         metavar="N",
+        group=MEASUREMENT,
     )
     score_to: int | None = option(
-        "end of the scored positions in the split, or in each document, in tokens",
+        "number of tokens at the start of the split, or of each document, after which none is scored",
         None,
         metavar="M",
+        group=MEASUREMENT,
     )
     precision: str = option(
-        "precision of weights and activations", "fp32", choices=list(PRECISIONS)
+        "precision of weights and activations",
+        "fp32",
+        choices=list(PRECISIONS),
+        group=COMPUTATION,
     )
-    device: str = option("device: auto, cpu, cuda, cuda:1, …", "auto", type=parse_device)
+    device: str = option(
+        "device: cpu, cuda, cuda:1, …; auto: a GPU if there is one",
+        "auto",
+        type=parse_device,
+        metavar="DEVICE",
+        group=COMPUTATION,
+    )
     overrides: dict | None = option(
-        'model options to override, for example \'{"attention_backend": "eager"}\'',
+        "values that replace options of the model, or of config.json in a Hugging Face folder, for example "
+        '\'{"attention_backend": "eager"}\'',
         None,
         flag="--model-overrides",
         type=parse_overrides,
         metavar="JSON",
+        group=MODELS_AND_DATA,
     )
     memory_gb: float | None = option(
         "memory budget of a forward pass in GB, which determines the batch size (default: 2 on a "
@@ -177,6 +199,7 @@ class SweepConfig:
         None,
         type=parse_gigabytes,
         metavar="GB",
+        group=COMPUTATION,
     )
 
     @property

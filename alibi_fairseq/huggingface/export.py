@@ -123,7 +123,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     if marked > SHARE * len(words) or numbers > 0.5 * len(words):
         raise UserInputError(
             f"The dictionary of {data} contains pieces of words, and their tokenizer is not next "
-            "to it. Pass --tokenizer."
+            "to it. Pass --tokenizer-files."
         )
     return {}
 
@@ -175,5 +175,5 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split) -> None:
         raise UserInputError(
             f"The tokenizer does not match the data: {wrong} of {len(known)} lines of "
             f"'{split.name}' change when decoded and encoded again. Pass the tokenizer of the data "
-            "with --tokenizer."
+            "with --tokenizer-files."
         )

@@ -201,7 +201,7 @@ class PaperDataset:
         if self.corpus != wikitext103.CORPUS:
             options = {"sources": [self.path]}
         elif self.path.is_dir():
-            options = {"from_dir": self.path}
+            options = {"from_folder": self.path}
         else:
             options = {"archive": self.path}
         if self.allow_other_text and self.corpus != cc100_roberta.CORPUS:

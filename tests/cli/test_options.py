@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from commands import ROOT
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli import COMMANDS
 from alibi_fairseq.cli.compare import FIELDS, OPTIONS
+from alibi_fairseq.cli.evaluate import GROUPS
 from alibi_fairseq.options import positive
 
 
@@ -43,6 +47,28 @@ def test_folders_have_one_placeholder(options):
     assert not metavars & {"DIR", "PATH", "DIRECTORY"}
 
 
+def test_flag_has_one_meaning(options):
+    placeholders = defaultdict(set)
+    for action in options:
+        for flag in action.option_strings:
+            values = ",".join(sorted(action.choices or ()))
+            placeholders[flag].add(action.metavar or values)
+    assert placeholders["--tokenizer"] == {"sentencepiece,words"}
+    several = {flag: found for flag, found in placeholders.items() if len(found) > 1}
+    assert several == {
+        "--out": {"FILE", "FOLDER"},  # `eval` writes one file
+        "--path": {"CHECKPOINT", "CHECKPOINT|FOLDER"},  # `eval` also takes Hugging Face folders
+        "--subset": {"SPLIT", "SPLIT,…"},  # `compare` takes one split
+    }
+
+
+def test_default_output_is_not_tracked(options):
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    folders = {action.default.parts[0] for action in options if isinstance(action.default, Path)}
+    assert folders == {"data", "runs"}
+    assert {f"/{folder}/" for folder in folders} <= set(ignored)
+
+
 def test_numbers_have_one_placeholder(options):
     numbers = {action.metavar for action in options if action.type in (int, positive)}
     assert "N" in numbers
@@ -62,13 +88,26 @@ def test_option_help_is_noun_phrase(options):
             assert not action.help.endswith("."), action.help
 
 
+def test_eval_groups_options():
+    parser = subparsers(cli.make_parser(["eval"]))["eval"]
+    groups = {group.title: group for group in parser._action_groups}
+    assert list(groups)[2:] == list(GROUPS)  # behind those of argparse
+    names = {}
+    for title, group in groups.items():
+        names[title] = {action.dest for action in group._group_actions}
+    assert not names["positional arguments"]
+    assert names["options"] == {"help"}
+    assert names["only for fairseq checkpoints"] == {"subsets", "user_dir"}
+    assert names["only for Hugging Face folders"] == {"bos_per_window", "trust_remote_code"}
+
+
 def test_compare_groups_options():
     parser = subparsers(cli.make_parser(["compare"]))["compare"]
     headings = ["text", "models", "training", "evaluation", "output", "running"]
     groups = {group.title: group for group in parser._action_groups}
     assert list(groups)[2:] == headings  # behind those of argparse
     general = {action.dest for action in groups["options"]._group_actions}
-    assert general <= {"help", "user_dir", "job"}
+    assert general <= {"help", "job"}
     assert "lr" in {action.dest for action in groups["training"]._group_actions}
     assert "slurm" in {action.dest for action in groups["running"]._group_actions}
 

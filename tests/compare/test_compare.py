@@ -32,7 +32,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
     words += ["--parallel", "1"]
-    words = [*map(str, words), "--train-lengths", "16", "--eval-lengths", "16,48", "--updates"]
+    words = [*map(str, words), "--train-lengths", "16", "--lengths", "16,48", "--updates"]
     assert main([*words, "4"]) == 0
     printed = capsys.readouterr().out
     assert "| ALiBi, L=16" in printed and "| Learned, L=16" in printed
@@ -70,7 +70,7 @@ def test_layer_patterns_and_options_share_one_table(data_bin, tmp_path, monkeypa
         "--parallel",
         "1",
     ]
-    words += ["--train-lengths", "16", "--eval-lengths", "16,32", "--updates", "2", "--speeds"]
+    words += ["--train-lengths", "16", "--lengths", "16,32", "--updates", "2", "--speeds"]
     two_layers = TINY.replace("--decoder-layers 1", "--decoder-layers 2")
     words += ["--tokens-per-update", "128", "--train-flags", two_layers]
     assert main([*map(str, words)]) == 0
@@ -105,7 +105,7 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "transformer_xl"]
     words += ["--updates", "60"]
-    words += ["--train-lengths", "16", "--eval-lengths", "1x", "--tokens-per-update", "128"]
+    words += ["--train-lengths", "16", "--lengths", "1x", "--tokens-per-update", "128"]
     assert main([*map(str, words), "--strides", "full,8", "--score-from", "3"]) == 0
     folder = tmp_path / data_bin.parent.name / "transformer_xl-16-seed1"
     settings = json.loads((folder / "settings.json").read_text())
@@ -193,7 +193,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     monkeypatch.setattr(child_process, "execute", execute)
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 12)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi,none", "--lr", "0.1,0.2"]
-    words = [*map(str, words), *SMALL, "--train-lengths", "16", "--eval-lengths", "16"]
+    words = [*map(str, words), *SMALL, "--train-lengths", "16", "--lengths", "16"]
     for lr in ("0.1", "0.2"):
         assert main([*words, "--job", f"run:{data_bin.parent.name}/alibi-16-seed1-lr{lr}"]) == 0
     threads.clear()
@@ -211,7 +211,7 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
     code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
     (tmp_path / "a_plugin" / "__init__.py").write_text(code, encoding="utf-8")
     words = ["compare", data_bin, "--user-dir", tmp_path / "a_plugin", "--methods", "root"]
-    words += ["--train-lengths", "32", "--eval-lengths", "1x,4x", "--updates", "2"]
+    words += ["--train-lengths", "32", "--lengths", "1x,4x", "--updates", "2"]
     words += ["--probes", "copy", "--speeds", "--out", tmp_path / "out", *SMALL]
     assert main([*map(str, words), "--parallel", "1"]) == 0
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")

@@ -104,7 +104,7 @@ def parse_comparison(monkeypatch, *arguments: object):
 def test_options_match_yaml(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("text")
-    options = "--methods alibi,none --train-lengths 64,128 --eval-lengths 64,4x --seeds 1,2"
+    options = "--methods alibi,none --train-lengths 64,128 --lengths 64,4x --seeds 1,2"
     options += " --lr 0.01 --tokenizer words --vocab-size 500"
     comparison = parse_comparison(
         monkeypatch, "book.txt", *options.split(), "--train-flags", "--dropout 0"

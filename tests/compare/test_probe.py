@@ -123,7 +123,7 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
     data.mkdir()
     write_corpus(data, train=1000, valid=500)
     words = f"compare {data} --methods alibi --probes passkey --updates 2".split()
-    words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "128"]
+    words += ["--train-lengths", "16", "--lengths", "16", "--tokens-per-update", "128"]
     assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
     assert "passkey at 4 L" in printed and "## passkey" in printed

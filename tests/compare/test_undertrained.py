@@ -55,7 +55,7 @@ def test_report_warns_at_small_budget(tmp_path, monkeypatch, capsys, updates, is
     write_corpus(data, train=4000, valid=500)
     out = tmp_path / "out"
     words = ["compare", str(data), "--methods", "alibi", "--updates", str(updates), "--lr", "0.01"]
-    words += ["--train-lengths", "16", "--eval-lengths", "16", "--tokens-per-update", "256"]
+    words += ["--train-lengths", "16", "--lengths", "16", "--tokens-per-update", "256"]
     assert main([*words, "--train-flags", TINY, "--out", str(out), "--parallel", "1"]) == 0
     sentence = "Warning: these models have barely trained: ALiBi, L=16."
     assert (sentence in (out / "table.md").read_text(encoding="utf-8")) == is_warned

@@ -21,7 +21,10 @@ def corpora(folder):
     web = {"vocab_size": 350, "valid_tokens": 300, "shards": 3}
     own = {"held_out": 10, "tokenizer": "words"}
     return {
-        "wikitext": (WikiText103(archive, **other), WikiText103(from_dir=folder / "text", **other)),
+        "wikitext": (
+            WikiText103(archive, **other),
+            WikiText103(from_folder=folder / "text", **other),
+        ),
         "books": (BookCorpus([whole], **share), BookCorpus([packed], **share)),
         "web": (Cc100Roberta([lines], **web), Cc100Roberta([lines], **web)),
         "own": (CustomTextBuilder([packed], **own), CustomTextBuilder([whole], **own)),

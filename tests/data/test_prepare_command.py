@@ -44,9 +44,9 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
     [
         ("wikitext-103", "--archive wikitext-103-v1.zip", "--archive"),  # another text's hash
         ("wikitext-103", "--archive cut.zip --allow-other-text", "cut.zip"),
-        ("wikitext-103", "--archive cut.zip --from-dir text", "--from-dir"),
-        ("wikitext-103", "--from-dir text", "wiki.train.tokens"),  # too few lines
-        ("wikitext-103", "--from-dir latin --allow-other-text", "wiki.valid.tokens"),
+        ("wikitext-103", "--archive cut.zip --from-folder text", "--from-folder"),
+        ("wikitext-103", "--from-folder text", "wiki.train.tokens"),  # too few lines
+        ("wikitext-103", "--from-folder latin --allow-other-text", "wiki.valid.tokens"),
         ("bookcorpus", "one", "1 books"),
         ("bookcorpus", "text.txt", "--allow-other-text"),
         ("bookcorpus", "books --held-out 0", "--held-out"),

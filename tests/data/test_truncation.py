@@ -61,7 +61,7 @@ def test_excerpt_replaces_rare_words(corpus, tmp_path):
 def test_wikitext_excerpt_has_the_whole_dictionary(tmp_path):
     """A binary excerpt of it is bitwise identical to that of the whole text."""
     wikitext_files(tmp_path / "text")
-    text = {"from_dir": tmp_path / "text", "allow_other_text": True}
+    text = {"from_folder": tmp_path / "text", "allow_other_text": True}
     prepare(WikiText103(**text), tmp_path / "whole")
     manifest, _ = prepare(WikiText103(**text, excerpt=1000), tmp_path / "beginning")
     assert 1000 <= manifest["splits"]["train"]["tokens"] < 1040

@@ -88,7 +88,7 @@ def test_token_ids_of_real_text(kind, request, tmp_path):
 
 def test_pieces_without_tokenizer_are_rejected(pieces, byte_level, words):
     for data, files in (pieces, byte_level):
-        with pytest.raises(UserInputError, match="--tokenizer"):
+        with pytest.raises(UserInputError, match="--tokenizer-files"):
             find_files(data, load_dictionary(data), [])
         assert find_files(data, load_dictionary(data), [*files.values()]) == files
     data, _ = words

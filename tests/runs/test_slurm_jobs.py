@@ -32,7 +32,7 @@ def scripts(tmp_path, monkeypatch):
 
 
 def compare(data, out, *more):
-    options = ["--methods", "alibi,none", "--train-lengths", "16", "--eval-lengths", "16,32"]
+    options = ["--methods", "alibi,none", "--train-lengths", "16", "--lengths", "16,32"]
     options += ["--updates", "4", "--tokens-per-update", "128", "--train-flags", TINY]
     return ["compare", str(data), "--out", str(out), *options, *more]
 

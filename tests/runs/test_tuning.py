@@ -30,7 +30,7 @@ def commands(monkeypatch):
 
 
 def words(data, out, *more: str, methods="alibi,none", lr="0.002,0.004,0.008"):
-    options = ["--methods", methods, "--train-lengths", "16", "--eval-lengths", "16", "--lr", lr]
+    options = ["--methods", methods, "--train-lengths", "16", "--lengths", "16", "--lr", lr]
     options += ["--updates", "40", "--tokens-per-update", "128", "--subset", "test"]
     return ["compare", str(data), "--out", str(out), "--parallel", "1", *options, *more]
 
