@@ -95,7 +95,9 @@ def require_file(path: str | os.PathLike) -> None:
         return
     names = [file.name for file in folder.glob("*.pt")]
     if not names:
-        raise UserInputError(f"{path} is a folder. It holds no checkpoint *.pt.")
+        raise UserInputError(
+            f"{path} is a folder that contains no checkpoint (*.pt). Pass a checkpoint."
+        )
     best = min(names)
     for name in reversed(_PREFERRED):
         if name in names:

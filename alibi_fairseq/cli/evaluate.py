@@ -185,6 +185,14 @@ class Eval(CliCommand):
 
     def _evaluate_checkpoints(self) -> list[dict]:
         """Evaluate fairseq checkpoints on a data folder."""
+        for checkpoint in self.checkpoints:
+            if checkpoint.is_dir() and not any(checkpoint.glob("*.pt")):
+                raise UserInputError(
+                    f"{checkpoint} is a folder with neither a fairseq checkpoint (*.pt) nor a Hugging Face "
+                    "model (config.json). Pass a checkpoint, or the folder of a model."
+                )
+            require_file(checkpoint)
+            open_input(checkpoint).close()
         data = folder_of(self.data[0])
         if len(self.data) > 1 or data.is_file():
             raise UserInputError(
@@ -193,8 +201,6 @@ class Eval(CliCommand):
                 "Pass the folder that `alibi-fairseq prepare text` makes of the text. "
                 "A Hugging Face model is a folder with config.json: pass that as --path."
             )
-        for checkpoint in self.checkpoints:
-            require_file(checkpoint)
         if self.bos_per_window or self.trust_remote_code:
             raise UserInputError(
                 "--bos-per-window and --trust-remote-code are options for Hugging Face models. "

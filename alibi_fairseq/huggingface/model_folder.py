@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
 from ..files import read_json, sha256_file, sha256_files
@@ -46,12 +47,14 @@ class ModelFolder:
         config: configuration of the model.
         tokenizer: tokenizer of the model.
         trust_remote_code: True if code in the folder may be run.
+        has_overrides: True if the configuration differs from ``config.json``.
     """
 
     path: Path
     config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
     trust_remote_code: bool
+    has_overrides: bool = False
 
     @classmethod
     def open(
@@ -61,7 +64,8 @@ class ModelFolder:
 
         Args:
             path: the folder.
-            overrides: values that replace those of ``config.json``.
+            overrides: values that replace those of ``config.json``. An object replaces only the
+                values that it names.
             trust_remote_code: True to run code in the folder if the model needs it.
 
         Raises:
@@ -81,9 +85,11 @@ class ModelFolder:
                 f"{path} contains no weights in safetensors format (*.safetensors), and files in "
                 "other formats can run code when they are read. Convert the weights."
             )
-        config = _read_config(path, content, overrides or {}, trust_remote_code)
+        config = _read_config(path, content, trust_remote_code)
+        if overrides:
+            config = _override(config, overrides, path / CONFIG_FILE)
         tokenizer = _read_tokenizer(path, config, trust_remote_code)
-        return cls(path, config, tokenizer, trust_remote_code)
+        return cls(path, config, tokenizer, trust_remote_code, bool(overrides))
 
     @property
     def first_input(self) -> int:
@@ -116,6 +122,9 @@ class ModelFolder:
         # Otherwise config.json could name an attention kernel, which transformers would download.
         self.config._attn_implementation = None
         self.config.use_cache = False
+        verbosity = transformers_logging.get_verbosity()
+        # It would print a table of weights that do not match, which end the evaluation below.
+        transformers_logging.set_verbosity_error()
         try:
             model, loading_info = model_class.from_pretrained(
                 self.path,
@@ -123,18 +132,45 @@ class ModelFolder:
                 dtype=dtype,
                 local_files_only=True,
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,
                 output_loading_info=True,
                 **remote_code,
             )
         except Exception as error:  # corrupted files cause various exceptions
-            raise _unreadable(self.path, "The model", error) from error
-        problems = [*loading_info["missing_keys"], *loading_info["mismatched_keys"]]
-        if problems:
-            raise UserInputError(
-                f"The weights in {self.path} do not match its {CONFIG_FILE} "
-                f"({min(map(str, problems))} is missing). Fetch both again."
-            )
+            raise _unreadable(self.path, "The model", error, self._fix) from error
+        finally:
+            transformers_logging.set_verbosity(verbosity)
+        self._check_weights(loading_info)
         return model.to(device).eval()
+
+    @property
+    def _fix(self) -> str:
+        """Sentence that tells how to mend a model that cannot be read."""
+        if self.has_overrides:
+            return "Correct --model-overrides, or fetch the folder again."
+        return "Fetch the folder again."
+
+    def _check_weights(self, loading_info: dict) -> None:
+        """Check that the weights are those of the configuration.
+
+        transformers leaves out the keys that the class of the model declares as ignorable.
+
+        Raises:
+            UserInputError: weights are missing, have another shape, or are superfluous.
+        """
+        problems = {
+            "missing_keys": "is missing",
+            "mismatched_keys": "has another shape",
+            "unexpected_keys": "is not part of such a model",
+        }
+        for kind, problem in problems.items():
+            # An entry with another shape is the key and two shapes.
+            keys = [key if isinstance(key, str) else key[0] for key in loading_info[kind]]
+            if keys:
+                raise UserInputError(
+                    f"The weights in {self.path} do not match its {CONFIG_FILE}: {min(keys)} "
+                    f"{problem}. {self._fix}"
+                )
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of configuration, weights, and tokenizer, and of all of them.
@@ -154,28 +190,62 @@ class ModelFolder:
         return {**hashes, "checkpoint_sha256": hashlib.sha256(everything.encode()).hexdigest()}
 
 
-def _read_config(
-    path: Path, content: dict, overrides: dict[str, Any], trust_remote_code: bool
-) -> PreTrainedConfig:
-    """Read ``config.json`` and apply overrides to it."""
+def _read_config(path: Path, content: dict, trust_remote_code: bool) -> PreTrainedConfig:
+    """Read ``config.json``."""
     try:
         if content.get("model_type") == AlibiLmConfig.model_type:
-            config = AlibiLmConfig.from_pretrained(path)
-        else:
-            config = AutoConfig.from_pretrained(
-                path, local_files_only=True, trust_remote_code=trust_remote_code
-            )
+            return AlibiLmConfig.from_pretrained(path)
+        return AutoConfig.from_pretrained(
+            path, local_files_only=True, trust_remote_code=trust_remote_code
+        )
     except Exception as error:  # transformers raises various exceptions for invalid values
         raise _unreadable(path, "The configuration", error) from error
-    known = {*config.to_dict(), *config.attribute_map, "max_position_embeddings"}
+
+
+def _override(config: PreTrainedConfig, overrides: dict[str, Any], file: Path) -> PreTrainedConfig:
+    """Return a configuration with overrides, which transformers completes and validates.
+
+    Raises:
+        UserInputError: the configuration has no such value, or the value is invalid.
+    """
+    content = config.to_dict()
+    known = {*content, *config.attribute_map, "max_position_embeddings"}
     for name, value in overrides.items():
         if name not in known or name.startswith("_"):
             raise UserInputError(
-                f"--model-overrides names '{name}', which is not in {path / CONFIG_FILE}. Correct "
-                "or remove it."
+                f"--model-overrides names '{name}', which is not in {file}. Correct or remove it."
             )
-        setattr(config, name, value)
-    return config
+        key = config.attribute_map.get(name, name)
+        content[key] = _merge(content.get(key), value, name, file)
+    try:
+        return type(config).from_dict(content)
+    except Exception as error:  # transformers raises various exceptions for invalid values
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UserInputError(
+            f"--model-overrides cannot be applied to {file} ({reason}). Correct the values."
+        ) from error
+
+
+def _merge(old: Any, new: Any, name: str, file: Path) -> Any:
+    """Return a value of a configuration with an override. Objects are merged.
+
+    Raises:
+        UserInputError: transformers would ignore the override.
+    """
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    by_layer_type = [key for key, value in old.items() if isinstance(value, dict)]
+    if by_layer_type and not set(new) <= set(old):
+        raise UserInputError(
+            f"--model-overrides: '{name}' in {file} has separate values for "
+            f"{', '.join(by_layer_type)}. Name the ones to override."
+        )
+    if "rope_type" in old and "type" in new:
+        raise UserInputError(f"--model-overrides: '{name}' takes 'rope_type', not 'type'.")
+    merged = dict(old)
+    for key, value in new.items():
+        merged[key] = _merge(old.get(key), value, key, file)
+    return merged
 
 
 def _read_tokenizer(
@@ -195,7 +265,9 @@ def _read_tokenizer(
         raise _unreadable(path, "The tokenizer", error) from error
 
 
-def _unreadable(path: Path, part: str, error: Exception) -> UserInputError:
+def _unreadable(
+    path: Path, part: str, error: Exception, fix: str = "Fetch the folder again."
+) -> UserInputError:
     """Return the error of a part of a folder that cannot be read."""
     if "trust_remote_code" in str(error):
         return UserInputError(
@@ -203,4 +275,4 @@ def _unreadable(path: Path, part: str, error: Exception) -> UserInputError:
             "--trust-remote-code to run it."
         )
     reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-    return UserInputError(f"{part} in {path} cannot be read ({reason}). Fetch the folder again.")
+    return UserInputError(f"{part} in {path} cannot be read ({reason}). {fix}")

@@ -12,6 +12,7 @@ from transformers import (
     BloomConfig,
     FalconConfig,
     Gemma2Config,
+    Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
     LlamaConfig,
@@ -49,6 +50,7 @@ CONFIGS: dict[str, tuple[type[PreTrainedConfig], dict]] = {
     "qwen2": (Qwen2Config, _GROUPED),
     "qwen3": (Qwen3Config, dict(head_dim=8, **_GROUPED)),
     "gemma2": (Gemma2Config, dict(head_dim=8, final_logit_softcapping=0.5, **_GROUPED)),
+    "gemma3": (Gemma3TextConfig, dict(head_dim=8, **_GROUPED)),
     "gpt2": (GPT2Config, dict(n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH)),
 }
 

@@ -13,8 +13,15 @@ import pytest
 import torch
 from conftest import without_times
 from folders import LENGTH, TEXT, make_folder, unigram_tokenizer
+from safetensors.torch import load_file, save_file
 from trained import TRAIN_LENGTH
-from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, MambaConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
+    MambaConfig,
+)
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.evaluation.windows import Span
@@ -257,6 +264,58 @@ def test_overrides_change_the_configuration(evaluate, tmp_path, refuse, text):
     assert "'other'" in refuse(*command, "--lengths", "8", "--model-overrides", '{"other": 1}')
 
 
+#: Overrides of a rotation, and the complete parameters that transformers is given instead.
+ROTATIONS = {
+    "linear": ({"rope_type": "linear", "factor": 4.0}, {"rope_theta": 500.0}),
+    "yarn": (
+        {"rope_type": "yarn", "factor": 4.0},
+        {"rope_theta": 500.0, "original_max_position_embeddings": LENGTH},
+    ),
+    "base": ({"rope_theta": 20.0}, {"rope_type": "default"}),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_overridden_rotation_equals_transformers(name, evaluate, tmp_path):
+    overrides, rest = ROTATIONS[name]
+    folder = make_folder(
+        tmp_path / "model", rope_parameters={"rope_type": "default", "rope_theta": 500.0}
+    )
+    config = AutoConfig.from_pretrained(folder, rope_parameters={**overrides, **rest})
+    model = AutoModelForCausalLM.from_pretrained(folder, config=config).eval()
+    (tokens,) = tokens_of(folder, [TEXT])
+    window = torch.tensor([0, *tokens[:-1]])[None]
+    scores = model(window).logits[0].double().log_softmax(-1)
+    expected = -scores[range(len(tokens)), tokens].mean().item() / math.log(2)
+    options = {"lengths": str(len(tokens)), "strides": "full"}
+    (plain,) = evaluate(folder, out="plain", **options)
+    given = json.dumps({"rope_parameters": overrides})
+    (record,) = evaluate(folder, model_overrides=given, **options)
+    assert abs(plain["loss_bits"] - expected) > 1e-3
+    assert record["loss_bits"] == pytest.approx(expected, abs=1e-5)
+    assert json.loads(record["model_overrides"]) == {"rope_parameters": overrides}
+
+
+def test_invalid_overrides_are_rejected(refuse, text, tmp_path):
+    folder = make_folder(tmp_path / "model")
+
+    def sentence(overrides: dict) -> str:
+        options = ["--lengths", "8", "--out", tmp_path / "out.json"]
+        options += ["--model-overrides", json.dumps(overrides)]
+        return refuse("eval", text, "--path", folder, *options)
+
+    assert "'factor'" in sentence({"rope_parameters": {"rope_type": "linear"}})
+    assert "'rope_type', not 'type'" in sentence({"rope_parameters": {"type": "linear"}})
+    assert "--model-overrides cannot" in sentence({"rope_parameters": "linear"})
+    assert "Correct --model-overrides" in sentence({"rope_parameters": {"rope_type": "none"}})
+    assert "another shape. Correct --model-overrides" in sentence({"hidden_size": 64})
+    parameters = {"sliding_attention": {"rope_theta": 10.0}, "full_attention": {"rope_theta": 9.0}}
+    folder = make_folder(tmp_path / "layers", "gemma3", rope_parameters=parameters)
+    said = sentence({"rope_parameters": {"rope_theta": 500.0}})
+    assert "separate values for full_attention, sliding_attention" in said
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_is_close(precision, evaluate, tmp_path):
     folder = make_folder(tmp_path / "model", "gemma2")
@@ -333,7 +392,9 @@ def test_models_that_cannot_be_evaluated(refuse, text, tmp_path):
     truncated = make_folder(tmp_path / "truncated")
     config = json.loads((truncated / "config.json").read_text())
     (truncated / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
-    assert "do not match" in sentence(truncated)
+    assert "is missing. Fetch the folder again" in sentence(truncated)
+    (truncated / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    assert "model.layers.1.input_layernorm.weight is not part of" in sentence(truncated)
     weights = truncated / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     assert "cannot be read" in sentence(truncated)
@@ -346,11 +407,25 @@ def test_models_that_cannot_be_evaluated(refuse, text, tmp_path):
     assert not out.exists()
 
 
+def test_weights_that_transformers_ignores_are_accepted(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model", "gpt-neox")
+    (before,) = evaluate(folder, out="before", lengths="8", strides="full")
+    weights = load_file(folder / "model.safetensors")
+    weights["gpt_neox.layers.0.attention.masked_bias"] = torch.ones(())
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (record,) = evaluate(folder, lengths="8", strides="full")
+    assert record["loss_bits"] == before["loss_bits"]
+
+
 def test_arguments_that_do_not_belong_together(refuse, text, trained, tmp_path):
     folder = make_folder(tmp_path / "model")
     checkpoint = trained("alibi")
     rest = ["--lengths", "8", "--out", tmp_path / "out.json"]
     assert "data folder" in refuse("eval", text, "--path", checkpoint, *rest)
+    assert "nor a Hugging Face model (config.json)" in refuse(
+        "eval", text, "--path", tmp_path, *rest
+    )
+    assert "none.pt" in refuse("eval", text, "--path", tmp_path / "none.pt", *rest)
     assert "text files" in refuse("eval", trained.data, "--path", folder, *rest)
     assert "separate command" in refuse("eval", text, "--path", folder, checkpoint, *rest)
     assert "--subset" in refuse("eval", text, "--path", folder, "--subset", "test", *rest)
