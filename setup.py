@@ -1,5 +1,6 @@
 """Packaging of alibi_fairseq. ``constraints.txt`` pins the environment of demo and tests."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,15 +9,34 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 # Read, not imported: the build environment has neither PyTorch nor fairseq.
 PACKAGE = (ROOT / "alibi_fairseq" / "__init__.py").read_text(encoding="utf-8")
+VERSION = re.search(r'^__version__ = "(.+)"$', PACKAGE, re.MULTILINE)[1]
+#: Address of the repository on GitHub, which the workflow that publishes a release sets.
+REPOSITORY = os.environ.get("REPOSITORY_URL", "")
+
+
+def long_description() -> str:
+    """Return README.md for PyPI, where relative links need the address of the repository.
+
+    They lead to the files of the released version.
+    """
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    if not REPOSITORY:
+        return text
+    relative = r"(?!https?:|#)"
+    tag = f"v{VERSION}"
+    text = re.sub(rf"(!\[[^\]]*\]\(){relative}", rf"\1{REPOSITORY}/raw/{tag}/", text)
+    return re.sub(rf"(\]\(){relative}", rf"\1{REPOSITORY}/blob/{tag}/", text)
+
 
 setup(
     name="alibi-fairseq",
-    version=re.search(r'^__version__ = "(.+)"$', PACKAGE, re.MULTILINE)[1],
+    version=VERSION,
     description="Train short, test long: ALiBi and the position methods it is compared with, "
     "as a fairseq plugin",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description=long_description(),
     long_description_content_type="text/markdown",
     license="MIT",
+    project_urls={"Source": REPOSITORY} if REPOSITORY else {},
     python_requires=">=3.10",
     # The paper's tables live in results/paper and its runs in configs.
     # An installed copy requires both.
