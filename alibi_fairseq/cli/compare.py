@@ -15,8 +15,8 @@ from .options import names, option, option_group, plugin_option
 
 #: Pydantic fields of a comparison and of a corpus, by name.
 FIELDS = ComparisonConfig.__pydantic_fields__ | CorpusConfig.__pydantic_fields__  # type: ignore[attr-defined]
-#: Fields that are options, by heading in the help, with the placeholder of their values. Without one, the
-#: values are listed.
+#: Fields that are options, by heading in the help, with the placeholder of their values. Without
+#: one, the values are listed.
 GROUPS: dict[str, dict[str, str | None]] = {
     "text": {"tokenizer": None, "vocabulary": "N"},
     "models": {"methods": "A,B,…", "train_lengths": "L,…", "seeds": "N,…", "arch": "NAME"},
@@ -73,16 +73,16 @@ class CompareCommand(ExperimentOptions):
     )
     probes: list[str] = option(
         f"synthetic tasks on which further models are trained: {', '.join(PROBES)}; tested at "
-        f"{', '.join(map(str, MULTIPLES))} times the training length; the table also has the accuracies at 1 "
-        "and 4 times",
+        f"{', '.join(map(str, MULTIPLES))} times the training length; the table also has the "
+        "accuracies at 1 and 4 times",
         (),
         type=names,
         metavar="A,B,…",
         group="text",
     )
     speeds: bool = option(
-        "at the end, also measure the speed of training and evaluation relative to sinusoidal; needs an "
-        "otherwise idle machine",
+        "at the end, also measure the speed of training and evaluation relative to sinusoidal; "
+        "needs an otherwise idle machine",
         False,
         group="evaluation",
     )

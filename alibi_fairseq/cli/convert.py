@@ -24,8 +24,8 @@ class Export(CliCommand):
     )
     out: Path = option("output folder", required=True, metavar="FOLDER")
     tokenizer_files: list[Path] = option(
-        "files of the tokenizer, if it is not next to the data: a sentencepiece model, BERT's vocab.txt, "
-        "or GPT-2's encoder.json and vocab.bpe",
+        "files of the tokenizer, if it is not next to the data: a sentencepiece model, BERT's "
+        "vocab.txt, or GPT-2's encoder.json and vocab.bpe",
         (),
         metavar="FILE",
     )
@@ -35,7 +35,8 @@ class Export(CliCommand):
         metavar="RESULTS",
     )
     license: str | None = option(
-        "license identifier for the model card, for example apache-2.0 (default: no license is stated)",
+        "license identifier for the model card, for example apache-2.0 (default: no license is "
+        "stated)",
         None,
         metavar="ID",
     )

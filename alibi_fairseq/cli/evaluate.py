@@ -59,14 +59,15 @@ class Eval(CliCommand):
     """
 
     data: list[str] = option(
-        "for fairseq checkpoints, a data folder (data-bin); for Hugging Face folders, one or more text "
-        "files in UTF-8, each of which is a split",
+        "for fairseq checkpoints, a data folder (data-bin); for Hugging Face folders, one or more "
+        "text files in UTF-8, each of which is a split",
         nargs="+",
         metavar="DATA|TEXT",
         group=MODELS_AND_DATA,
     )
     checkpoints: list[Path] = option(
-        "models to evaluate: fairseq checkpoints (*.pt), or Hugging Face folders (with config.json)",
+        "models to evaluate: fairseq checkpoints (*.pt), or Hugging Face folders (with "
+        "config.json)",
         flag="--path",
         required=True,
         nargs="+",
@@ -81,8 +82,8 @@ class Eval(CliCommand):
         group=OUTPUT,
     )
     by_position: bool = option(
-        "also print the loss by position in non-overlapping windows of the longest evaluation length; "
-        "the results file always has it",
+        "also print the loss by position in non-overlapping windows of the longest evaluation "
+        "length; the results file always has it",
         False,
         group=OUTPUT,
     )
@@ -96,8 +97,8 @@ class Eval(CliCommand):
         group=OUTPUT,
     )
     bos_per_window: bool = option(
-        "begin every window, not only the text, with the BOS token, or with EOS if there is none; it "
-        "replaces the first input of the window",
+        "begin every window, not only the text, with the BOS token, or with EOS if there is none; "
+        "it replaces the first input of the window",
         False,
         group=FOLDERS,
     )
@@ -188,8 +189,8 @@ class Eval(CliCommand):
         for checkpoint in self.checkpoints:
             if checkpoint.is_dir() and not any(checkpoint.glob("*.pt")):
                 raise UserInputError(
-                    f"{checkpoint} is a folder with neither a fairseq checkpoint (*.pt) nor a Hugging Face "
-                    "model (config.json). Pass a checkpoint, or the folder of a model."
+                    f"{checkpoint} is a folder with neither a fairseq checkpoint (*.pt) nor a "
+                    "Hugging Face model (config.json). Pass a checkpoint, or the folder of a model."
                 )
             require_file(checkpoint)
             open_input(checkpoint).close()

@@ -74,7 +74,7 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
 
 
 def plugin_option(group: str | None = None) -> Any:
-    """Return the field of the option ``--user-dir``, whose plugin is imported before the command runs."""
+    """Return the field of the option ``--user-dir``, a plugin that is imported first."""
     return option(
         "plugin that imports alibi_fairseq, for example one with a position method",
         None,

@@ -152,7 +152,8 @@ class Reproduce(ExperimentOptions):
 
     name: str = option("table or figure, for example table5 or figure1", metavar="TABLE|FIGURE|all")
     corpus: list[str] = corpus_option(
-        "text of a corpus: NAME is wikitext-103, bookcorpus, or cc100-roberta, and PATH a file or a folder"
+        "text of a corpus: NAME is wikitext-103, bookcorpus, or cc100-roberta, and PATH a file or "
+        "a folder"
     )
     allow_other_text: bool = option(
         "accept texts other than the paper's; results then have names of their own", False

@@ -20,7 +20,8 @@ class ReportCommand(CliCommand):
     """Options of ``alibi-fairseq report``."""
 
     results: list[Path] = option(
-        "results files (JSON), or folders of them; without any, the report shows only the paper's numbers",
+        "results files (JSON), or folders of them; without any, the report shows only the paper's "
+        "numbers",
         nargs="*",
         metavar="RESULTS",
     )
@@ -37,8 +38,9 @@ class ReportCommand(CliCommand):
         metavar="TEXT",
     )
     columns: list[str] = option(
-        "columns of the tables of your own results, in this order, for example parameters,512,3072: "
-        f"evaluation lengths, and {', '.join(MODEL_COLUMNS)} (default: all lengths)",
+        "columns of the tables of your own results, in this order, for example "
+        f"parameters,512,3072: evaluation lengths, and {', '.join(MODEL_COLUMNS)} (default: all "
+        "lengths)",
         (),
         type=names,
         metavar="A,B,…",

@@ -231,20 +231,21 @@ class ComparisonConfig:
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
         ("alibi", "sinusoidal"),
-        description="position methods, of which `alibi-fairseq models` lists the names; all: the seven "
-        "published up to ALiBi; later: the others; A+B: A and B in alternate layers; A/OPTION=VALUE: A with "
-        "an option of the model",
+        description="position methods, of which `alibi-fairseq models` lists the names; all: the "
+        "seven published up to ALiBi; later: the others; A+B: A and B in alternate layers; "
+        "A/OPTION=VALUE: A with an option of the model",
     )
     train_lengths: Several[PositiveInt] = Field((128,), description="training lengths in tokens")
     eval_lengths: Several[Length] = Field(
         (128, 256, 512, 1024),
-        description="evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
-        "training length",
+        description="evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens "
+        "more than the training length",
     )
     seeds: Several[int] = Field((1,), description="seeds for initialization and data order")
     strides: Several[Stride] = Field(
         ("full",),
-        description="tokens scored per window; full: the evaluation length, in windows that do not overlap",
+        description="tokens scored per window; full: the evaluation length, in windows that do not "
+        "overlap",
     )
     arch: str = Field("alibi_lm_tiny", description="model name; `alibi-fairseq models` lists all")
     updates: PositiveInt = Field(1000, description="optimizer updates of each run")
@@ -268,17 +269,18 @@ class ComparisonConfig:
     subset: str = Field("valid", description="split to evaluate on")
     score_from: PositiveInt | None = Field(
         None,
-        description="number of tokens at the start of the split, or of each document, that are context only",
+        description="number of tokens at the start of the split, or of each document, that are "
+        "context only",
     )
     score_to: PositiveInt | None = Field(
         None,
-        description="number of tokens at the start of the split, or of each document, after which none is "
-        "scored",
+        description="number of tokens at the start of the split, or of each document, after which "
+        "none is scored",
     )
     per_document: Literal["empty-lines", "titles"] | None = Field(
         None,
-        description="also record the loss of each document, which ends at an empty line or at the next title, "
-        "as in WikiText",
+        description="also record the loss of each document, which ends at an empty line or at the "
+        "next title, as in WikiText",
     )
     title: str = Field("Perplexity by evaluation length", description="title of table and figure")
     user_dir: str | None = None

@@ -85,8 +85,8 @@ class BookCorpus(CorpusBuilder):
     )
     seed: int = option("random seed of the split", 1)
     allow_other_text: bool = option(
-        "accept files with one sentence per line that are not the Toronto BookCorpus; the manifest then "
-        "has another name",
+        "accept files with one sentence per line that are not the Toronto BookCorpus; the manifest "
+        "then has another name",
         False,
     )
 

@@ -44,8 +44,8 @@ class CorpusBuilder:
 
     _: KW_ONLY
     excerpt: int | None = option(
-        "approximate number of tokens to prepare, from the beginning of the text; an excerpt never has the "
-        "name of a corpus of the paper (default: all)",
+        "approximate number of tokens to prepare, from the beginning of the text; an excerpt never "
+        "has the name of a corpus of the paper (default: all)",
         None,
         type=positive,
         metavar="TOKENS",

@@ -45,13 +45,13 @@ class CustomTextBuilder(CorpusBuilder):
 
     name: ClassVar[str] = "text"
     summary: ClassVar[str] = (
-        "your own text, with whole documents held out, or the end of the text if its documents are too "
-        "few or too long"
+        "your own text, with whole documents held out, or the end of the text if its documents are "
+        "too few or too long"
     )
 
     sources: Sequence[str | os.PathLike] = option(
-        "text files of any name, also compressed (.gz, .xz, .bz2), archives of *.txt, or folders of "
-        "*.txt, *.md, and *.rst",
+        "text files of any name, also compressed (.gz, .xz, .bz2), archives of *.txt, or folders "
+        "of *.txt, *.md, and *.rst",
         metavar="TEXT",
     )
     tokenizer: str = option(
@@ -60,8 +60,8 @@ class CustomTextBuilder(CorpusBuilder):
         choices=("sentencepiece", "words"),
     )
     vocab_size: int | None = option(
-        "number of dictionary entries (default: all words; with sentencepiece one per 1,000 bytes of "
-        "text, between 1,000 and 16,000)",
+        "number of dictionary entries (default: all words; with sentencepiece one per 1,000 bytes "
+        "of text, between 1,000 and 16,000)",
         None,
         type=positive,
     )

@@ -130,9 +130,9 @@ class SweepConfig:
         group=MEASUREMENT,
     )
     strides: tuple[int | None, ...] = option(
-        "strides S: tokens scored per window, for example full,64; full: all L, in windows that do not "
-        "overlap; a scored token has a context of L - S + 1 to L tokens, and less at the start of the "
-        "split (default: full)",
+        "strides S: tokens scored per window, for example full,64; full: all L, in windows that do "
+        "not overlap; a scored token has a context of L - S + 1 to L tokens, and less at the start "
+        "of the split (default: full)",
         (None,),
         type=parse_strides,
         metavar="S,…",
@@ -147,9 +147,9 @@ class SweepConfig:
         group=CHECKPOINTS,
     )
     documents: str | None = option(
-        "also record the loss of each document, and count --score-from and --score-to within documents; "
-        f"{_DOCUMENTS_HELP} (without a value: empty-lines; a documents.json next to the data takes "
-        "precedence)",
+        "also record the loss of each document, and count --score-from and --score-to within "
+        f"documents; {_DOCUMENTS_HELP} (without a value: empty-lines; a documents.json next to the "
+        "data takes precedence)",
         None,
         flag="--per-document",
         nargs="?",
@@ -158,15 +158,16 @@ class SweepConfig:
         group=MEASUREMENT,
     )
     score_from: int | None = option(
-        "number of tokens at the start of the split, or of each document, that are context only, so that "
-        "the same tokens are scored at every length and stride; no window reaches into the previous "
-        "document",
+        "number of tokens at the start of the split, or of each document, that are context only, "
+        "so that the same tokens are scored at every length and stride; no window reaches into the "
+        "previous document",
         None,
         metavar="N",
         group=MEASUREMENT,
     )
     score_to: int | None = option(
-        "number of tokens at the start of the split, or of each document, after which none is scored",
+        "number of tokens at the start of the split, or of each document, after which none is "
+        "scored",
         None,
         metavar="M",
         group=MEASUREMENT,
@@ -185,7 +186,8 @@ class SweepConfig:
         group=COMPUTATION,
     )
     overrides: dict | None = option(
-        "values that replace options of the model, or of config.json in a Hugging Face folder, for example "
+        "values that replace options of the model, or of config.json in a Hugging Face folder, for "
+        "example "
         '\'{"attention_backend": "eager"}\'',
         None,
         flag="--model-overrides",
