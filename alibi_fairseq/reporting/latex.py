@@ -23,6 +23,10 @@ ESCAPES = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    # At the start of a row, these would be read as arguments of the line break above.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
     "–": "--",
     "−": "$-$",
     "±": r"$\pm$",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
 import pytest
 from results_documents import cells_of, document, evaluation_cell, figures_as_svg
@@ -29,6 +31,23 @@ def test_special_characters_are_escaped():
         r"\textless{}b\textgreater{} \textbar{} -- 1 $\pm$ 2 $\dagger$ -{}-lr"
     )
     assert latex.literal("% a comment\nnext") == r"\% a comment next"
+    assert latex.literal("[1] *") == "{[}1{]} {*}"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+def test_latex_compiles(tmp_path):
+    rows = [["ALiBi, L=64", "--lr"], ["[3] 50%", ""], ["*", "(chance)"]]
+    rows.append([" ".join(latex.ESCAPES), "é"])
+    table = Table(["model_name", "#1"], rows, caption="a_b", notes=["A note."])
+    (tmp_path / "tables.tex").write_text(latex.document_part([table]), encoding="utf-8")
+    (tmp_path / "page.tex").write_text(
+        "\\documentclass{article}\n\\usepackage{booktabs}\n"
+        "\\begin{document}\n\\input{tables}\n\\end{document}\n"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "Missing character" not in (tmp_path / "page.log").read_text(errors="replace")
 
 
 @pytest.fixture
