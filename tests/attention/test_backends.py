@@ -53,7 +53,7 @@ def test_values_and_gradients(call):
 
 
 @pytest.mark.parametrize(
-    "call, dropout_p, training, evaluation",
+    ("call", "dropout_p", "training", "evaluation"),
     [
         (Call(width=24), 0.0, "fold skipping", "fold skipping flex"),
         (Call(width=16), 0.0, "fold skipping", "fold skipping"),
@@ -72,7 +72,7 @@ def test_values_and_gradients(call):
     ids=str,
 )  # fmt: skip
 def test_backends_supporting_calls_on_cpu(call, dropout_p, training, evaluation):
-    """Besides the two that compute everything."""
+    """``eager`` and ``sdpa`` support every call."""
     assert supporting(call, dropout_p) == {"eager", "sdpa", *training.split()}
     with torch.no_grad():
         assert supporting(call, dropout_p) == {"eager", "sdpa", *evaluation.split()}
@@ -81,20 +81,24 @@ def test_backends_supporting_calls_on_cpu(call, dropout_p, training, evaluation)
 @pytest.mark.parametrize("method", ["t5", "kerple", "transformer_xl", "fire", "cope", "bam"])
 def test_bias_gradients_match_reference(method):
     call = Call(method=method, length=600, batch=1, heads=2)
-    gradients = []
-    for backend in ("eager", "sdpa"):
-        torch.manual_seed(1)
-        module = build_position_method(method, PositionConfig(32, 2, 2, 32, mem_len=0)).double()
-        for parameter in module.parameters():
-            if not parameter.any():
-                parameter.data.normal_()
-        q, k, v, grad = (x.double() for x in call.tensors())
-        out, _ = attend(q, k, v, FutureMask(module.bias(0, 600), 600, 600), backend=backend)
-        found = torch.autograd.grad(out, [*module.parameters()], grad, allow_unused=True)
-        gradients.append([g for g in found if g is not None])
-    assert gradients[0]
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    module = build_position_method(method, PositionConfig(32, 2, 2, 32, mem_len=0)).double()
+    for parameter in module.parameters():
+        if not parameter.any():
+            parameter.data.normal_()
+    q, k, v, output_gradient = (x.double() for x in call.tensors())
+
+    def gradients(backend: str):
+        """Return the gradients of the parameters of the first layer."""
+        mask = FutureMask(module.bias(0, 600), 600, 600)
+        out, _ = attend(q, k, v, mask, backend=backend)
+        parameters = [*module.parameters()]
+        found = torch.autograd.grad(out, parameters, output_gradient, allow_unused=True)
+        return [gradient for gradient in found if gradient is not None]
+
+    expected = gradients("eager")
+    assert expected
+    for ours, theirs in zip(gradients("sdpa"), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
@@ -118,7 +122,7 @@ def test_long_input_keeps_precision(call):
     for backend in supporting(call) & {"sdpa", "fold"}:
         found, _ = attend(q, k, v, mask, backend=backend)
         error = (found.double() - exact).abs().max() / exact.abs().max()
-        # Rounding of the inputs aside, a type's own rounding of the result is all there is.
+        # In half precision the result itself is rounded.
         limit = 5e-6 if call.dtype == torch.float32 else 2 * torch.finfo(call.dtype).eps
         assert error < limit, backend
 
@@ -138,14 +142,21 @@ def peak_memory(backend: str, dropout_p: float, length: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "backend, dropout_p",
+    ("backend", "dropout_p"),
     [("eager", 0.0), ("sdpa", 0.0), ("sdpa", 0.1), ("fold", 0.0), ("skipping", 0.0)],
 )
 def test_only_eager_memory_grows_quadratically(backend, dropout_p, monkeypatch):
-    # The profiler sees this thread.
-    monkeypatch.setattr(banded, "run_parallel", lambda tasks: [task() for task in tasks])
-    short, long = (peak_memory(backend, dropout_p, length) for length in (1024, 2048))
-    assert (long / short > 3) if backend == "eager" else (long / short < 2.5)
+    def run_in_this_thread(tasks):
+        for task in tasks:
+            task()
+
+    # The profiler sees only this thread.
+    monkeypatch.setattr(banded, "run_parallel", run_in_this_thread)
+    growth = peak_memory(backend, dropout_p, 2048) / peak_memory(backend, dropout_p, 1024)
+    if backend == "eager":
+        assert growth > 3
+    else:
+        assert growth < 2.5
 
 
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
@@ -168,52 +179,72 @@ def test_weights_match_reference():
     call = Call(cached=5)
     q, k, v, _ = call.tensors()
     out, weights = attend(q, k, v, call.mask(), backend="skipping", need_weights=True)
-    assert weights.shape == (2, 8, 300, 305)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 8, 300))
-    torch.testing.assert_close(weights @ v, out, rtol=1e-5, atol=1e-5)
+    distance = torch.arange(5, 305)[:, None] - torch.arange(305)
+    scores = q.double() @ k.double().mT / 4 - alibi_slopes(8).double().view(-1, 1, 1) * distance
+    expected = scores.masked_fill(distance < 0, -torch.inf).softmax(-1)  # (B, H, T, S)
+    torch.testing.assert_close(weights.double(), expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(out.double(), expected @ v.double(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [Call("none", cached=40), Call("t5", length=600), Call(documents=True)],
-    ids=str,
-)
+DROPOUT_CALLS = [Call("none", cached=40), Call("t5", length=600), Call(documents=True)]
+
+
+@pytest.mark.parametrize("call", DROPOUT_CALLS, ids=str)
 def test_dropout_matches_reference(call):
-    """With the same random state, which it also leaves as the reference does."""
-
-    def drawn(backend: str, dropout_p: float):
-        torch.manual_seed(5)
-        found = results(call, backend, dropout_p)
-        after = torch.rand(3)
-        torch.manual_seed(5)
-        with torch.no_grad():
-            q, k, v, _ = call.tensors()
-            found.append(attend(q, k, v, call.mask(), dropout_p, backend=backend)[0].double())
-        return found, after
-
-    (found, after), (expected, after_reference) = (drawn(name, 0.3) for name in ("sdpa", "eager"))
-    assert_close(found[:4], expected[:4], 1e-5)
-    torch.testing.assert_close(found[4], expected[0], rtol=0, atol=1e-5)
-    assert torch.equal(after, after_reference)
-    plain, untouched = drawn("auto", 0.0)
-    assert (found[0] - plain[0]).abs().max() > 0.01, "nothing was dropped"
+    """From the same random state, ``sdpa`` drops the same weights as ``eager``."""
     torch.manual_seed(5)
-    assert torch.equal(untouched, torch.rand(3))
+    expected = results(call, "eager", 0.3)
+    after_eager = torch.rand(3)
+
+    torch.manual_seed(5)
+    found = results(call, "sdpa", 0.3)
+    after_sdpa = torch.rand(3)
+    assert_close(found, expected, 1e-5)
+    assert torch.equal(after_sdpa, after_eager)
+
+    torch.manual_seed(5)
+    q, k, v, _ = call.tensors()
+    with torch.no_grad():
+        without_grad, _ = attend(q, k, v, call.mask(), 0.3, backend="sdpa")
+    torch.testing.assert_close(without_grad.double(), expected[0], rtol=0, atol=1e-5)
+
+    without_dropout, *_ = results(call, "auto")
+    assert (found[0] - without_dropout).abs().max() > 0.01, "nothing was dropped"
+
+
+@pytest.mark.parametrize("call", DROPOUT_CALLS, ids=str)
+def test_random_state_is_unchanged_without_dropout(call):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    results(call, "auto")
+    assert torch.equal(torch.rand(3), expected)
 
 
 @torch.no_grad()
 def test_dropout_keeps_mean():
-    q, k, v, _ = Call(batch=100, length=40, heads=2).tensors()
-    q, k, v = (x[:1].expand(100, *x.shape[1:]) for x in (q, k, v))
-    plain, drawn = (attend(q, k, v, Call(length=40, heads=2).mask(), p)[0] for p in (0.0, 0.2))
-    assert (drawn.mean(0) - plain[0]).abs().mean() < 0.05
+    """The mean of 100 draws is 1 times the output without dropout, not 0.8 times."""
+    call = Call(batch=1, length=40, heads=2)
+    q, k, v, _ = call.tensors()
+    plain, _ = attend(q, k, v, call.mask())
+    repeated = [x.expand(100, -1, -1, -1) for x in (q, k, v)]
+    dropped, _ = attend(*repeated, call.mask(), dropout_p=0.2)
+    mean = dropped.mean(0)
+    ratio = (mean * plain[0]).sum() / plain.square().sum()
+    assert ratio.item() == pytest.approx(1, abs=0.02)
+    assert (mean - plain[0]).abs().mean() < 0.05
 
 
 def test_bias_is_computed_once_per_model(monkeypatch):
-    """Also in training, unless it is learned."""
+    """This applies in training too, unless the bias is learned."""
     computed = []
     at = LinearBias.at
-    monkeypatch.setattr(LinearBias, "at", lambda *call: computed.append(call) or at(*call))
+
+    def count(*arguments):
+        computed.append(arguments)
+        return at(*arguments)
+
+    monkeypatch.setattr(LinearBias, "at", count)
     call = Call(length=600, heads=2)
     mask = call.mask()
     for _ in range(2):
@@ -225,5 +256,5 @@ def test_bias_is_computed_once_per_model(monkeypatch):
     ("heads", "keys", "queries"), [(1, 8192, 256), (1, 8193, 128), (16, 600, 128), (1024, 9999, 16)]
 )
 def test_blocks_respect_score_memory_limit(heads, keys, queries):
-    """2^21 of them, as long as a block has more than 16 queries."""
+    """A block has at most 2^21 scores, unless it has only 16 queries."""
     assert bounded_block(torch.empty(1, heads, 300, 1), keys) == queries
