@@ -1,4 +1,4 @@
-"""A training run writes what it measured, and a resumed run writes what an undisturbed one does."""
+"""The results file of a training run, and of a resumed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
     *("--validate-interval-updates", "10", "--position-method", "alibi"),
 )
-#: What a machine's load or a restart may change.
+#: Keys that depend on the load of the machine or on a restart.
 TIMES = ("hours", "tokens_per_second", "peak_memory_mb")
 
 
@@ -29,60 +29,96 @@ def run(data, folder, updates, *flags):
     return load_results_file(folder / TRAINING_FILE)
 
 
-def test_each_validation_adds_record(data, tmp_path, caplog):
+@pytest.fixture(scope="module")
+def folder(data, tmp_path_factory):
+    """Return the folder of a run of 20 updates."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run(data, folder, 20)
+    return folder
+
+
+def records_of(folder) -> list[dict]:
+    return load_results_file(folder / TRAINING_FILE)["cells"]
+
+
+def test_training_record_describes_data_and_seed(data, folder):
+    document = load_results_file(folder / TRAINING_FILE)
+    assert document["kind"] == "training"
+    assert document["corpus"] == data.name
+    assert document["provenance"]["seed"] == 5
+    assert document["provenance"]["data_sha256"]
+
+
+def test_each_validation_adds_record(folder):
+    first, second = records_of(folder)
+    assert first["updates"] == 10
+    assert second["updates"] == 20
+    assert first["trained_tokens"] == 10 * 64
+    assert second["trained_tokens"] == 20 * 64
+    assert first["hours"] < second["hours"]
+
+
+def test_record_describes_model_and_validation(folder):
+    for record in records_of(folder):
+        assert record["model"] == "alibi_lm"
+        assert record["position_method"] == "alibi"
+        assert record["train_length"] == 16
+        assert record["length"] == 16
+        assert record["subset"] == "valid"
+        assert record["tokens"] == 200
+        assert record["peak_memory_mb"] > 10
+        assert record["tokens_per_second"] > 0
+        assert "gpu_hours" not in record
+
+
+def test_record_agrees_with_log(data, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         document = run(data, tmp_path / "run", 20, "--log-format", "json")
-    assert document["kind"] == "training" and document["corpus"] == data.name
-    assert document["provenance"]["seed"] == 5 and document["provenance"]["data_sha256"]
-    cells = document["cells"]
-    assert [cell["updates"] for cell in cells] == [10, 20]
-    assert [cell["trained_tokens"] for cell in cells] == [10 * 64, 20 * 64]
     logged = [json.loads(record.message) for record in caplog.records if record.name == "valid"]
-    for cell, line in zip(cells, logged, strict=True):
-        assert cell["loss_bits"] == pytest.approx(float(line["valid_loss"]), abs=6e-4)
-    for cell in cells:
-        assert (cell["model"], cell["position_method"]) == ("alibi_lm", "alibi")
-        assert (cell["train_length"], cell["length"], cell["subset"]) == (16, 16, "valid")
-        assert cell["tokens"] == 200 and cell["peak_memory_mb"] > 10
-        assert cell["tokens_per_second"] > 0 and "gpu_hours" not in cell
-    assert cells[0]["hours"] < cells[1]["hours"]
-    assert f"num. shared model params: {cells[0]['parameters']:,} " in caplog.text
-    # fairseq's own evaluator, on the checkpoint of the last validation
+    for record, line in zip(document["cells"], logged, strict=True):
+        assert record["loss_bits"] == pytest.approx(float(line["valid_loss"]), abs=6e-4)
+    parameters = document["cells"][0]["parameters"]
+    assert f"num. shared model params: {parameters:,} " in caplog.text
+
+
+def test_recorded_loss_equals_fairseq_evaluator(data, folder):
     flags = ("--tokens-per-sample", "16", "--sample-break-mode", "none", "--max-tokens", "64")
-    measured = run_eval_lm(
-        data, tmp_path / "run" / "checkpoint_last.pt", "--gen-subset", "valid", *flags
-    )
-    assert cells[-1]["loss_bits"] == pytest.approx(float(measured["loss"]), abs=1e-4)
+    checkpoint = folder / "checkpoint_last.pt"
+    measured = run_eval_lm(data, checkpoint, "--gen-subset", "valid", *flags)
+    last = records_of(folder)[-1]
+    assert last["loss_bits"] == pytest.approx(float(measured["loss"]), abs=1e-4)
+
+
+def without_times(record: dict) -> dict:
+    return {key: value for key, value in record.items() if key not in TIMES}
 
 
 def test_resumed_run_continues_results_file(data, tmp_path):
-    whole = run(data, tmp_path / "whole", 30)
-    parts = run(data, tmp_path / "parts", 13)
-    assert [cell["updates"] for cell in parts["cells"]] == [10, 13]
-    resumed = run(data, tmp_path / "parts", 30)
-    assert [cell["updates"] for cell in resumed["cells"]] == [10, 13, 20, 30]
-    same = [cell for cell in resumed["cells"] if cell["updates"] != 13]
-    for one, other in zip(whole["cells"], same, strict=True):
-        assert {k: v for k, v in one.items() if k not in TIMES} == {
-            k: v for k, v in other.items() if k not in TIMES
-        }
-    hours = [cell["hours"] for cell in resumed["cells"]]
-    assert hours == sorted(hours) and hours[0] > 0
+    uninterrupted = run(data, tmp_path / "uninterrupted", 30)["cells"]
+    begun = run(data, tmp_path / "resumed", 13)["cells"]
+    assert [record["updates"] for record in begun] == [10, 13]
+    resumed = run(data, tmp_path / "resumed", 30)["cells"]
+    assert [record["updates"] for record in resumed] == [10, 13, 20, 30]
+    hours = [record["hours"] for record in resumed]
+    assert hours == sorted(hours)
+    assert hours[0] > 0
+    shared = [without_times(record) for record in resumed if record["updates"] != 13]
+    assert shared == [without_times(record) for record in uninterrupted]
 
 
 def test_run_from_other_weights_starts_new_record(data, tmp_path):
     run(data, tmp_path / "first", 10)
     restore = ("--finetune-from-model", str(tmp_path / "first" / "checkpoint_last.pt"))
     second = run(data, tmp_path / "second", 10, *restore)
-    assert [cell["trained_tokens"] for cell in second["cells"]] == [640]
+    assert [record["trained_tokens"] for record in second["cells"]] == [640]
 
 
 def test_record_after_stop_matches_checkpoint(data, tmp_path):
-    """Validations after the last checkpoint are measured again, not kept twice."""
+    """Validations after the last checkpoint are measured again and replace the earlier records."""
     folder = tmp_path / "run"
     run(data, folder, 15, "--save-interval-updates", "5", "--keep-interval-updates", "-1")
     early = folder / "checkpoint_1_5.pt"
     early.replace(folder / "checkpoint_last.pt")
     document = run(data, folder, 15)
-    assert [cell["updates"] for cell in document["cells"]] == [5, 10, 15]
-    assert [cell["trained_tokens"] for cell in document["cells"]] == [320, 640, 960]
+    assert [record["updates"] for record in document["cells"]] == [5, 10, 15]
+    assert [record["trained_tokens"] for record in document["cells"]] == [320, 640, 960]
