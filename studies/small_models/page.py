@@ -252,6 +252,8 @@ def _gap_table(curves: Mapping) -> str:
             bits = statistics.mean(curve[count]) - statistics.mean(alibi[count])
             cells.append(percent(bits * math.log(2)))
         rows.append([METHOD_NAMES[method], *cells])
+    if not rows:
+        return ""
     headers = ["against ALiBi, tokens →", *(f"{count * 4096 / 1e6:.1f}M" for count in updates)]
     return "Validation perplexity at L = 128 without overlap:\n\n" + markdown.table(headers, rows)
 
