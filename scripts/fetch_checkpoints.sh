@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Download the authors' eight released WikiText-103 models and their training logs.
 #
-#   scripts/fetch_checkpoints.sh                    list the addresses
-#   scripts/fetch_checkpoints.sh --to DIR           download all (checkpoints and logs)
-#   scripts/fetch_checkpoints.sh --to DIR 512 3072  download those trained at these lengths
+#   scripts/fetch_checkpoints.sh                       list the addresses
+#   scripts/fetch_checkpoints.sh --to FOLDER           download all (checkpoints and logs)
+#   scripts/fetch_checkpoints.sh --to FOLDER 512 3072  download those trained at these lengths
 #
 # Rerun to resume an interrupted download. docs/checkpoints.md describes the use of the files. The
 # logs give details missing from the paper, such as the tokens per update at L = 2048.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Run the tests and benchmarks that require a GPU, within a time limit.
 #
-#   scripts/gpu_check.sh [--minutes M] [--out DIR] [--parts PART …] [--rehearse]
+#   scripts/gpu_check.sh [--minutes M] [--out FOLDER] [--parts PART …] [--rehearse]
 #
 # Requires Python with PyTorch (python3, or PYTHON=/path/to/it), but no network: missing packages are
-# installed from wheels-py3.* in this clone (scripts/bundle_wheels.sh). The folder DIR (default:
-# runs/gpu-check) holds one JSON file per part and summary.txt. The log is DIR.log.
+# installed from wheels-py3.* in this clone (scripts/bundle_wheels.sh). FOLDER (default:
+# runs/gpu-check) holds one JSON file per part and summary.txt. The log is FOLDER.log.
 set -euo pipefail
 
 root="$(cd "$(dirname "$0")/.." && pwd)"

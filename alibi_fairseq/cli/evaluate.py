@@ -248,7 +248,7 @@ def _print_notes(records: list[dict]) -> None:
         longest = max(longest_windows)
         print(f"Some lengths exceed the text: the longest window has {longest:,} tokens.")
     if any(is_chance(record["perplexity"], record.get("vocabulary")) for record in records):
-        print(f"Some perplexities are near {markdown.CHANCE_NOTE}")
+        print(f"Some perplexities are near or above {markdown.CHANCE_NOTE}")
 
 
 def short_name(path: str) -> str:

@@ -270,7 +270,7 @@ class ComparisonConfig:
     score_from: PositiveInt | None = Field(
         None,
         description="number of tokens at the start of the split, or of each document, that are "
-        "context only",
+        "not scored",
     )
     score_to: PositiveInt | None = Field(
         None,

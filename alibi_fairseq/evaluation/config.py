@@ -158,8 +158,8 @@ class SweepConfig:
         group=MEASUREMENT,
     )
     score_from: int | None = option(
-        "number of tokens at the start of the split, or of each document, that are context only, "
-        "so that the same tokens are scored at every length and stride; no window reaches into the "
+        "number of tokens at the start of the split, or of each document, that are not scored, so "
+        "that the same tokens are scored at every length and stride; no window reaches into the "
         "previous document",
         None,
         metavar="N",

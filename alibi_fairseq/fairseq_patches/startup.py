@@ -50,8 +50,8 @@ def check_precision(cfg: DictConfig) -> None:
     """Check that the device can train in the precision that is asked for."""
     if cfg.common.fp16 and not cfg.common.memory_efficient_fp16 and runs_without_gpu(cfg):
         raise UserInputError(
-            "--fp16 trains on a GPU only. On a CPU, omit it (with YAML: common.fp16=false), or pass "
-            "--bf16 or --memory-efficient-fp16."
+            "--fp16 trains on a GPU only. On a CPU, omit it (with YAML: common.fp16=false), or "
+            "pass --bf16 or --memory-efficient-fp16."
         )
 
 
