@@ -42,14 +42,13 @@ def save(state: dict, dictionary: Dictionary, out: Path) -> None:
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
     """Read fairseq's dictionary file; raise UserInputError if it is none."""
+    open_input(path).close()
     try:
-        open_input(path).close()
         return Dictionary.load(str(path))
-    except UserInputError:
-        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise UserInputError(
-            f"{path} is not a dictionary; name the dict.txt that fairseq-preprocess wrote."
+            f"{path} is not a dictionary. Pass the dict.txt that fairseq-preprocess or `prepare` "
+            "wrote."
         ) from error
 
 

@@ -198,8 +198,11 @@ def test_import_rejects_hostile_files(tmp_path, dictionary, refuse, kind, zipped
 
 
 def test_import_rejects_missing_files_and_full_folders(tmp_path, dictionary, refuse):
-    with pytest.raises(UserInputError, match="is not a dictionary"):
+    with pytest.raises(FileNotFoundError):
         read_dictionary(tmp_path / "none.txt")
+    (tmp_path / "words.txt").write_text("no count\n")
+    with pytest.raises(UserInputError, match="is not a dictionary"):
+        read_dictionary(tmp_path / "words.txt")
     path = imported(tmp_path, dictionary, released_state())
     before = path.read_bytes()
     assert path.with_name("dict.txt").read_bytes() == dictionary.read_bytes()
