@@ -101,7 +101,7 @@ def convert(decoder: Any, position_method: str, train_length: int) -> Converted:
         name = NAME
         reason = f"No architecture of transformers has '{position_method}' positions."
         if native is not None:
-            reason = f"{native.name} would have fit a model with {', '.join(mismatches)}."
+            reason = f"With {', '.join(mismatches)}, it would be {native.name}."
     # Copies, so that the two models do not share memory.
     copies = {key: weight.detach().clone() for key, weight in converted.items()}
     model.load_state_dict(copies, strict=True)
