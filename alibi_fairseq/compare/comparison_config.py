@@ -185,7 +185,7 @@ class CorpusConfig:
         default=None,
         description="number of dictionary entries; none: chosen by the size of the text",
     )
-    probe: Literal["copy", "passkey"] | None = None
+    probe: Literal["copy", "passkey", "mqar"] | None = None
     documents: Literal["files", "titles"] = "files"
     sample: PositiveInt | None = None
     excerpt: ExcerptConfig | None = None

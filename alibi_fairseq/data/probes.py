@@ -1,18 +1,29 @@
-"""Synthetic sequences that repeat a string after a gap.
+"""Synthetic sequences that repeat strings or pairs of symbols after a gap.
 
-``copy`` has a random string among fillers. ``passkey`` has a shorter one, the key, in running text.
-Each occurrence follows a marker, and the last one is at the end::
+All sequences consist of blocks between fillers. A block begins with a marker, and the last one ends
+the sequence::
 
-    filler … MARK string filler … MARK string </s>
+    filler … MARK block filler … MARK block </s>
 
-Only attention to an earlier occurrence predicts the later one. The symbols of a string differ, so
-each determines the next. Training sequences repeat the string several times, since a model of three
-layers learns little from two occurrences in hundreds of updates.
+- ``copy``: each block is the same random string. The fillers are one symbol.
+- ``passkey``: the same with a shorter string, the key, in running text.
+- ``mqar``, multi-query associative recall: each block has the same pairs of a key and a value in a
+  new order. The fillers are one symbol.
+
+Only attention to an earlier occurrence predicts the last block. The symbols of a string differ, so
+each determines the next. The values of pairs are independent, so a value does not follow from the
+others. Training sequences have several blocks, since a model of three layers learns little from two
+occurrences in hundreds of updates.
+
+Source of multi-query associative recall: Arora et al. 2024, "Zoology"
+(https://arxiv.org/abs/2312.04927). There, all pairs are at the beginning, and single queries are
+distributed over the fillers.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +46,7 @@ SETTINGS_FILE = "probe.json"
 TEXT = "text"
 #: Multiples of the training length at which models are tested.
 MULTIPLES = (1, 2, 4, 8, 16)
-#: Depths of the string in test sequences: 0 at the beginning, 1 immediately before its repetition.
+#: Depths of the first block in test sequences: 0 at the beginning, 1 immediately before the last.
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Test sequences per length and depth.
 SEQUENCES_PER_CASE = 64
@@ -45,58 +56,85 @@ TOKENS = 1 << 23
 HELD_OUT = 256
 #: Sequences generated in one call.
 _BATCH = 10_000
+#: Dictionary entries of a probe in front of its symbols.
+_MARKER_AND_FILLER = ("<probe:mark>", "<probe:filler>")
 
 
 @dataclass(frozen=True)
-class Probe:
-    """A task: sequences with a string to repeat.
+class Probe(ABC):
+    """A task: sequences with a block to repeat.
 
     Attributes:
         name: name on the command line.
-        symbols: number of different symbols in strings.
-        size: number of symbols of a string.
-        copies: number of occurrences in a training sequence, or as many as fit.
-        in_text: True: sequences are filled with running text. False: with one symbol.
+        symbols: number of different symbols of a string, or of different values.
+        copies: number of blocks of a training sequence, or as many as fit.
+        in_text: True: the fillers are running text. False: they are one symbol.
     """
 
     name: str
     symbols: int
-    size: int
     copies: int
     in_text: bool
 
     @property
+    @abstractmethod
     def chance(self) -> float:
         """Accuracy of guessing."""
-        return 1 / self.symbols
 
     @property
-    def names(self) -> list[str]:
-        """Dictionary entries of the probe: marker, filler, and the symbols of strings."""
-        return ["<probe:mark>", "<probe:filler>", *(f"<probe:{n}>" for n in range(self.symbols))]
+    @abstractmethod
+    def num_symbols(self) -> int:
+        """Number of dictionary entries for the symbols of blocks."""
 
-    def room(self, length: int, copies: int = 2) -> int:
+    @property
+    @abstractmethod
+    def block_size(self) -> int:
+        """Number of tokens of a block, with its marker."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> np.ndarray:
+        """Positions of the predicted symbols in a block, ascending."""
+
+    @abstractmethod
+    def blocks(self, rng: np.random.Generator, count: int, copies: int) -> np.ndarray:
+        """Generate the symbols of blocks, without the marker.
+
+        Returns:
+            (count, copies, block_size - 1), with symbols from 0.
+        """
+
+    @property
+    def entries(self) -> list[str]:
+        """Dictionary entries of the probe: marker, filler, and symbols."""
+        return [*_MARKER_AND_FILLER, *(f"<probe:{n}>" for n in range(self.num_symbols))]
+
+    def num_fillers(self, length: int, copies: int = 2) -> int:
         """Return the number of fillers in a sequence of ``length`` tokens."""
-        return length - 1 - copies * (self.size + 1)
+        return length - 1 - copies * self.block_size
 
     def gap(self, length: int, depth: float) -> int:
-        """Return the number of fillers between the two strings of a sequence."""
-        room = self.room(length)
-        return room - round(depth * room)
+        """Return the number of fillers between the two blocks of a test sequence."""
+        num_fillers = self.num_fillers(length)
+        return num_fillers - round(depth * num_fillers)
+
+    def answer_positions(self, length: int) -> np.ndarray:
+        """Return the positions of the predicted symbols in a sequence, ascending."""
+        return length - 1 - self.block_size + self.answers
 
     def check(self, length: int) -> None:
-        """Raise UserInputError if the string and a gap do not fit into a sequence."""
-        if self.room(length) < 1:
+        """Raise UserInputError if two blocks and a gap do not fit into a sequence."""
+        num_fillers = self.num_fillers(length)
+        if num_fillers < 1:
             raise UserInputError(
-                f"the probe '{self.name}' needs sequences of at least "
-                f"{length + 1 - self.room(length)} tokens for a string of {self.size}, a gap and "
-                f"the string again, not {length}."
+                f"the probe '{self.name}' needs sequences of at least {length + 1 - num_fillers} "
+                f"tokens, not {length}."
             )
 
     def sequences(
         self,
-        chance: np.random.Generator,
-        first: int,
+        rng: np.random.Generator,
+        marker: int,
         text: np.ndarray | None,
         count: int,
         length: int,
@@ -106,55 +144,143 @@ class Probe:
         """Generate random sequences.
 
         Args:
-            chance: random generator.
-            first: dictionary index of the marker, which the other entries follow.
+            rng: random generator.
+            marker: dictionary index of the marker, which the other entries follow.
             text: (N,) tokens of running text, used from random positions. None: filler symbols.
             count: number of sequences.
             length: tokens of a sequence, including ``</s>``.
-            depth: position of the first string: 0 at the beginning, 1 immediately before its
-                repetition. None: random.
-            copies: number of occurrences of the string.
+            depth: position of the first of two blocks: 0 at the beginning, 1 immediately before
+                the last. None: random.
+            copies: number of blocks.
 
         Returns:
             (count, length) int64.
 
         Raises:
-            UserInputError: the sequences are too short for the string, or too long for the text.
+            UserInputError: the sequences are too short for the blocks, or too long for the text.
         """
         self.check(length)
-        block = self.size + 1  # marker and string
-        room = self.room(length, copies)
-        if text is None:
-            filling = np.full((count, room), first + 1)
-        else:
-            if len(text) < room:
-                raise UserInputError(
-                    f"the text to fill sequences of {length:,} tokens with has only {len(text):,}; "
-                    "give a longer text or shorter lengths."
-                )
-            starts = chance.integers(0, len(text) - room + 1, (count, 1))
-            filling = text[starts + np.arange(room)]
-        symbols = np.tile(np.arange(self.symbols), (count, 1))
-        strings = first + 2 + chance.permuted(symbols, axis=1)[:, : self.size]
-        marked = np.concatenate([np.full((count, 1), first), strings], axis=1)
-        # Number of fillers before each occurrence; the last occurrence comes after all of them.
-        before = np.sort(chance.integers(0, room + 1, (count, copies - 1)), axis=1)
+        num_fillers = self.num_fillers(length, copies)
+        fillers = self._fillers(rng, marker, text, count, num_fillers)
+
+        blocks = np.full((count, copies, self.block_size), marker)
+        blocks[..., 1:] = marker + len(_MARKER_AND_FILLER) + self.blocks(rng, count, copies)
+        # Number of fillers before each block; the last block comes after all of them.
+        fillers_before = np.sort(rng.integers(0, num_fillers + 1, (count, copies - 1)), axis=1)
         if depth is not None:
-            before[:] = round(depth * room)
-        before = np.concatenate([before, np.full((count, 1), room)], axis=1)  # (count, copies)
-        starts = before + block * np.arange(copies)
-        positions = (starts[..., None] + np.arange(block)).reshape(count, -1)
+            fillers_before[:] = round(depth * num_fillers)
+        last = np.full((count, 1), num_fillers)
+        fillers_before = np.concatenate([fillers_before, last], axis=1)  # (count, copies)
+
+        starts = fillers_before + self.block_size * np.arange(copies)
+        positions = (starts[..., None] + np.arange(self.block_size)).reshape(count, -1)
         rows = np.full((count, length), END_OF_LINE)
         is_filler = np.arange(length) < np.full((count, 1), length - 1)
-        np.put_along_axis(rows, positions, np.tile(marked, copies), axis=1)
+        np.put_along_axis(rows, positions, blocks.reshape(count, -1), axis=1)
         np.put_along_axis(is_filler, positions, False, axis=1)
-        rows[is_filler] = filling.ravel()
+        rows[is_filler] = fillers.ravel()
         return rows
 
+    def _fillers(
+        self,
+        rng: np.random.Generator,
+        marker: int,
+        text: np.ndarray | None,
+        count: int,
+        num_fillers: int,
+    ) -> np.ndarray:
+        """Return the fillers of sequences, (count, num_fillers), for :meth:`sequences`."""
+        if text is None:
+            return np.full((count, num_fillers), marker + 1)
+        if len(text) < num_fillers:
+            raise UserInputError(
+                f"the text to fill sequences with has only {len(text):,} tokens, but the longest "
+                f"sequences need {num_fillers:,}; give a longer text or shorter lengths."
+            )
+        starts = rng.integers(0, len(text) - num_fillers + 1, (count, 1))
+        return text[starts + np.arange(num_fillers)]
 
-PROBES = {
-    "copy": Probe("copy", symbols=32, size=8, copies=5, in_text=False),
-    "passkey": Probe("passkey", symbols=10, size=5, copies=4, in_text=True),
+
+@dataclass(frozen=True)
+class StringProbe(Probe):
+    """Blocks of one random string of different symbols.
+
+    Attributes:
+        size: number of symbols of a string.
+    """
+
+    size: int
+
+    @property
+    def chance(self) -> float:
+        return 1 / self.symbols
+
+    @property
+    def num_symbols(self) -> int:
+        return self.symbols
+
+    @property
+    def block_size(self) -> int:
+        return 1 + self.size
+
+    @property
+    def answers(self) -> np.ndarray:
+        return np.arange(1, self.block_size)
+
+    def blocks(self, rng: np.random.Generator, count: int, copies: int) -> np.ndarray:
+        symbols = np.tile(np.arange(self.symbols), (count, 1))
+        strings = rng.permuted(symbols, axis=1)[:, : self.size]
+        return np.repeat(strings[:, None], copies, axis=1)
+
+
+@dataclass(frozen=True)
+class RecallProbe(Probe):
+    """Blocks of pairs of a key and a value, of which the values are predicted.
+
+    The keys of a sequence differ, and its values are independent. Every block has the pairs in
+    another random order, so that the order of an earlier block is no help.
+
+    Attributes:
+        keys: number of different keys. Keys are symbols 0 to ``keys - 1``, and values follow.
+        pairs: number of pairs of a sequence.
+    """
+
+    keys: int
+    pairs: int
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of guessing one of the values of the sequence."""
+        others = 1 - 1 / self.pairs
+        return 1 / self.pairs + others / self.symbols
+
+    @property
+    def num_symbols(self) -> int:
+        return self.keys + self.symbols
+
+    @property
+    def block_size(self) -> int:
+        return 1 + 2 * self.pairs
+
+    @property
+    def answers(self) -> np.ndarray:
+        return np.arange(2, self.block_size, 2)
+
+    def blocks(self, rng: np.random.Generator, count: int, copies: int) -> np.ndarray:
+        all_keys = np.tile(np.arange(self.keys), (count, 1))
+        keys = rng.permuted(all_keys, axis=1)[:, : self.pairs]
+        values = self.keys + rng.integers(0, self.symbols, (count, self.pairs))
+        pairs = np.stack([keys, values], axis=2)
+        unordered = np.tile(np.arange(self.pairs), (count, copies, 1))
+        order = rng.permuted(unordered, axis=2)
+        ordered = np.take_along_axis(pairs[:, None], order[..., None], axis=2)
+        return ordered.reshape(count, copies, 2 * self.pairs)
+
+
+PROBES: dict[str, Probe] = {
+    "copy": StringProbe("copy", symbols=32, size=8, copies=5, in_text=False),
+    "passkey": StringProbe("passkey", symbols=10, size=5, copies=4, in_text=True),
+    "mqar": RecallProbe("mqar", symbols=64, keys=64, pairs=4, copies=5, in_text=False),
 }
 
 
@@ -169,16 +295,22 @@ def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
         or None.
 
     Raises:
-        UserInputError: the folder has no probe.
+        UserInputError: the folder has no probe, or an unknown one.
     """
     settings = read_stamp(data / SETTINGS_FILE)
     if settings is None:
         raise UserInputError(f"'{data}' was not made for a probe: it has no {SETTINGS_FILE}.")
-    probe = Probe(**settings["probe"])
-    entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
-    first = entries - len(probe.names)
+    name = settings["probe"]["name"]
+    if name not in PROBES:
+        raise UserInputError(
+            f"'{data}' was made for the probe '{name}', which does not exist. Choose one of: "
+            f"{', '.join(PROBES)}."
+        )
+    probe = type(PROBES[name])(**settings["probe"])
+    num_entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
+    marker = num_entries - len(probe.entries)
     text = _load_tokens(data, TEXT) if probe.in_text else None
-    return probe, first, text
+    return probe, marker, text
 
 
 def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int = 1) -> None:
@@ -203,27 +335,27 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
     if read_stamp(out / SETTINGS_FILE) == settings:
         return
     words = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
-    first = SPECIAL + words.count("\n")
-    copies = min(probe.copies, (length - 2) // (probe.size + 1))
+    marker = SPECIAL + words.count("\n")
+    copies = min(probe.copies, (length - 2) // probe.block_size)
     rng = np.random.default_rng(seed)
 
     def generate(count: int, filling: np.ndarray | None) -> Iterator[Tensor]:
         for begin in range(0, count, _BATCH):
             batch = min(_BATCH, count - begin)
-            rows = probe.sequences(rng, first, filling, batch, length, copies=copies)
+            rows = probe.sequences(rng, marker, filling, batch, length, copies=copies)
             yield from torch.from_numpy(rows)
 
     with atomic_folder(out) as folder:
-        entries = first + len(probe.names)
+        num_entries = marker + len(probe.entries)
         for split, count in (("train", max(1, TOKENS // length)), ("valid", HELD_OUT)):
             filling = _load_tokens(text, split) if text else None
-            write_lines(folder / split, generate(count, filling), entries)
+            write_lines(folder / split, generate(count, filling), num_entries)
         if filling is not None:
             # Raise an error now if the text is too short for the longest test sequences.
-            probe.sequences(rng, first, filling, 1, MULTIPLES[-1] * length)
-            write_lines(folder / TEXT, [torch.from_numpy(filling)], entries)
-        names = "".join(f"{name} 1\n" for name in probe.names)
-        (folder / "dict.txt").write_text(words + names, encoding="utf-8")
+            probe.sequences(rng, marker, filling, 1, MULTIPLES[-1] * length)
+            write_lines(folder / TEXT, [torch.from_numpy(filling)], num_entries)
+        symbols = "".join(f"{entry} 1\n" for entry in probe.entries)
+        (folder / "dict.txt").write_text(words + symbols, encoding="utf-8")
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
 
 

@@ -16,6 +16,7 @@ from ..data.worker_pool import progress
 from ..files import locked, sha256_file
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
+from .cases import Cases
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig, find_device
 from .probe_cases import ProbeCases
@@ -42,7 +43,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
     lock = out.with_name(f".{out.name}.lock")
     with locked(lock, f"--out {out}", "evaluation"):
         folder = DataFolder.open(data)
-        cases: TextCases | ProbeCases
+        cases: Cases
         if (folder.path / SETTINGS_FILE).is_file():
             cases = ProbeCases(config, folder)
         else:
@@ -69,7 +70,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
 
 def measure_missing(
     checkpoints: list[Path],
-    cases: TextCases | ProbeCases,
+    cases: Cases,
     results: SweepResults,
     load: Callable[[Path], LoadedModel],
 ) -> list[dict]:

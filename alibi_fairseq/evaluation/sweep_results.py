@@ -16,9 +16,8 @@ from ..results.results_file import (
     save_results_file,
 )
 from ..results.schema import TRAINING_FILE, identity
+from .cases import Cases
 from .config import SweepConfig
-from .probe_cases import ProbeCases
-from .text_cases import TextCases
 
 
 class SweepResults:
@@ -41,7 +40,7 @@ class SweepResults:
         path: Path,
         hashes: dict[Path, dict[str, str]],
         config: SweepConfig,
-        cases: TextCases | ProbeCases,
+        cases: Cases,
         provenance: dict,
     ):
         self._path = path

@@ -13,6 +13,7 @@ import torch
 
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
+from .cases import Cases
 from .checkpoint import LoadedModel
 from .config import SweepConfig, find_device
 from .data import TextSize, document_starts, load_dictionary, load_split
@@ -44,14 +45,8 @@ class EvaluatedSplit(Protocol):
         """Return the words and bytes of the scored tokens, None where unknown."""
 
 
-class TextCases:
-    """Measurements of a sweep on splits of a text: the loss at a length and stride.
-
-    Attributes:
-        kind: kind of the results file.
-        subsets: splits whose hash the results file records.
-        corpus: name of the corpus in the results file.
-        cases: split, length, and stride of each measurement, by their keys in result records.
+class TextCases(Cases):
+    """Measurements of a sweep on splits of a text: the loss by split, length, and stride.
 
     Args:
         config: settings of the sweep.
@@ -98,7 +93,6 @@ class TextCases:
         return cls(config, folder.corpus, splits, starts)
 
     def inputs(self, case: dict) -> int:
-        """Return the number of inputs of a case, for the progress bar."""
         windows = self._plan(case["subset"], case["length"], case["stride"])
         return sum(window.length for window in share_start(windows))
 
@@ -114,15 +108,6 @@ class TextCases:
         Lengths beyond the end of the text have the windows of a shorter length. Their records
         repeat its measurement, and ``longest_window`` is the number of tokens in the longest
         window.
-
-        Args:
-            model: the model.
-            case: an entry of ``cases``.
-            earlier: result records of the model.
-            progress: called with numbers of inputs when they are done.
-
-        Returns:
-            Keys of the result record.
 
         Raises:
             UserInputError: the model cannot compute the windows, or a loss is not finite.

@@ -22,7 +22,7 @@ from alibi_fairseq.results.model_groups import ModelKey, Series, split_by_model
 from alibi_fairseq.results.schema import Role
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
-#: repeats the string's symbols in any order stays far below it, though far above guessing.
+#: repeats the symbols of a string, or the values of pairs, in any order stays far below it.
 MIN_LEARNED_ACCURACY = 0.5
 #: Multiples of the training length in tables of models.
 COLUMN_MULTIPLES = (1, 4)
@@ -134,12 +134,12 @@ def accuracy_table(results: dict) -> str:
     chance = records[0]["chance"]
     depths = len({record["depth"] for record in records})
     text = (
-        f"{table}\nSymbols repeated correctly, over {depths} depths of {sequences} sequences each; "
-        f"guessing: {100 * chance:.0f} %.\n"
+        f"{table}\nSymbols predicted correctly, over {depths} depths of {sequences} sequences "
+        f"each; guessing: {100 * chance:.0f} %.\n"
     )
     if not is_learned(models):
         text += (
-            f"\nNo model repeats {MIN_LEARNED_ACCURACY:.0%} of them at its training length: "
+            f"\nNo model predicts {MIN_LEARNED_ACCURACY:.0%} of them at its training length: "
             "none has learned the task, so the table says nothing about position methods.\n"
         )
     return text
@@ -193,5 +193,5 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
     axes.set_xticks(range(len(lengths)), map(str, lengths))
     axes.set_yticks(range(len(depths)), [f"{depth:.0%}" for depth in depths])
     axes.set_xlabel("Length (tokens)")
-    axes.set_ylabel("Depth of the string")
+    axes.set_ylabel("Depth of the repeated block")
     return image

@@ -56,7 +56,7 @@ class Measurement:
         subset: split; empty for a probe.
         perplexity: None for a probe, and if the paper's run failed.
         display_name: name that a plugin gives its position method.
-        depth: depth of the string in the sequences of a probe.
+        depth: depth of the repeated block in the sequences of a probe.
         accuracy: accuracy on a probe.
         other_text: reason why perplexities are in other units than the paper's.
         unlike_paper: reason why the perplexity is not comparable with the paper's.

@@ -81,6 +81,8 @@ def test_model_specs_follow_order():
         ({"corpora": [{"name": "a", "probe": "passkey"}]}, "either 'text' or 'data'"),
         ({"corpora": [{"name": "a", "probe": "copy", "text": "a"}]}, "takes no text"),
         ({"corpora": [{"name": "a", "probe": "copy"}], "train_lengths": 16}, "at least 20 tokens"),
+        ({"corpora": [{"name": "a", "probe": "mqar"}], "train_lengths": 16}, "at least 20 tokens"),
+        ({"corpora": [{"name": "a", "probe": "mqars"}]}, "mqar"),
         ({"corpora": [CORPUS, CORPUS]}, "same name"),
         ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, "corpora.0.tokeniser: there is no"),
         *(

@@ -9,7 +9,8 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
-from alibi_fairseq.data.probes import DEPTHS, PROBES, prepare
+from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe, prepare
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.evaluation.probe_cases import correct_symbols
@@ -17,6 +18,36 @@ from alibi_fairseq.results.results_file import load_results_file
 
 COPY = PROBES["copy"]
 PASSKEY = PROBES["passkey"]
+MQAR = PROBES["mqar"]
+MARKER = 50
+TEXT = np.arange(1000, 3000)
+
+
+def generate(probe, seed=3, count=40, length=128, **arguments) -> list[list[int]]:
+    """Return sequences of a probe whose marker is MARKER, in TEXT if it is a probe in text."""
+    text = TEXT if probe.in_text else None
+    rng = np.random.default_rng(seed)
+    return probe.sequences(rng, MARKER, text, count, length, **arguments).tolist()
+
+
+def markers_of(row: list[int]) -> list[int]:
+    return [place for place, token in enumerate(row) if token == MARKER]
+
+
+def pairs_of(row: list[int]) -> list[list[tuple[int, int]]]:
+    """Return the pairs of each block of ``mqar``."""
+    blocks = []
+    for marker in markers_of(row):
+        symbols = row[marker + 1 : marker + MQAR.block_size]
+        blocks.append(list(zip(symbols[::2], symbols[1::2])))
+    return blocks
+
+
+def recalled(row: list[int], place: int) -> int:
+    """Return the token after the last earlier occurrence of the token before a position."""
+    key = row[place - 1]
+    earlier = [other for other in range(place - 1) if row[other] == key]
+    return row[earlier[-1] + 1]
 
 
 @pytest.fixture
@@ -59,6 +90,70 @@ def test_training_sequence_repeats_string_often():
         marks = [place for place, token in enumerate(row) if token == 4]
         strings = {tuple(row[place + 1 : place + 9]) for place in marks}
         assert len(marks) == 5 and len(strings) == 1 and row.count(5) == 64 - 1 - 5 * 9
+
+
+@pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
+def test_mqar_is_solved_by_recall(depth):
+    places = MQAR.answer_positions(128)
+    gaps = set()
+    for row in generate(MQAR, depth=depth):
+        first, last = pairs_of(row)
+        values = [value for _, value in last]
+        assert [row[place] for place in places] == values
+        assert [recalled(row, place) for place in places] == values
+        assert sorted(first) == sorted(last) and row[-1] == 2
+        keys = [key - MARKER - 2 for key, _ in first]
+        assert len(set(keys)) == MQAR.pairs and set(keys) <= set(range(MQAR.keys))
+        offset = MARKER + 2 + MQAR.keys
+        assert all(0 <= value - offset < MQAR.symbols for value in values)
+        assert row.count(MARKER + 1) == 128 - 1 - 2 * (1 + 2 * MQAR.pairs)
+        earlier, later = markers_of(row)
+        gaps.add(row[earlier:later].count(MARKER + 1))
+    if depth is None:
+        assert len(gaps) > 10
+    else:
+        assert gaps == {MQAR.gap(128, depth)}
+
+
+def test_mqar_asks_in_new_order():
+    blocks = [pairs_of(row) for row in generate(MQAR, count=200)]
+    same_order = sum(first == last for first, last in blocks)
+    assert 0 < same_order < 30  # 1 of 24 orders
+
+
+def test_mqar_training_sequence_has_all_pairs_in_each_block():
+    for row in generate(MQAR, length=64, copies=MQAR.copies):
+        blocks = pairs_of(row)
+        assert len(blocks) == MQAR.copies
+        assert all(sorted(pairs) == sorted(blocks[0]) for pairs in blocks)
+
+
+def test_mqar_chance_is_accuracy_of_any_pair():
+    """Compare with the fraction of a sequence's values that are the answer."""
+    correct = []
+    for row in generate(MQAR, count=4000):
+        first, last = pairs_of(row)
+        values = [value for _, value in first]
+        correct += [values.count(value) / len(values) for _, value in last]
+    standard_error = np.std(correct) / 4000**0.5
+    assert abs(np.mean(correct) - MQAR.chance) < 4 * standard_error
+
+
+@pytest.mark.parametrize("probe", PROBES.values(), ids=lambda probe: probe.name)
+def test_seed_determines_sequences(probe):
+    assert generate(probe, seed=3) == generate(probe, seed=3) != generate(probe, seed=4)
+
+
+@pytest.mark.parametrize("probe", [COPY, MQAR], ids=lambda probe: probe.name)
+def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
+    prepare(probe, 64, None, tmp_path / "data")
+    loaded, marker, text = probes.load(tmp_path / "data")
+    assert loaded == probe and text is None
+    assert load_dictionary(tmp_path / "data")[marker] == "<probe:mark>"
+    settings = tmp_path / "data" / probes.SETTINGS_FILE
+    settings.write_text(settings.read_text().replace(probe.name, "unknown"))
+    with pytest.raises(UserInputError, match="probe 'unknown', which does not exist"):
+        probes.load(tmp_path / "data")
 
 
 def test_training_blocks_are_sequences(few_sequences, tmp_path):
@@ -109,12 +204,15 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys):
 def checks_accuracy(data, checkpoint):
     """Compare the accuracy with a full forward pass per symbol."""
     model = load_checkpoint(checkpoint, data)
-    rows = COPY.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
-    right = correct_symbols(model, torch.from_numpy(rows), COPY.size)
-    for row, found in zip(rows.tolist(), right.tolist()):
-        for n, place in enumerate(range(len(row) - 1 - COPY.size, len(row) - 1)):
-            scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
-            assert found[n] == (int(scores[0, -1].argmax()) == row[place])
+    small = RecallProbe("small", symbols=16, copies=2, in_text=False, keys=16, pairs=4)
+    for probe in (COPY, small):
+        rows = probe.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
+        places = probe.answer_positions(48)
+        right = correct_symbols(model, torch.from_numpy(rows), places)
+        for row, found in zip(rows.tolist(), right.tolist()):
+            for n, place in enumerate(places):
+                scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
+                assert found[n] == (int(scores[0, -1].argmax()) == row[place])
 
 
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):

@@ -1,0 +1,49 @@
+"""Interface of the measurements of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from .checkpoint import LoadedModel
+
+
+class Cases(Protocol):
+    """Measurements of a sweep, which are the same for all checkpoints.
+
+    Attributes:
+        kind: kind of the results file.
+        subsets: splits whose hash the results file records.
+        corpus: name of the corpus in the results file.
+        cases: settings of each measurement, by their keys in result records.
+    """
+
+    kind: str
+    subsets: Sequence[str]
+    corpus: str
+    cases: list[dict]
+
+    def inputs(self, case: dict) -> int:
+        """Return the number of inputs of a case, for the progress bar."""
+
+    def measure(
+        self,
+        model: LoadedModel,
+        case: dict,
+        earlier: list[dict],
+        progress: Callable[[int], object],
+    ) -> dict:
+        """Measure a case.
+
+        Args:
+            model: the model.
+            case: an entry of ``cases``.
+            earlier: result records of the model.
+            progress: called with numbers of inputs when they are done.
+
+        Returns:
+            Keys of the result record.
+
+        Raises:
+            UserInputError: the model cannot compute the case.
+        """
