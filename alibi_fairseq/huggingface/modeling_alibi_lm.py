@@ -119,7 +119,8 @@ class Attention(nn.Module):
             bias = None
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention_forward)
         if bias is not None:
-            kwargs["position_bias"] = bias
+            # FlexAttention indexes the batch dimension, which does not broadcast there.
+            kwargs["position_bias"] = bias.expand(len(q), -1, -1, -1)
         output, weights = attend(
             self,
             q,
@@ -404,6 +405,11 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             x = x + position_embeddings.to(x.dtype)
         x = self.layernorm_embedding(x)
         x = nn.functional.dropout(x, p=self.config.dropout, training=self.training)
+        if self.config._attn_implementation == "flex_attention" and x.device.type == "cpu":
+            # PyTorch 2.13 returns NaN for small heads there, and does not compile with padding.
+            raise ValueError(
+                "On a CPU, flex_attention returns wrong values. Choose sdpa or eager attention."
+            )
         create_mask = create_causal_mask
         if self.config.sliding_window is not None:
             create_mask = create_sliding_window_causal_mask
