@@ -19,13 +19,13 @@ GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 
 
+def case_of(point):
+    return (point.position_method, point.train_length, point.length, point.subset)
+
+
 def at(item, method, train_length, length, subset="valid"):
-    [perplexity] = {
-        p.perplexity
-        for p in paper.points(item)
-        if (p.position_method, p.train_length, p.length, p.subset)
-        == (method, train_length, length, subset)
-    }
+    case = (method, train_length, length, subset)
+    [perplexity] = {p.perplexity for p in paper.points(item) if case_of(p) == case}
     return perplexity
 
 
@@ -33,43 +33,74 @@ def by_model(item):
     return {(row["position_method"], row["train_length"]): row for row in paper.rows(item)}
 
 
-def test_index_lists_every_table_and_file():
+def test_index_lists_every_table():
     items = [row["item"] for row in paper.rows("index")]
-    assert [i for i in items if i.startswith("table")] == [f"table{n:02d}" for n in range(1, 16)]
+    tables = [item for item in items if item.startswith("table")]
+    assert tables == [f"table{number:02d}" for number in range(1, 16)]
+
+
+def test_index_lists_every_file():
+    items = {row["item"] for row in paper.rows("index")}
     files = {path.stem for path in paper.FOLDER.glob("*.csv")}
     assert files == {*items, "index", "notes", "noise", "replications", "settings"}
+    assert {row["item"] for row in paper.rows("notes")} <= items
+
+
+def test_index_describes_each_item():
     for row in paper.rows("index"):
-        assert row["name"].split()[1].zfill(2) == row["item"][-2:]
-        assert paper.settings(row["corpus"]) and "2108.12409" in row["source"]
-    assert {row["item"] for row in paper.rows("notes")} <= set(items)
+        number = row["name"].split()[1]
+        assert number.zfill(2) == row["item"][-2:]
+        assert paper.settings(row["corpus"])
+        assert "2108.12409" in row["source"]
 
 
-@pytest.mark.parametrize(("item", "count"), [("table02", 35), ("table03", 35), ("table04", 33)])
-def test_sweeps_match_table_5(item, count):
-    lengths = [row["length"] for row in paper.rows(item)]
-    first = lengths[0]
-    points = paper.points(item)
+SWEEPS = pytest.mark.parametrize(
+    ("item", "count"), [("table02", 35), ("table03", 35), ("table04", 33)]
+)
+
+
+@SWEEPS
+def test_sweeps_have_published_lengths(item, count):
     steps = [0, 1, *range(10, 101, 10), *range(200, 1001, 100), *range(2000, 15001, 1000)]
-    assert len(lengths) == count and lengths == [first + step for step in steps[:count]]
-    assert len(points) == 4 * count
-    for point in points:
-        assert point.nonoverlapping and point.train_length == first
-        failed = point.position_method == "t5" and point.length > 13000 and point.length != 13072
-        expected = ("OOM", True) if failed else ("", False)
-        assert (point.status, point.perplexity is None) == expected
+    lengths = [row["length"] for row in paper.rows(item)]
+    assert lengths == [lengths[0] + step for step in steps[:count]]
+    assert len(paper.points(item)) == 4 * count
+
+
+@SWEEPS
+def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
+    first = paper.rows(item)[0]["length"]
+    for point in paper.points(item):
+        assert point.nonoverlapping
+        assert point.train_length == first
+        is_long = point.length > 13000 and point.length != 13072
+        failed = point.position_method == "t5" and is_long
+        assert point.status == ("OOM" if failed else "")
+        assert (point.perplexity is None) == failed
         assert (point.tokens_per_second_batch_1 is None) == failed
+
+
+@SWEEPS
+def test_sweeps_match_table_5(item, count):
+    first = paper.rows(item)[0]["length"]
     for method in SWEEP_METHODS:
         assert at(item, method, first, first) == at("table05", method, first, first)
 
 
 def test_table_5_is_complete():
     points = paper.points("table05")
-    cells = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
-    assert cells == {(a, b) for a in GRID for b in GRID if a <= b}
+    cases = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
+    assert cases == {(a, b) for a in GRID for b in GRID if a <= b}
     assert len(points) == 36 + 8 + 3 + 3
-    for train_length in GRID:  # longer windows never hurt ALiBi by more than 0.03
-        row = [at("table05", "alibi", train_length, b) for b in GRID if b >= train_length]
-        assert all(after <= before + 0.03 for before, after in itertools.pairwise(row))
+
+
+@pytest.mark.parametrize("train_length", GRID)
+def test_longer_windows_of_table_5_help_alibi(train_length):
+    """A longer window raises ALiBi's perplexity by at most 0.03."""
+    lengths = [length for length in GRID if length >= train_length]
+    perplexities = [at("table05", "alibi", train_length, length) for length in lengths]
+    for shorter, longer in itertools.pairwise(perplexities):
+        assert longer <= shorter + 0.03
 
 
 @pytest.mark.parametrize(
@@ -83,55 +114,81 @@ def test_table_5_is_complete():
     ],
 )
 def test_repeated_perplexities_agree(item, other, count):
-    cases = {(p.position_method, p.train_length, p.length, p.subset) for p in paper.points(other)}
+    cases = {case_of(point) for point in paper.points(other)}
+    shared = [point for point in paper.points(item) if case_of(point) in cases]
+    assert len(shared) >= count
+    for point in shared:
+        assert point.perplexity == at(other, *case_of(point))
+
+
+@pytest.mark.parametrize("item", ["table11", "table12"])
+def test_perplexities_of_the_text_are_in_tables(item):
+    assert at(item, "alibi", 512, 1024) == 9.30
+    assert at(item, "alibi", 1024, 2048) == 8.92
+
+
+def test_table_1_is_complete():
+    lengths = (512, 1024, 3072)
+    assert set(by_model("table01")) == {(m, n) for m in SWEEP_METHODS for n in lengths}
+
+
+@pytest.mark.parametrize(("length", "ratio"), [(512, 0.993), (1024, 0.992), (3072, 1.013)])
+def test_table_1_agrees_with_statements_of_the_text(length, ratio):
+    table = by_model("table01")
+    alibi = table["alibi", length]
+    sinusoidal = table["sinusoidal", length]
+    speed_ratio = alibi["train_words_per_second"] / sinusoidal["train_words_per_second"]
+    assert round(speed_ratio, 3) == ratio
+    extra_memory = alibi["train_memory_gb"] - sinusoidal["train_memory_gb"]
+    assert 0 <= round(extra_memory, 1) <= 0.1  # "0 to 100 MB"
+
+
+def test_figure_7_is_complete():
+    assert set(by_model("figure07")) == {(m, n) for m in ("alibi", "sinusoidal") for n in GRID}
+
+
+@pytest.mark.parametrize(("item", "count", "tolerance"), [("table06", 5, 0), ("figure07", 6, 100)])
+def test_speeds_agree_with_table_1(item, count, tolerance):
+    table = by_model("table01")
     shared = 0
-    for point in paper.points(item):
-        case = (point.position_method, point.train_length, point.length, point.subset)
-        if case in cases:
-            assert point.perplexity == at(other, *case)
+    for model, row in by_model(item).items():
+        speed = row["train_words_per_second"]
+        if model in table and speed:
+            expected = table[model]["train_words_per_second"]
+            assert speed == pytest.approx(expected, abs=tolerance)
             shared += 1
-    assert shared >= count, shared
-    assert at("table11", "alibi", 512, 1024) == at("table12", "alibi", 512, 1024) == 9.30
-    assert at("table11", "alibi", 1024, 2048) == at("table12", "alibi", 1024, 2048) == 8.92
-
-
-def test_speeds_agree_with_table_1_and_text():
-    speed = by_model("table01")
-    assert set(speed) == {(m, n) for m in SWEEP_METHODS for n in (512, 1024, 3072)}
-    for length, ratio in ((512, 0.993), (1024, 0.992), (3072, 1.013)):
-        ours = speed["alibi", length]
-        theirs = speed["sinusoidal", length]
-        key = "train_words_per_second"
-        assert round(ours[key] / theirs[key], 3) == ratio
-        extra = ours["train_memory_gb"] - theirs["train_memory_gb"]
-        assert 0 <= round(extra, 1) <= 0.1  # "0 to 100 MB"
-    figure = by_model("figure07")
-    assert set(figure) == {(m, n) for m in ("alibi", "sinusoidal") for n in GRID}
-    for item, tolerance in (("table06", 0), ("figure07", 100)):
-        for case, row in by_model(item).items():
-            if case in speed and row["train_words_per_second"]:
-                expected = speed[case]["train_words_per_second"]
-                assert row["train_words_per_second"] == pytest.approx(expected, abs=tolerance)
+    assert shared == count
 
 
 @pytest.mark.parametrize(
     ("item", "method"), [("table13", "sinusoidal"), ("table14", "t5"), ("table15", "alibi")]
 )
 def test_stride_1_tables_are_complete(item, method):
+    train_lengths = (512, 1024, 3072)
+    lengths = (512, 1024, 1536, 2048, 3072)
     points = paper.points(item)
-    assert {p.position_method for p in points} == {method} and {p.stride for p in points} == {1}
-    assert {(p.train_length, p.length) for p in points} == {
-        (a, b) for a in (512, 1024, 3072) for b in (512, 1024, 1536, 2048, 3072) if a <= b
-    }
-    for length in (512, 1024, 3072):
+    assert {p.position_method for p in points} == {method}
+    assert {p.stride for p in points} == {1}
+    cases = {(p.train_length, p.length) for p in points}
+    assert cases == {(a, b) for a in train_lengths for b in lengths if a <= b}
+    for length in train_lengths:
         assert at(item, method, length, length) < at("table05", method, length, length)
 
 
-def test_noise_matches_replications():
-    assert noise_of("wikitext-103", 512) == Noise(0.24, 0.9, 2 * 18.67)
-    assert noise_of("bookcorpus", 3072) == Noise(0.15, None, 2 * 14.52)
-    assert noise_of("bookcorpus", 512) == Noise(0.39, None, 2 * 15.38)
-    assert noise_of("cc100-roberta", 512) is None
+@pytest.mark.parametrize(
+    ("corpus", "train_length", "noise"),
+    [
+        ("wikitext-103", 512, Noise(0.24, 0.9, 2 * 18.67)),
+        ("bookcorpus", 3072, Noise(0.15, None, 2 * 14.52)),
+        ("bookcorpus", 512, Noise(0.39, None, 2 * 15.38)),
+        ("cc100-roberta", 512, None),
+    ],
+)
+def test_noise_is_as_published(corpus, train_length, noise):
+    assert noise_of(corpus, train_length) == noise
+
+
+def test_largest_gap_is_that_of_replications():
     gaps = []
     for row in paper.rows("replications"):
         if "Shortformer" in row["source"] and row["corpus"] == "wikitext-103":
@@ -139,15 +196,26 @@ def test_noise_matches_replications():
             printed = at(item, "sinusoidal", row["length"], row["length"])
             gaps.append(abs(row["perplexity"] - printed))
     [stated] = [r["perplexity"] for r in paper.rows("noise") if r["statistic"] == "largest_gap"]
-    assert round(max(gaps), 2) == stated == 0.23 and len(gaps) == 10
+    assert stated == 0.23
+    assert round(max(gaps), 2) == stated
+    assert len(gaps) == 10
 
 
-def test_noise_verdicts():
-    noise = Noise(0.24, 0.9, 37.0)
-    ours = (20.244, 19.9, 20.25, 20.9, 19.09)
-    assert [noise.verdict(perplexity, 20.0) for perplexity in ours] == list("==~~≠")
+@pytest.mark.parametrize(
+    ("perplexity", "verdict"),
+    [(20.244, "="), (19.9, "="), (20.25, "~"), (20.9, "~"), (19.09, "≠")],
+)
+def test_noise_verdicts(perplexity, verdict):
+    assert Noise(0.24, 0.9, 37.0).verdict(perplexity, 20.0) == verdict
+
+
+def test_verdict_without_range_of_seeds():
     assert Noise(0.15, None, 37.0).verdict(20.2, 20.0) == "≠"
-    assert noise.verdict(400.1, 400.0) == ""  # the noise of models that fail is not known
+
+
+def test_models_that_fail_have_no_verdict():
+    """The noise of their perplexities has not been measured."""
+    assert Noise(0.24, 0.9, 37.0).verdict(400.1, 400.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -172,21 +240,28 @@ def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
         assert why in reason
 
 
-def test_installation_contains_tables_and_recipes(tmp_path, monkeypatch):
+@pytest.fixture
+def installed(tmp_path):
+    """Build the package from a copy, and return the package's folder as installed."""
     source = Path(__file__).parents[2]
     for name in ("setup.py", "README.md"):
         shutil.copy(source / name, tmp_path)
-    shutil.copytree(source / "alibi_fairseq", tmp_path / "alibi_fairseq")
-    for folder in ("results/paper", "configs"):
+    for folder in ("alibi_fairseq", "results/paper", "configs"):
         shutil.copytree(source / folder, tmp_path / folder)
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
     subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
-    installed = tmp_path / "built" / "alibi_fairseq" / "paper_data"
-    brought = {path.name: path.read_bytes() for path in installed.iterdir()}
-    assert brought == {path.name: path.read_bytes() for path in paper.FOLDER.glob("*.csv")}
-    recipes = {str(p.relative_to(CONFIGS)) for p in CONFIGS.glob("*/*.yaml")}
-    built = installed.with_name("configs")
-    assert {str(p.relative_to(built)) for p in built.rglob("*.yaml")} == recipes
-    monkeypatch.setattr(alibi_fairseq.paper, "__file__", str(built.with_name("paper") / "a.py"))
-    assert alibi_fairseq.paper.data_folder("results/paper", "paper_data") == installed
-    assert alibi_fairseq.paper.data_folder("configs", "configs") == built
+    return tmp_path / "built" / "alibi_fairseq"
+
+
+def test_installation_contains_tables_and_recipes(installed, monkeypatch):
+    tables = installed / "paper_data"
+    found = {path.name: path.read_bytes() for path in tables.iterdir()}
+    assert found == {path.name: path.read_bytes() for path in paper.FOLDER.glob("*.csv")}
+
+    configs = installed / "configs"
+    recipes = {str(path.relative_to(CONFIGS)) for path in CONFIGS.glob("*/*.yaml")}
+    assert {str(path.relative_to(configs)) for path in configs.rglob("*.yaml")} == recipes
+
+    monkeypatch.setattr(alibi_fairseq.paper, "__file__", str(installed / "paper" / "a.py"))
+    assert alibi_fairseq.paper.data_folder("results/paper", "paper_data") == tables
+    assert alibi_fairseq.paper.data_folder("configs", "configs") == configs
