@@ -15,24 +15,27 @@ from alibi_fairseq.results import manifest
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "message"),
     [
-        {"lengths": [16, 0]},
-        {"lengths": [64, 16], "strides": [32]},
-        {"subsets": ["dev"]},
-        {"overrides": {"no_such_option": 1}},
-        {"overrides": {"model": 5}},
-        {"overrides": {"task": {"tokens_per_sample": 8}}},
+        ({"lengths": [16, 0]}, "not 0 of 0"),
+        ({"lengths": [64, 16], "strides": [32]}, "not 32 of 16"),
+        ({"subsets": ["dev"]}, "The split 'dev'"),
+        ({"overrides": {"no_such_option": 1}}, "names 'no_such_option'"),
+        ({"overrides": {"model": 5}}, "names 'model'"),
+        ({"overrides": {"task": {"tokens_per_sample": 8}}}, "names 'task'"),
         # Options of the task, of fairseq, of the training, and the model's name.
-        *({"overrides": {name: "x"}} for name in ("data", "user_dir", "max_tokens", "_name")),
-        {"overrides": {"decoder_layers_to_keep": "x"}},
-        {"model": "stock", "lengths": [64]},  # beyond its positions
-        {"model": "transformer-xl", "strides": [4]},
+        ({"overrides": {"data": "x"}}, "names 'data'"),
+        ({"overrides": {"user_dir": "x"}}, "names 'user_dir'"),
+        ({"overrides": {"max_tokens": "x"}}, "names 'max_tokens'"),
+        ({"overrides": {"_name": "x"}}, "there is no model 'x'"),
+        ({"overrides": {"decoder_layers_to_keep": "x"}}, "decoder_layers_to_keep is 'x'"),
+        ({"model": "stock", "lengths": [64]}, "windows of at most"),
+        ({"model": "transformer-xl", "strides": [4]}, "Pass --strides full"),
     ],
     ids=str,
 )
-def test_bad_request_writes_nothing(sweep, tmp_path, changes):
-    with pytest.raises(UserInputError):
+def test_bad_request_writes_nothing(sweep, tmp_path, changes, message):
+    with pytest.raises(UserInputError, match=message):
         sweep(**changes)
     assert not list(tmp_path.iterdir())
 
@@ -128,7 +131,7 @@ def test_non_finite_scores_name_window(sweep, trained, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["broken.pt"]
 
 
-@pytest.mark.parametrize("name, command", [("alibi", "eval"), ("alibi-adaptive", "export")])
+@pytest.mark.parametrize(("name", "command"), [("alibi", "eval"), ("alibi-adaptive", "export")])
 def test_differing_tied_weights_are_rejected(trained, tmp_path, refuse, name, command):
     """fairseq would take whichever it loads last."""
     state = torch.load(trained(name), weights_only=False)

@@ -129,7 +129,7 @@ def test_only_unused_new_save_folder_is_removed(tmp_path):
     (tmp_path / "there").mkdir()
     for name, file in (("there", ""), ("used", "file"), ("new", "")):
         folder = tmp_path / name
-        with pytest.raises(UserInputError), save_dir.lock_save_dir(str(folder)):
+        with pytest.raises(UserInputError, match="wrong"), save_dir.lock_save_dir(str(folder)):
             folder.mkdir(exist_ok=True)
             if file:
                 (folder / file).touch()

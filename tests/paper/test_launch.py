@@ -44,23 +44,31 @@ def test_launch_command_by_devices(capsys, options, expected, without):
     words = [*options.split(), "wikitext-103/alibi-512", "data", "--save-dir", "runs"]
     assert main(["launch", "--dry-run", *words, "--seed=3"]) == 0
     command = capsys.readouterr().out
-    assert all(part in command for part in expected.split("|")) and without not in command
+    assert all(part in command for part in expected.split("|"))
+    assert without not in command
     assert command.endswith("--save-dir runs --seed=3\n")  # the last value applies
 
 
 @pytest.mark.parametrize(
-    ("environment", "nodes"),
+    ("environment", "nodes", "message"),
     [
-        ({"RANK": "0", "WORLD_SIZE": "2"}, 1),
-        ({"TORCHELASTIC_RUN_ID": "x"}, 1),
-        ({"SLURM_STEP_NUM_TASKS": "8"}, 1),
-        ({"SLURM_STEP_NUM_TASKS": "8"}, 4),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 1, "starts torchrun itself"),
+        ({"TORCHELASTIC_RUN_ID": "x"}, 1, "starts torchrun itself"),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 1, "srun started 8 launchers"),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 4, "srun started 8 launchers"),
     ],
 )
-def test_nested_launchers_are_rejected(environment, nodes):
-    with pytest.raises(UserInputError):
+def test_nested_launchers_are_rejected(environment, nodes, message):
+    with pytest.raises(UserInputError, match=message):
         reject_nested_launchers(environment, nodes)
+
+
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_one_launcher_per_node_is_accepted(nodes):
     reject_nested_launchers({"SLURM_STEP_NUM_TASKS": str(nodes)}, nodes)
+
+
+def test_launcher_outside_srun_is_accepted():
     reject_nested_launchers({"SLURM_JOB_ID": "1"}, 1)
 
 
@@ -84,7 +92,8 @@ def test_bad_launch_options_are_rejected(monkeypatch, capsys, arguments, named):
     arguments = arguments.replace("RECIPE", "wikitext-103/alibi-512")
     assert main(["launch", "--dry-run", *arguments.split()]) == 2
     error = capsys.readouterr().err
-    assert named in error and error.count("\n") == 1
+    assert named in error
+    assert error.count("\n") == 1
 
 
 RECIPE = find_recipe("bookcorpus/alibi-512")
@@ -151,7 +160,8 @@ def test_two_processes_match_gradient_of_doubled_batch(data, tmp_path):
     assert launch_two(data, tmp_path / "two", 1).wait() == 0
     one = train_one(data, tmp_path / "one", 1)["last_optimizer_state"]["state"]
     two = last(tmp_path / "two")["last_optimizer_state"]["state"]
-    assert one.keys() == two.keys() and len(one) > 10
+    assert one.keys() == two.keys()
+    assert len(one) > 10
     for index, state in one.items():
         gradient = state["momentum_buffer"]
         assert gradient.abs().max() > 0
