@@ -24,6 +24,8 @@ def test_site_builds_and_loads_only_own_files(tmp_path):
     pages = list(tmp_path.rglob("*.html"))
     assert (tmp_path / "docs" / "api.html") in pages
     for page in pages:
-        for match in LOADED.finditer(page.read_text(encoding="utf-8")):
+        loaded = list(LOADED.finditer(page.read_text(encoding="utf-8")))
+        assert loaded, f"{page.name} loads nothing, not even its style sheet"
+        for match in loaded:
             assert "//" not in (match[1] or match[2]), f"{page.name} loads {match[0]}"
     assert "PositionMethod" in (tmp_path / "docs" / "api.html").read_text(encoding="utf-8")

@@ -64,7 +64,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize("method, flags, heads, architecture", MODELS)
+@pytest.mark.parametrize(("method", "flags", "heads", "architecture"), MODELS)
 @torch.no_grad()
 def test_logits_and_architecture(method, flags, heads, architecture):
     model = perturbed(method, flags, heads)
@@ -103,7 +103,7 @@ def test_every_method_is_tested():
 
 
 @pytest.mark.parametrize(
-    "method, flags",
+    ("method", "flags"),
     [
         ("learned", "--decoder-learned-pos"),
         ("sinusoidal", ""),
@@ -118,7 +118,7 @@ def test_fairseq_models_are_converted(method, flags):
 
 
 @pytest.mark.parametrize(
-    "method, flags, option",
+    ("method", "flags", "option"),
     [
         ("fire", "", "'fire'"),
         ("alibi", "--attention-window 1", "--attention-window"),
@@ -176,7 +176,7 @@ GENERATING = [
 ]
 
 
-@pytest.mark.parametrize("method, flags", GENERATING)
+@pytest.mark.parametrize(("method", "flags"), GENERATING)
 @torch.no_grad()
 def test_cached_generation_in_left_padded_batch(method, flags):
     model = perturbed(method, flags, heads=6, length=256, noise=0.2)
@@ -192,14 +192,14 @@ def test_cached_generation_in_left_padded_batch(method, flags):
         max_new_tokens=new,
         min_new_tokens=new,
     )
-    for prompt, row in zip(prompts, found.tolist()):
+    for prompt, row in zip(prompts, found.tolist(), strict=True):
         generated = row[width:]
         assert len(generated) == new
         assert generated == greedy(model, prompt + generated)[len(prompt) - 1 : -1]
     assert len(set(found[0].tolist())) > 4  # not one word again and again
 
 
-@pytest.mark.parametrize("method, flags", [("alibi", TIED), ("alibi", BLOOM), ("t5", "")])
+@pytest.mark.parametrize(("method", "flags"), [("alibi", TIED), ("alibi", BLOOM), ("t5", "")])
 @torch.no_grad()
 def test_save_and_load_round_trip(method, flags, tmp_path):
     model = perturbed(method, flags)
@@ -218,7 +218,7 @@ def test_save_and_load_round_trip(method, flags, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "method, flags",
+    ("method", "flags"),
     [("alibi", BLOOM), ("alibi", TIED), ("rotary", ""), ("alibi", "--attention-window 7")],
 )
 @torch.no_grad()

@@ -74,13 +74,16 @@ def test_token_ids_of_real_text(kind, request, tmp_path):
             assert tokenizer(text)["input_ids"] == stored.tokens.tolist()
             bounds = [*stored.line_starts[1:], len(stored.tokens)]
             begin = 0
-            for line, end in zip(lines, bounds):
+            for line, end in zip(lines, bounds, strict=True):
                 assert tokenizer(line)["input_ids"] == stored.tokens[begin : end - 1].tolist()
                 begin = end
     assert (loaded.eos_token_id, loaded.bos_token_id, loaded.pad_token_id) == (2, 2, 1)
-    assert loaded.unk_token_id == 3 and len(loaded) == len(load_dictionary(data))
+    assert loaded.unk_token_id == 3
+    assert len(loaded) == len(load_dictionary(data))
     batch = loaded(["the of and", "the"], padding=True)
-    assert batch["input_ids"][1][0] == 1 and batch["attention_mask"][1][0] == 0  # on the left
+    # Padding is on the left.
+    assert batch["input_ids"][1][0] == 1
+    assert batch["attention_mask"][1][0] == 0
     lines = text_of("train")
     texts = [lines[0], *(["\n".join(lines[:3]) + "\n"] if kind == "pieces" else [])]
     assert [loaded.decode(loaded(text)["input_ids"]) for text in texts] == texts

@@ -42,7 +42,7 @@ def saved_and_loaded(model, method, folder):
     return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
 
 
-@pytest.mark.parametrize("method, flags", MODELS)
+@pytest.mark.parametrize(("method", "flags"), MODELS)
 @torch.no_grad()
 def test_logits_equal_the_checkpoint(method, flags, tmp_path):
     """Test each row of a padded batch, and tokens read in parts, against the decoder."""
@@ -51,7 +51,7 @@ def test_logits_equal_the_checkpoint(method, flags, tmp_path):
     prompts = [random_tokens(1, length) for length in (70, 33)]
     tokens, mask = left_padded(prompts)
     padded = model(tokens, attention_mask=mask).logits
-    for prompt, row in zip(prompts, padded):
+    for prompt, row in zip(prompts, padded, strict=True):
         expected = original(prompt)[0]
         torch.testing.assert_close(row[None, -prompt.shape[1] :], expected, rtol=0, atol=3e-5)
         cache = None
@@ -63,7 +63,9 @@ def test_logits_equal_the_checkpoint(method, flags, tmp_path):
         torch.testing.assert_close(torch.cat(logits, 1), expected, rtol=0, atol=3e-5)
 
 
-@pytest.mark.parametrize("method, flags", [("alibi", ""), ("rotary", ""), ("transformer_xl", "")])
+@pytest.mark.parametrize(
+    ("method", "flags"), [("alibi", ""), ("rotary", ""), ("transformer_xl", "")]
+)
 @torch.no_grad()
 def test_static_cache_equals_no_cache(method, flags, tmp_path):
     model = saved_and_loaded(perturbed(method, flags, noise=0.2), method, tmp_path / "exported")
@@ -75,7 +77,7 @@ def test_static_cache_equals_no_cache(method, flags, tmp_path):
     torch.testing.assert_close(torch.cat([prompt, last], 1), expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method, flags", MODELS)
+@pytest.mark.parametrize(("method", "flags"), MODELS)
 @torch.no_grad()
 def test_cached_generation_equals_full_passes(method, flags, tmp_path):
     model = saved_and_loaded(perturbed(method, flags, noise=0.2), method, tmp_path / "exported")
@@ -85,7 +87,7 @@ def test_cached_generation_equals_full_passes(method, flags, tmp_path):
     varied = {"no_repeat_ngram_size": 1, "suppress_tokens": [PAD]}
     options = {"do_sample": False, "max_new_tokens": 20, "min_new_tokens": 20, **varied}
     batch = model.generate(tokens, attention_mask=mask, **options)
-    for prompt, row in zip(prompts, batch):
+    for prompt, row in zip(prompts, batch, strict=True):
         cached = model.generate(prompt, **options)
         uncached = model.generate(prompt, use_cache=False, **options)
         assert cached.tolist() == uncached.tolist()

@@ -16,7 +16,9 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.tasks.segment_language_modeling import rows_per_process
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
-TOKENS, EOS, PAD = 211, 2, 1
+TOKENS = 211
+EOS = 2
+PAD = 1
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,8 @@ def test_segments_predict_every_token_once(corpus, rows, length, processes):
     text = text_of(corpus, task)
     before = torch.cat([torch.tensor([EOS]), text[:-1]])
     read: dict[int, list] = {}
-    steps, targets_of = set(), Counter()
+    steps = set()
+    targets_of = Counter()
     for shard in range(processes):
         batches = task.eval_lm_dataloader(
             task.dataset("test"), batch_size=rows, num_shards=processes, shard_id=shard
@@ -59,7 +62,8 @@ def test_segments_predict_every_token_once(corpus, rows, length, processes):
         steps.add(len(batches))
         for step, batch in enumerate(batches):
             targets_of[step] += batch["ntokens"]
-            inputs, targets = batch["net_input"]["src_tokens"], batch["target"]
+            inputs = batch["net_input"]["src_tokens"]
+            targets = batch["target"]
             assert inputs.shape == targets.shape
             assert batch["ntokens"] == int(targets.ne(PAD).sum())
             assert inputs.ne(PAD).equal(targets.ne(PAD))
@@ -104,7 +108,7 @@ def test_worker_processes_give_the_same_batches(corpus):
         for workers in (0, 1)
     )
     assert len(here) == len(there)
-    for one, other in zip(here, there):
+    for one, other in zip(here, there, strict=True):
         assert torch.equal(one["target"], other["target"])
     assert len({id(batch["net_input"]["segment"].memory) for batch in there}) == 1
 
@@ -129,7 +133,8 @@ def test_nonconsecutive_segment_has_no_past():
     states = SimpleNamespace(first=[torch.zeros(1)], second=[torch.ones(1)])
     assert first.past() is None
     first.leave(states.first)
-    assert second.past() is states.first and third.past() is None
+    assert second.past() is states.first
+    assert third.past() is None
     second.leave(states.second)
     assert third.past() is states.second
     assert second.past() is states.first  # computed again: the same past
